@@ -190,7 +190,7 @@ async def test_output_is_a_sign_of_life_and_moves_no_deadline(marker):
     async def listen(supervisor):
         while True:
             await supervisor.reader.hub.news(sign_key("s")).wait()
-            heard.append(supervisor.reader.hub.signs["s"])
+            heard.append(supervisor.reader.hub.signs.get("s"))  # a listener's turn may come after the session's end
 
     opened = open_supervisor(MemoryStore(), unattended="allow")
     with anyio.fail_after(60):
