@@ -1,0 +1,1 @@
+"""Agents that other programs and libraries run: each module makes an agent of ours out of one of theirs."""
