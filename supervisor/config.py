@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -55,6 +55,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     active_timeout: float | None = None
     stop_timeout: float | None = None
     call_timeout: float | None = None
+    passivate_after: float | Literal["never"] | None = None
     max_children: int | None = None
     max_live_children: int | None = None
     max_depth: int | None = None
@@ -62,7 +63,10 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     @property
     def limits(self) -> dict[str, Any]:
         named = (name for name in self.__struct_fields__ if name.endswith("_timeout") or name.startswith("max_"))
-        return {name: value for name in named if (value := getattr(self, name)) is not None}
+        found = {name: value for name in named if (value := getattr(self, name)) is not None}
+        if self.passivate_after is not None:
+            found["passivate_after"] = None if self.passivate_after == "never" else self.passivate_after
+        return found
 
 
 class TokenPart(_Part, frozen=True, kw_only=True):

@@ -98,6 +98,8 @@ def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) 
     for key, value in changed.items():
         if key.endswith("_timeout") and not value > 0:
             raise InvalidInput(f"{key} must be more than 0 seconds, not {value}")
+        if key == "passivate_after" and value is not None and not value >= 0:
+            raise InvalidInput(f"{key} must be 0 or more seconds, not {value}")
     configured = copy(spec)
     for key, value in {"name": name, **changed}.items():
         setattr(configured, key, value)

@@ -44,6 +44,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         active_timeout: float | None = None,
         stop_timeout: float = 30.0,
         call_timeout: float | None = None,
+        passivate_after: float | Literal["default"] | None = "default",
         approval_expires_in: float | None = None,
         rules: Sequence["Rule"] = (),
         tools: Sequence[AnyTool] = (),
@@ -73,11 +74,14 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         ):
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
+        if passivate_after is not None and passivate_after != "default" and not passivate_after >= 0:
+            raise ValueError(f"agent {self.name}: passivate_after must be 0 or more seconds, not {passivate_after}")
         self.inactivity_timeout = inactivity_timeout
         self.first_progress_timeout = first_progress_timeout
         self.active_timeout = active_timeout
         self.stop_timeout = stop_timeout
         self.call_timeout = call_timeout
+        self.passivate_after: float | Literal["default"] | None = passivate_after
         self.approval_expires_in = approval_expires_in
         self.rules = tuple(rules)
         self.tools = _by_name(self.name, tools)
@@ -272,6 +276,7 @@ def agent(
     active_timeout: float | None = None,
     stop_timeout: float = 30.0,
     call_timeout: float | None = None,
+    passivate_after: float | Literal["default"] | None = "default",
     approval_expires_in: float | None = None,
     rules: Sequence["Rule"] = (),
     tools: Sequence[AnyTool] = (),
@@ -297,6 +302,9 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
     `call_timeout`: the deadline in seconds of calls without one of their own. A call's own deadline beats it, and it
     beats the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `passivate_after`: seconds after which a run that only waits leaves memory; "default": the supervisor's. None: its
+    wait alone never lets it leave memory, because it owns what ends with its attempt, such as a process; a supervisor
+    that closes still passivates it.
     `approval_expires_in`: seconds after which its approvals and questions expire: the call is denied, the question
     raises QuestionUnanswered; a question's own `expires_in` beats it. None: never (A10).
     `jobs`: the end of background jobs that its calls began: "end" with the root session, or "keep" (T6).

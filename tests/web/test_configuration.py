@@ -18,7 +18,7 @@ from supervisor.cli.serving import read_token
 from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import hash_token
-from supervisor.daemon import store_secret
+from supervisor.daemon import configured_agents, store_secret
 
 RIGHT = f"""
 store = "kept.db"
@@ -68,6 +68,7 @@ def write(tmp_path, text: str):
         ("[[rules]]\nkind = 'ask'\ntool = 'x'\napprovers = ['nobody']", "rules[0].approvers"),
         ("[[rules]]\nkind = 'deny'\ntool = 'x'\napprovers = ['a']\n[people.a]", "rules[0].approvers"),
         ("[agents.x]\nimport = 'x:y'\napprovers = ['nobody']", "agents.x.approvers"),
+        ("[agents.x]\nimport = 'x:y'\npassivate_after = 'soon'", "agents.x.passivate_after"),
         ("[people.a]\ntokens = ['secret']", "people.a.tokens[0]"),
         ("[people.a]\nroles = ['king']", "people.a.roles[0]"),
         (f"[people.a]\ntokens = ['{hash_token('x')}']\n[people.b]\ntokens = ['{hash_token('x')}']", "people.b"),
@@ -95,6 +96,22 @@ def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
     ana, cleo = configuration.persons()
     assert (ana.is_operator, cleo.identities) == (False, {"slack": "U1"})
     assert cleo.tokens[0].expires_at == datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("", {}), ("600", {"passivate_after": 600.0}), ("'never'", {"passivate_after": None})]
+)
+def test_the_file_says_how_long_an_agents_runs_wait_in_memory(tmp_path, written, meant):
+    """TOML has no null: `never` stands for it. Without the key, the declaration counts."""
+    line = f"passivate_after = {written}" if written else ""
+    configuration = read_configuration(write(tmp_path, f"[agents.x]\nimport = 'x:y'\n{line}"))
+    assert configuration.agents["x"].limits == meant
+
+
+def test_a_wait_of_less_than_no_time_is_refused_with_its_key(tmp_path):
+    file = write(tmp_path, f"[agents.x]\nimport = '{AGENTS}:noting'\npassivate_after = -1")
+    with pytest.raises(InvalidInput, match=r"agents\.x: passivate_after"):
+        configured_agents(read_configuration(file))
 
 
 def test_a_store_may_be_named_by_a_url(tmp_path):

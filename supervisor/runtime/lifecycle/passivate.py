@@ -4,7 +4,9 @@ further in its replay is blocked (runtime/lifecycle/blocked.py).
 Rules
 - A run is passivated if it only waits: for people, messages, children, or timers that are not due soon. The plan of
   the append checks that the run is still in the same quiet spell, waits for the same keys, and that none of them is
-  answered (R2).
+  answered (R2). A run with a step or a model call in flight does not only wait.
+- How long it must have waited is in its agent's declaration, or else a setting of the supervisor. An agent whose run
+  owns something that ends with the attempt, such as a process, may declare that no wait is long enough.
 - While the supervisor is closing, a run that waits for people is passivated at once. A run with a timer stays, since it
   can go on by itself. An approval's expiry does not count as a timer: the run waits for people.
 - A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
@@ -37,10 +39,11 @@ class Passivation:
         self._attempts = attempts
         self._alarm, self._clock = attempts.alarm, attempts.clock
         self._blocked = blocked
-        self.passivate_after = passivate_after
+        self._passivate_after = passivate_after
         self.is_leaving = False
-        self._unsettled = _Queue(self._alarm, self._settle_soon)
-        self._asleep_next = _Queue(self._alarm, self._passivate_soon)
+        self._unsettled = _Queue(self._alarm, self._settle_soon, SETTLED_AFTER)
+        self._asleep_next: dict[float, _Queue] = {}
+        """By the seconds of quiet: agents share a few durations."""
 
     def leave(self) -> None:
         """Passivate at once, from now on, each run that only waits for people."""
@@ -49,20 +52,27 @@ class Passivation:
             if attempt.is_quiet:
                 self.look_at(attempt)
 
-    @property
-    def _after(self) -> float:
-        return SETTLED_AFTER if self.is_leaving else self.passivate_after
+    def _after(self, attempt: Attempt) -> float | None:
+        """Return the seconds of quiet after which an attempt is passivated; None: after none."""
+        if self.is_leaving:
+            return SETTLED_AFTER
+        own = attempt.spec.passivate_after
+        return self._passivate_after if own == "default" else own
 
     def look_at(self, attempt: Attempt) -> None:
         """Look again at an attempt that has become quiet: after SETTLED_AFTER, and when it could be passivated."""
         if attempt.state.barren:
-            self._unsettled.put(attempt, SETTLED_AFTER)
-        self._asleep_next.put(attempt, self._after)
+            self._unsettled.put(attempt)
+        if (after := self._after(attempt)) is not None:
+            if (queue := self._asleep_next.get(after)) is None:
+                queue = self._asleep_next[after] = _Queue(self._alarm, self._passivate_soon, after)
+            queue.put(attempt)
 
     def forget(self, attempt: Attempt) -> None:
         """Drop an attempt that leaves memory."""
         self._unsettled.remove(attempt)
-        self._asleep_next.remove(attempt)
+        for queue in self._asleep_next.values():
+            queue.remove(attempt)
 
     def _passivate_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and self._may_sleep(attempt):
@@ -77,8 +87,8 @@ class Passivation:
             return True
         if self.is_leaving:
             return all(attempt.state.operations[timer].state in ASKING for timer in attempt.timers)
-        due_in = (min(attempt.timers.values()) - self._clock.now()).total_seconds()
-        return due_in > self.passivate_after
+        due_in, after = (min(attempt.timers.values()) - self._clock.now()).total_seconds(), self._after(attempt)
+        return after is not None and due_in > after
 
     async def _passivate(self, attempt: Attempt, rest: tuple[int, tuple[str, ...]]) -> None:
         _, keys = rest
@@ -140,23 +150,21 @@ def is_alone(attempt: Attempt) -> bool:
 
 
 class _Queue:
-    """Quiet attempts, in the order in which they became quiet. `look` is called for each when it has been quiet for a
-    duration that is the same for all. One appointment serves them all, and each takes one entry of a dict, since many
-    attempts wait."""
+    """Quiet attempts, in the order in which they became quiet. `look` is called for each when it has been quiet for
+    `after` seconds. One appointment serves them all, and each takes one entry of a dict, since many attempts wait."""
 
-    def __init__(self, alarm: Alarm, look: Callable[[Attempt], None]) -> None:
+    def __init__(self, alarm: Alarm, look: Callable[[Attempt], None], after: float) -> None:
         self._alarm = alarm
         self._look = look
-        self._after = 0.0
+        self._after = after
         self._attempts: dict[Attempt, None] = {}
         self._next: Appointment | None = None
 
-    def put(self, attempt: Attempt, after: float) -> None:
+    def put(self, attempt: Attempt) -> None:
         """Add an attempt that has become quiet, at the end."""
         self._attempts.pop(attempt, None)
         self._attempts[attempt] = None
-        if self._next is None or after != self._after:
-            self._after = after
+        if self._next is None:
             self._plan()
 
     def remove(self, attempt: Attempt) -> None:

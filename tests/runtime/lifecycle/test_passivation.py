@@ -280,3 +280,39 @@ async def test_a_passivated_run_with_a_far_timer_has_one_appointment():
         await run.result()
         await anyio.sleep(200)
         assert sum(callback is not None for _, _, callback in supervisor._runner.alarm._heap) == 0
+
+
+async def test_an_agent_says_how_long_its_runs_wait_in_memory():
+    """The declaration beats the supervisor's setting in both directions. None: no wait is long enough."""
+    waits = {"default": 60, 5.0: 5, 500.0: 500, None: 10 * DAY}
+    async with opened(passivate_after=60) as supervisor:
+        runs = {}
+        for own in waits:
+            spec = agent(name=f"waits {own}", passivate_after=own)(deployer.fn)
+            runs[own] = await supervisor.start(spec, "a")
+        await anyio.sleep(1)
+        begun = anyio.current_time() - 1
+        for seconds in (4, 6, 59, 61, 499, 501, 9 * DAY):
+            await anyio.sleep_until(begun + seconds)
+            awake = {own for own, longest in waits.items() if longest > seconds}
+            assert sessions_in_memory(supervisor) == {runs[own].session for own in awake}
+
+
+async def test_a_supervisor_that_closes_passivates_also_a_run_that_no_wait_passivates():
+    """R2: else the supervisor would stay open until a person decides."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(agent(passivate_after=None)(deployer.fn), "a")
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(DAY)
+        assert sessions_in_memory(supervisor) == {run.session}
+    assert names(store, run.session)[-1] == "RunPassivated"
+    async with opened(store) as supervisor:
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await (await supervisor.get_run(run.session)).result() == "ok"
+
+
+@pytest.mark.parametrize("after", [-1, float("nan")])
+def test_a_wait_of_less_than_no_time_is_refused_where_the_agent_is_declared(after):
+    with pytest.raises(ValueError, match="passivate_after"):
+        agent(passivate_after=after)(deployer.fn)
