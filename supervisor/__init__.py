@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Context,
         Counts,
         JournalEntry,
+        Operations,
         Owner,
         Page,
         Run,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from supervisor.core.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.rules import Rule, allow, ask, deny
     from supervisor.core.tool_spec import ToolSpec, tool
-    from supervisor.core.toolcontext import ToolContext
+    from supervisor.core.toolcontext import StepContext, ToolContext
     from supervisor.core.trees import KeptTree, Origin, PrunableTree, PruneResult
     from supervisor.core.values import (
         AgentView,
@@ -121,6 +122,7 @@ __all__ = [
     "NotAuthenticated",
     "NotEntitled",
     "NotFound",
+    "Operations",
     "Option",
     "Origin",
     "Outcome",
@@ -149,6 +151,7 @@ __all__ = [
     "SessionImport",
     "SessionView",
     "SqliteStore",
+    "StepContext",
     "StepFailed",
     "StoreDied",
     "StoreError",
@@ -184,8 +187,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         __name__,
         {
             "supervisor.abc": """
-                ActivityWatch ChildRun Context Counts JournalEntry Owner Page Run SessionImport StoreSupervisor
-                Supervisor TaskGroup Timer TreeView Watch
+                ActivityWatch ChildRun Context Counts JournalEntry Operations Owner Page Run SessionImport
+                StoreSupervisor Supervisor TaskGroup Timer TreeView Watch
             """,
             "supervisor.app": "open_supervisor",
             "supervisor.client": "open_remote",
@@ -201,7 +204,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.people": "ApproverRule People Person TokenHash",
             "supervisor.core.rules": "Rule allow ask deny",
             "supervisor.core.tool_spec": "ToolSpec tool",
-            "supervisor.core.toolcontext": "ToolContext",
+            "supervisor.core.toolcontext": "StepContext ToolContext",
             "supervisor.core.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.chat_words import ChatResult
@@ -22,7 +22,7 @@ from supervisor.core.people import People
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow, TreeView
 from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.toolcontext import ToolContext
+from supervisor.core.toolcontext import StepContext, ToolContext
 from supervisor.core.trees import Origin, PruneResult
 from supervisor.core.values import (
     AgentView,
@@ -53,11 +53,13 @@ __all__ = [
     "Context",
     "Counts",
     "JournalEntry",
+    "Operations",
     "Owner",
     "Page",
     "Run",
     "SessionImport",
     "SessionRow",
+    "StepContext",
     "Store",
     "StoreSupervisor",
     "Supervisor",
@@ -71,41 +73,8 @@ __all__ = [
 ]
 
 
-class Context(ABC):
-    """The only way in which an agent acts on the world. Every awaited method is an operation: the journal holds its
-    result, and a resumed agent gets it from there (README.md "What an agent does").
-
-    - An agent that does all its I/O in operations takes the same path in every attempt. It may race operations:
-      everything that follows from one result without waiting for I/O happens before the next result is given. The order
-      is not defined for a task after a wait that is no operation; for two tasks that the same result wakes; for the
-      clean-up of a cancelled tool that waits for I/O; and, in a chain of steps without a wait, after the first
-      thousand.
-    - After a cancel or a stall, `spawn`, `ask` and calls that need a person raise RunStopping.
-    - Two live tasks may not do identical operations or open task groups at once: use `branch` or `task_group`.
-    """
-
-    session: str
-    """The id of the session that the agent works on."""
-
-    @property
-    @abstractmethod
-    def saved(self) -> Any:
-        """The state of this run's last `save`, as plain JSON values; None if there was none."""
-
-    @property
-    @abstractmethod
-    def version(self) -> str:
-        """The version of the agent with which the run began (`@agent(version=...)`). All its attempts use it."""
-
-    @abstractmethod
-    async def patched(self, name: str, /) -> bool:
-        """Return whether the run takes the new path of a named change of the agent's code.
-
-        True for a run that has not reached this point with the older code: then the replay is over here, and the run is
-        marked. False for a run whose journal continues from here on the old path. The first answer holds for the whole
-        attempt, in all branches and loops. `save` keeps marks; sub-agents and turns have their own marks. When no run
-        of the old path is left, remove the call and the old path.
-        """
+class Operations(ABC):
+    """The operations that an agent may name itself, with `Context.named`. A Context names them by their arguments."""
 
     @overload
     @abstractmethod
@@ -152,9 +121,57 @@ class Context(ABC):
         but not the type.
         """
 
+    @overload
     @abstractmethod
-    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function of the agent's own, at least once, and journal its result. Raises StepFailed if it raises."""
+    async def step(
+        self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    @abstractmethod
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @abstractmethod
+    async def step(self, fn: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a function of the agent's own, at least once, and journal its result. Raises StepFailed if it raises.
+
+        If its first parameter is annotated as StepContext, the function gets one.
+        """
+
+
+class Context(Operations):
+    """The only way in which an agent acts on the world. Every awaited method is an operation: the journal holds its
+    result, and a resumed agent gets it from there (README.md "What an agent does").
+
+    - An agent that does all its I/O in operations takes the same path in every attempt. It may race operations:
+      everything that follows from one result without waiting for I/O happens before the next result is given. The order
+      is not defined for a task after a wait that is no operation; for two tasks that the same result wakes; for the
+      clean-up of a cancelled tool that waits for I/O; and, in a chain of steps without a wait, after the first
+      thousand.
+    - After a cancel or a stall, `spawn`, `ask` and calls that need a person raise RunStopping.
+    - Two live tasks may not do identical operations or open task groups at once: use `branch` or `task_group`.
+    """
+
+    session: str
+    """The id of the session that the agent works on."""
+
+    @property
+    @abstractmethod
+    def saved(self) -> Any:
+        """The state of this run's last `save`, as plain JSON values; None if there was none."""
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The version of the agent with which the run began (`@agent(version=...)`). All its attempts use it."""
+
+    @abstractmethod
+    async def patched(self, name: str, /) -> bool:
+        """Return whether the run takes the new path of a named change of the agent's code.
+
+        True for a run that has not reached this point with the older code: then the replay is over here, and the run is
+        marked. False for a run whose journal continues from here on the old path. The first answer holds for the whole
+        attempt, in all branches and loops. `save` keeps marks; sub-agents and turns have their own marks. When no run
+        of the old path is left, remove the call and the old path.
+        """
 
     @abstractmethod
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
@@ -196,6 +213,15 @@ class Context(ABC):
         """Return the messages before this run, with each approval where it was asked, and its answer (A15).
 
         This is no operation: it reads the journal each time, and returns the same in every attempt.
+        """
+
+    @abstractmethod
+    def named(self, name: str, /) -> Operations:
+        """Return the operations call, ask and step, each of which is identified by a name instead of by its arguments.
+
+        So the arguments of a step may be anything, also what JSON cannot hold or what differs in each attempt, and its
+        function may be a closure. A name is used for one operation of a branch: a second one raises InvalidInput. After
+        `save` a new operation may have it.
         """
 
     @abstractmethod

@@ -8,7 +8,8 @@ Rules
   they say in which tree to look, and prove nothing. The other 26 are random, so that no id can be guessed from another.
   With a button's code it fits 64 bytes. Readers of ids accept APPROVAL_ID, for ids of other implementations (A2).
 - An operation's id is the same in every attempt: its branch, kind, name, a digest of its arguments as passed, and
-  its count among identical operations.
+  its count among identical operations. If the agent names an operation itself, that name stands in the place of the
+  arguments.
 """
 
 import base64
@@ -78,6 +79,11 @@ def digest(value: Any) -> str:
 def operation_key(branch: str, kind: str, name: str, arguments: Any) -> str:
     """Return an operation's id without its count: identical operations share it."""
     return f"{branch}{kind}:{name}:{digest(arguments)[:12]}"
+
+
+def named_key(branch: str, kind: str, given: str, name: str) -> str:
+    """Return the id, without its count, of an operation that the agent names itself. `name`: the tool of a call."""
+    return f"{branch}{kind}:{given}:{digest(name)[:12]}"
 
 
 def operation_id(key: str, count: int) -> str:

@@ -44,12 +44,17 @@ def is_named(annotation: Any, name: str) -> bool:
     return bool(getattr(annotation, "__forward_arg__", annotation) == name)
 
 
-@cache
 def hint_of(fn: Callable[..., Any], name: str) -> Any:
     """Resolve one annotation of a function, Any where it has none; raises InvalidInput if it cannot be resolved.
 
-    One annotation at a time, so that another one, which exists for type checkers only, does no harm.
+    One annotation at a time, so that another one, which exists for type checkers only, does no harm. A closure, and the
+    object of a method, are not kept in memory.
     """
+    fn = getattr(fn, "__func__", fn)
+    return _hint_of(fn, name) if "<" in fn.__qualname__ else _hint_at_top(fn, name)
+
+
+def _hint_of(fn: Callable[..., Any], name: str) -> Any:
     annotation = _annotations_of(fn).get(name, Any)
     stub = SimpleNamespace(__annotations__={name: annotation})
     try:
@@ -58,6 +63,20 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
         return get_type_hints(stub, globalns=names, include_extras=True)[name]
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
+
+
+_hint_at_top = cache(_hint_of)
+
+
+def takes(fn: Callable[..., Any], context: type) -> bool:
+    """Return whether the first parameter of a function has this annotation: a context, which is no argument."""
+    first = next(iter(signature_of(fn).parameters.values()), None)
+    if first is None:
+        return False
+    try:
+        return hint_of(fn, first.name) is context
+    except InvalidInput:  # imported for type checkers only, or defined further down
+        return is_named(first.annotation, context.__name__)
 
 
 def _given(value: T) -> T:

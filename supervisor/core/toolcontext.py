@@ -1,4 +1,4 @@
-"""What a tool can read and report about the call that it serves."""
+"""What a tool can read and report about the call that it serves, and a step about itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,6 +17,17 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     guard: int
     guard_started_at: float | None
     log: str
+
+
+class StepContext(ABC):
+    """What a step can read and report about itself; a step gets one by naming the type on its first parameter."""
+
+    operation: str
+    """The step's id, the same in every attempt: an idempotency key for the remote side."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Show progress, as `Context.heartbeat` does (W5)."""
 
 
 class ToolContext(ABC):

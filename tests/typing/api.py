@@ -19,6 +19,7 @@ from supervisor import (
     Policy,
     Run,
     SessionView,
+    StepContext,
     Supervisor,
     Timer,
     ToolCall,
@@ -69,6 +70,11 @@ async def watched(context: ToolContext, path: str, force: bool = False) -> ToolR
 
 async def look_up(zone: str, *, offset: int = 0) -> float:
     return float(len(zone) + offset)
+
+
+async def watched_look(step: StepContext, zone: str) -> float:
+    step.heartbeat()
+    return float(len(step.operation + zone))
 
 
 @agent(inactivity_timeout=60, max_depth=2)
@@ -131,6 +137,10 @@ async def caller(ctx: Context) -> None:
     assert_type((await ctx.call(watched, path="/tmp/a")).value, int | None)
     assert_type((await ctx.call(shell, "ls", cwd="/", env={"A": "b"}, timeout=3)).value, str | None)
     assert_type(await ctx.step(look_up, "UTC", offset=3), float)
+    assert_type(await ctx.step(watched_look, "UTC"), float)
+    assert_type(await ctx.named("request 1").step(watched_look, zone="UTC"), float)
+    assert_type(await ctx.named("request 2").ask("Which?"), str)
+    assert_type((await ctx.named("request 3").call(add, 1)).value, int | None)
     assert_type(await ctx.now(), datetime)
     assert_type(await ctx.random(), float)
     async with ctx.move_on_after(3) as timer:

@@ -9,6 +9,8 @@ of the run.
 Rules
 - An operation is completed if the agent was given its result, or if a scope of the agent cancelled it. The journal may
   not know the second kind.
+- An operation with a name of its own is identified by that name, whatever its arguments. Between two saves a name is
+  used once in its branch.
 - A save is of the instant at which the agent asks for it. An operation that is named between that instant and the
   commit of the save is not completed by it.
 - From the commit of a save on, the attempt names operations as a new attempt that begins with that save would. It does
@@ -20,24 +22,37 @@ Rules
 
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
 from supervisor.core.errors import InvalidInput
-from supervisor.core.ids import operation_id, operation_key, split_operation_id
+from supervisor.core.ids import named_key, operation_id, operation_key, split_operation_id
 from supervisor.core.replay_order import Asked
 from supervisor.core.session import SessionState
 
 
+class Named(NamedTuple):
+    """The place of an operation that the agent names itself."""
+
+    branch: str
+    name: str
+
+
+Place: TypeAlias = str | Named
+"""Where an agent does an operation: a branch, perhaps with the operation's own name."""
+
+
 class Names:
-    __slots__ = ("_claimants", "_counts", "_floor", "_saving", "asked", "open")
+    __slots__ = ("_claimants", "_counts", "_floor", "_named", "_saving", "asked", "open")
 
     def __init__(self, state: SessionState) -> None:
         self._counts = dict(state.counts)
         self._floor = state.floor
         self._claimants: dict[str, Any] = {}
         """The coroutine of the task that last did an operation, by key."""
+        self._named: dict[Named, str] = {}
+        """The keys of operations that the agent named itself."""
         self._saving: dict[str, int] | None = None
         """The `counts` of a save that is about to be committed."""
         self.asked: dict[str, tuple[str, str, Any]] | None = None
@@ -46,9 +61,19 @@ class Names:
         """The operations, timed blocks and task groups that are not completed. For an operation that is new to the
         journal, the value says when the agent asked for it."""
 
-    def of_operation(self, branch: str, kind: str, name: str, arguments: Any) -> str:
-        """Return a new operation's id. Raises InvalidInput if another live task does the same operation."""
-        key = operation_key(branch, kind, name, arguments)
+    def of_operation(self, place: Place, kind: str, name: str, arguments: Any) -> str:
+        """Return a new operation's id. Raises InvalidInput if another live task does the same operation, or if the
+        agent has used its name before."""
+        if isinstance(place, Named):
+            if place in self._named:
+                raise InvalidInput(
+                    f"the agent names two operations {place.name!r}: give each operation another name, or its own "
+                    "branch with ctx.branch(name)"
+                )
+            key = self._named[place] = named_key(place.branch, kind, place.name, name if kind == "call" else "")
+            name, arguments = place.name, None
+        else:
+            key = operation_key(place, kind, name, arguments)
         self._claim(key, f"{kind} {name}")
         operation = self._next(key)
         if self.asked is not None:
@@ -80,6 +105,7 @@ class Names:
         floor = max(self._floor, *self._counts.values(), 0)
         self._counts = {key: self._count(key) for key in counts}
         self._claimants = {key: claimant for key, claimant in self._claimants.items() if key in counts}
+        self._named = {place: key for place, key in self._named.items() if key in counts}
         self._floor = floor
         return counts, floor
 

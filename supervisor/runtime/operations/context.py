@@ -8,26 +8,24 @@ from their start (calls, questions, sleep, timers), and then as abandoned.
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import anyio
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import ChildRun, Context, TaskGroup, Timer
+from supervisor.abc import ChildRun, Context, Operations, StepContext, TaskGroup, Timer
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
-from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.encoding import printable, to_json
+from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
-from supervisor.core.session import Operation, SessionState
-from supervisor.core.signatures import hint_of, signature_of
+from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.tracebacks import secret_values, text_of, traceback_of
-from supervisor.runtime.environment import Body
+from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import run
 from supervisor.runtime.operations.children import LocalChild, spawn
@@ -35,17 +33,57 @@ from supervisor.runtime.operations.emitted_calls import model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, say, transcript
 from supervisor.runtime.operations.questions import ask
+from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class LocalContext(Context):
-    __slots__ = ("_attempt", "_branch", "session")
-
-    def __init__(self, attempt: Attempt, branch: str = "") -> None:
+class LocalOperations(Operations):
+    def __init__(self, attempt: Attempt, place: Place) -> None:
         self._attempt = attempt
+        self._place = place
+
+    @overload
+    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    @overload
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    def call(
+        self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, ToolResult[Any]]:
+        if isinstance(tool, ToolCall):
+            if args or kwargs:
+                raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
+            return run(partial(model_call, self._attempt, self._place, tool))
+        if not isinstance(tool, ToolSpec):
+            raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
+        return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs))
+
+    async def ask(
+        self,
+        question: str,
+        /,
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        expires_in: float | None = None,
+    ) -> Any:
+        return await ask(self._attempt, self._place, question, choices, schema, expires_in)
+
+    @overload
+    async def step(
+        self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return await step(self._attempt, self._place, fn, args, kwargs)
+
+
+class LocalContext(LocalOperations, Context):
+    def __init__(self, attempt: Attempt, branch: str = "") -> None:
+        super().__init__(attempt, branch)
         self._branch = branch
         self.session = attempt.session
 
@@ -67,80 +105,6 @@ class LocalContext(Context):
             if attempt.patches[name] and not is_marked:
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
         return attempt.patches[name]
-
-    @overload
-    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
-    @overload
-    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
-    def call(
-        self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, ToolResult[Any]]:
-        if isinstance(tool, ToolCall):
-            if args or kwargs:
-                raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
-            return run(partial(model_call, self._attempt, self._branch, tool))
-        if not isinstance(tool, ToolSpec):
-            raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
-        return run(partial(FunctionCall, self._attempt, self._branch, tool, args, kwargs))
-
-    async def ask(
-        self,
-        question: str,
-        /,
-        *,
-        choices: Sequence[str] | None = None,
-        schema: Any = None,
-        expires_in: float | None = None,
-    ) -> Any:
-        return await ask(self._attempt, self._branch, question, choices, schema, expires_in)
-
-    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast("R", await self._step(fn, args, kwargs))
-
-    async def _step(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        while isinstance(fn, partial):  # its arguments count as if they had been passed here
-            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
-        if not hasattr(fn, "__qualname__"):
-            raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
-        name = f"{fn.__module__}.{fn.__qualname__}"
-        if "<" in fn.__qualname__:
-            raise InvalidInput(f"step {name} is a closure; use a function at the top of a module, or a method")
-        bound = signature_of(fn).bind(*args, **kwargs)
-        arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
-        attempt = self._attempt
-        operation = attempt.names.of_operation(self._branch, "step", fn.__qualname__, arguments)
-        attempt.begin_operation()
-        try:
-            if await attempt.enter(operation) is None:
-                with attempt.watch.working(fn.__qualname__):
-                    finished = await self._take_step(operation, fn, args, kwargs)
-                    await attempt.append(lambda view, state: [finished])
-            record = await attempt.take(operation)
-        finally:
-            attempt.end_operation(operation)
-        return attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
-
-    async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
-        """Run the body of a step, and return its result. An exception is a result, too."""
-        attempt = self._attempt
-        body = Body(
-            kind="step",
-            session=self.session,
-            run=attempt.run,
-            operation=operation,
-            fn=fn,
-            args=args,
-            kwargs=kwargs,
-        )
-        value, error, traceback = JSON_NULL, None, ""
-        try:
-            what = f"the result of step {fn.__qualname__}"
-            value = to_json(await attempt.host.environment.run_body(body), what)
-            from_json(value, hint_of(fn, "return"), what)
-        except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
-            value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
-            traceback = traceback_of(failure, secret_values(attempt.state))
-        return self._finished(operation, "step", value, error, traceback)
 
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
         child = await spawn(self._attempt, self._branch, agent, args, kwargs)
@@ -181,11 +145,11 @@ class LocalContext(Context):
         attempt.begin_operation()
         try:
             if await attempt.enter(operation) is None:
-                await attempt.deliver(lambda: self._finished(operation, kind, value))
+                await attempt.deliver(lambda: finished(attempt, operation, kind, value))
             record = await attempt.take(operation)
         finally:
             attempt.end_operation(operation)
-        return self._value(record, type_, kind)
+        return value_of(record, type_, kind)
 
     async def receive(self) -> str:
         return await receive(self._attempt, self._branch)
@@ -197,10 +161,11 @@ class LocalContext(Context):
         attempt = self._attempt
         return transcript(shown(attempt.host.journal.store.journal(self.session)), attempt.run)
 
+    def named(self, name: str, /) -> Operations:
+        return LocalOperations(self._attempt, Named(self._branch, _checked(name, "an operation")))
+
     def branch(self, name: str, /) -> Context:
-        if not name or any(mark in name for mark in "/#:"):
-            raise InvalidInput(f"{name!r} cannot name a branch: use a word without '/', '#' and ':'")
-        return LocalContext(self._attempt, f"{self._branch}{name}/")
+        return LocalContext(self._attempt, f"{self._branch}{_checked(name, 'a branch')}/")
 
     @asynccontextmanager
     async def task_group(self) -> AsyncIterator[TaskGroup]:
@@ -251,18 +216,11 @@ class LocalContext(Context):
                 attempt.names.drop_save()
             attempt.end_operation()
 
-    def _finished(
-        self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None, traceback: str = ""
-    ) -> e.OperationFinished:
-        now = self._attempt.host.clock.now()
-        told: dict[str, Any] = {"kind": kind, "value": value, "error": error, "traceback": traceback}
-        return e.OperationFinished(at=now, operation=operation, **told)
 
-    def _value(self, record: Operation, type_: Any, what: str) -> Any:
-        assert isinstance(record.result, e.OperationFinished)
-        if record.result.error is not None:
-            raise StepFailed(record.result.operation, what, *record.result.error)
-        return from_json(record.result.value, type_, f"the result of {what}")
+def _checked(name: str, what: str) -> str:
+    if not name or any(mark in name for mark in "/#:"):
+        raise InvalidInput(f"{name!r} cannot name {what}: use a word without '/', '#' and ':'")
+    return name
 
 
 class _Group(TaskGroup):

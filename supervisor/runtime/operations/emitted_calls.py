@@ -28,6 +28,7 @@ from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.calls import NOT_BEGUN, Call, Effect
 from supervisor.runtime.operations.children import begin_child
@@ -46,22 +47,22 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 }
 
 
-def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
+def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
     """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
     call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
     if (tool := tools.get(call.tool)) is None:
         text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; the tools are: {', '.join(tools) or 'none'}"
         secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
-        return RefusedCall(attempt, branch, call, "unknown_tool", text, secret, ())
+        return RefusedCall(attempt, place, call, "unknown_tool", text, secret, ())
     try:
         arguments = _read(call, tool)
         if isinstance(tool, ToolSpec):
-            return FunctionCall(attempt, branch, tool, (), arguments, model_id=call.id)
-        return AgentCall(attempt, branch, tool, arguments, call.id)
+            return FunctionCall(attempt, place, tool, (), arguments, model_id=call.id)
+        return AgentCall(attempt, place, tool, arguments, call.id)
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
-        return RefusedCall(attempt, branch, call, "invalid_arguments", str(error), secret, tool.offered_names)
+        return RefusedCall(attempt, place, call, "invalid_arguments", str(error), secret, tool.offered_names)
 
 
 def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class RefusedCall(Call):
     def __init__(
         self,
         attempt: Attempt,
-        branch: str,
+        place: Place,
         call: ToolCall,
         reason: str,
         text: str,
@@ -109,7 +110,7 @@ class RefusedCall(Call):
             secret = secret.union(given.keys() - set(offered))
         name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
         named = mask(given, secret)
-        operation = attempt.names.of_operation(branch, "call", name, [call.id, named])
+        operation = attempt.names.of_operation(place, "call", name, [call.id, named])
         super().__init__(
             attempt, operation, call.tool[:_LONGEST_NAME], arguments, digest(named), secret=tuple(sorted(secret))
         )
@@ -148,11 +149,11 @@ class AgentCall(Call):
     __slots__ = ("_agent",)
 
     def __init__(
-        self, attempt: Attempt, branch: str, agent: AgentSpec[..., Any], arguments: Mapping[str, Any], model_id: str
+        self, attempt: Attempt, place: Place, agent: AgentSpec[..., Any], arguments: Mapping[str, Any], model_id: str
     ) -> None:
         self._agent = agent
         given = agent.input_as_arguments(agent.encode_input((), arguments))
-        operation = attempt.names.of_operation(branch, "call", agent.name, [model_id, arguments])
+        operation = attempt.names.of_operation(place, "call", agent.name, [model_id, arguments])
         super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
 
     @property

@@ -21,6 +21,7 @@ from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import describe, secret_values, traceback_of
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import View
@@ -46,7 +47,7 @@ class FunctionCall(Call):
     def __init__(
         self,
         attempt: Attempt,
-        branch: str,
+        place: Place,
         tool: ToolSpec[Any, Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -65,7 +66,7 @@ class FunctionCall(Call):
         named = mask(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
-        operation = attempt.names.of_operation(branch, "call", tool.name, named)
+        operation = attempt.names.of_operation(place, "call", tool.name, named)
         shown = digest(mask(plain(full), tool.secret))
         super().__init__(
             attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent

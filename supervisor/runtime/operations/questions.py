@@ -22,6 +22,7 @@ from supervisor.core.questions import Question, question
 from supervisor.core.session import ASKING, Operation, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.timers import FOREVER
 
@@ -66,13 +67,13 @@ def _is_settled(attempt: Attempt, operation: str) -> bool:
 
 
 async def ask(
-    attempt: Attempt, branch: str, text: str, choices: Sequence[str] | None, schema: Any, expires_in: float | None
+    attempt: Attempt, place: Place, text: str, choices: Sequence[str] | None, schema: Any, expires_in: float | None
 ) -> Any:
     """Ask a person; see Context.ask."""
     if expires_in is not None and not expires_in > 0:
         raise InvalidInput(f"expires_in is more than 0 seconds, not {expires_in}; leave it out for no expiry")
     asked = question(text, choices, schema)
-    operation = attempt.names.of_operation(branch, "ask", asked.name, asked.meaning)
+    operation = attempt.names.of_operation(place, "ask", asked.name, asked.meaning)
     attempt.begin_operation()
     try:
         record = await attempt.enter(operation)

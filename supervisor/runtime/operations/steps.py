@@ -1,0 +1,110 @@
+"""Steps: a function of the agent's own runs at least once, and its result or its exception is journaled.
+
+A step is identified by its function and its arguments, so both are the same in every attempt: the function is at the
+top of a module, and JSON can hold the arguments. A step with a name of its own is identified by that name, and takes
+any function and any arguments.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.session import Operation
+from supervisor.core.signatures import hint_of, signature_of, takes
+from supervisor.core.toolcontext import StepContext
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.operation_ids import Named, Place
+from supervisor.runtime.attempt.tracebacks import secret_values, text_of, traceback_of
+from supervisor.runtime.environment import Body
+
+
+async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run a step; see Context.step."""
+    while isinstance(fn, partial):  # its arguments count as if they had been passed here
+        fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+    if not hasattr(fn, "__qualname__"):
+        raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
+    takes_context = takes(fn, StepContext)
+    bound = signature_of(fn).bind(*(None,) * takes_context, *args, **kwargs)
+    name, arguments = fn.__qualname__, None
+    if isinstance(place, Named):
+        name = place.name
+    elif "<" in name:
+        raise InvalidInput(
+            f"step {fn.__module__}.{name} is a closure; use a function at the top of a module, or a method, or name "
+            "the step with ctx.named(name).step(...)"
+        )
+    else:
+        passed = dict([*bound.arguments.items()][takes_context:])
+        arguments = msgspec.json.decode(to_json(passed, f"an argument of step {fn.__module__}.{name}", canonical=True))
+    operation = attempt.names.of_operation(place, "step", name, arguments)
+    body = Body(
+        kind="step",
+        session=attempt.session,
+        run=attempt.run,
+        operation=operation,
+        fn=fn,
+        args=(_StepContext(attempt, operation), *args) if takes_context else args,
+        kwargs=kwargs,
+    )
+    attempt.begin_operation()
+    try:
+        if await attempt.enter(operation) is None:
+            with attempt.watch.working(name):
+                ended = await _take(attempt, body, name)
+                await attempt.append(lambda view, state: [ended])
+        record = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
+    return attempt.read(operation, lambda: value_of(record, hint_of(fn, "return"), name))
+
+
+async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
+    """Run the body of a step, and return its result. An exception is a result, too."""
+    value, error, traceback = JSON_NULL, None, ""
+    try:
+        what = f"the result of step {name}"
+        value = to_json(await attempt.host.environment.run_body(body), what)
+        from_json(value, hint_of(body.fn, "return"), what)
+    except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
+        value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
+        traceback = traceback_of(failure, secret_values(attempt.state))
+    return finished(attempt, body.operation, "step", value, error, traceback)
+
+
+def finished(
+    attempt: Attempt,
+    operation: str,
+    kind: str,
+    value: Raw,
+    error: tuple[str, str] | None = None,
+    traceback: str = "",
+) -> e.OperationFinished:
+    """Return the event of a result that is known now."""
+    now = attempt.host.clock.now()
+    return e.OperationFinished(at=now, operation=operation, kind=kind, value=value, error=error, traceback=traceback)
+
+
+def value_of(record: Operation, type_: Any, what: str) -> Any:
+    """Return the result of an operation as its type. Raises StepFailed if the result is an exception."""
+    assert isinstance(record.result, e.OperationFinished)
+    if record.result.error is not None:
+        raise StepFailed(record.result.operation, what, *record.result.error)
+    return from_json(record.result.value, type_, f"the result of {what}")
+
+
+class _StepContext(StepContext):
+    __slots__ = ("_attempt", "operation")
+
+    def __init__(self, attempt: Attempt, operation: str) -> None:
+        self._attempt = attempt
+        self.operation = operation
+
+    def heartbeat(self) -> None:
+        self._attempt.watch.heartbeat()
