@@ -29,7 +29,7 @@ def test_a_public_name_is_there_and_says_what_it_is(module, name):
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)
-def test_what_a_public_class_can_do_is_documented(module, name):
+def test_the_public_methods_of_a_class_are_documented(module, name):
     """By itself, or by the seam that it implements."""
     found = getattr(module, name)
     members = vars(found).items() if inspect.isclass(found) else ()

@@ -43,7 +43,7 @@ def test_a_choice_has_its_key_once_it_could_be_read(changes, key, value):
     assert desk.press([key], 2.0) is None
 
 
-def test_an_answer_is_typed_and_what_is_none_is_kept_as_a_draft():
+def test_an_answer_is_typed_and_an_invalid_one_is_kept_as_a_draft():
     """JSON where the question asks for it; an empty answer is none yet."""
     desk = make_desk(make_question(id="q", schema={"type": "integer"}))
     desk.press(["a"], 1.0)

@@ -55,7 +55,7 @@ PATTERNS = ("in /srv: rm 'a b'", "in /srv: git log *")
 GRANTABLE = (Option("once"), *(Option(scope, pattern) for pattern in PATTERNS for scope in ("session", "always")))
 
 
-def test_what_can_be_granted_is_shown_with_its_pattern():
+def test_a_grant_is_shown_with_its_pattern():
     """A7: a person sees exactly what will be allowed, and that an edit cannot be granted for longer (A8)."""
     approval = make_approval(options=GRANTABLE)
     for scope in ("session", "always"):
@@ -107,7 +107,7 @@ def test_edited_arguments_replace_the_ones_on_the_card():
         "\U000e0041",
     ],
 )
-def test_what_a_terminal_would_obey_or_an_eye_would_miss_is_made_visible(hostile):
+def test_control_and_invisible_characters_are_made_visible(hostile):
     """Controls, escapes, bidi overrides and invisible characters do not survive, but leave a trace."""
     shown = visible(f"a{hostile}b")
     assert shown.isprintable()
@@ -135,7 +135,7 @@ def test_text_to_edit_means_the_same_value(value):
 
 
 @pytest.mark.parametrize("command", ["cp \u05d0 \u05d1", ["cp", "\u05d0", "\u05d1"]])
-def test_what_a_screen_may_draw_in_another_order_is_shown_in_that_in_which_it_runs(command):
+def test_text_that_a_screen_may_reorder_is_shown_in_the_order_in_which_it_runs(command):
     """After itself, on whatever surface makes its card of these facts; and so is the folder."""
     facts = make_card(make_approval(arguments={"command": command}, cwd="/\u05d0/\u05d1"), NOW).facts
     labels = [label for label, _ in facts]
@@ -173,7 +173,7 @@ def test_a_summary_shows_that_it_was_cut():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-5, "0 s ago"), (59, "59 s ago"), (180, "3 min ago"), (90000, "25 h ago")]
 )
-def test_how_long_ago_is_said_in_one_unit(seconds, text):
+def test_an_age_has_one_unit(seconds, text):
     """The age of an approval is readable at a glance."""
     assert ago(NOW - timedelta(seconds=seconds), NOW) == text
 

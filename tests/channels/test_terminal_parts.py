@@ -96,7 +96,7 @@ GRANTABLE = {
 
 
 @pytest.mark.parametrize(("key", "scope"), [("s", "session"), ("w", "always")])
-def test_what_is_granted_for_longer_is_shown_first_and_chosen_by_its_number(key, scope):
+def test_a_wider_grant_is_shown_first_and_chosen_by_its_number(key, scope):
     """A7: the first key decides nothing; the pattern is chosen where it was shown, and read for long enough."""
     desk = Desk("ana", 0.4)
     desk.add(make_approval(id="only", **GRANTABLE), 0.0)
@@ -112,7 +112,7 @@ def test_what_is_granted_for_longer_is_shown_first_and_chosen_by_its_number(key,
     assert desk.press(["2"], 3.0) == Decide("only", Approve(by="ana", scope=scope, pattern="in /srv: git log *"))
 
 
-def test_what_can_be_granted_is_left_by_escape_and_goes_with_its_card():
+def test_escape_closes_the_list_of_grants_and_so_does_the_end_of_its_card():
     """A key meant for one card never grants anything for the next (A2)."""
     desk = Desk("ana", 0.4)
     for name in ("first", "second"):

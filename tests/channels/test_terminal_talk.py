@@ -99,7 +99,7 @@ def test_a_word_that_was_begun_before_its_card_could_be_read_is_said_only_once_m
     assert desk.talk is None
 
 
-def test_all_is_what_was_shown_whole_when_the_word_was_begun():
+def test_approve_all_means_the_cards_shown_whole_when_the_word_was_begun():
     """A12: not a card that was never selected, or only just now, or that shows other arguments than were asked."""
     cards = [make_approval(id=name, root_session="s", arguments={"x": name}) for name in "abcd"]
     desk = make_desk(*cards)
@@ -119,7 +119,7 @@ def test_all_is_what_was_shown_whole_when_the_word_was_begun():
     assert desk.press(["enter"], 11.0) == Say("s", "approve all", 10.0, frozenset({"a", "c"}))
 
 
-def test_what_is_typed_survives_cards_that_come_and_go():
+def test_typed_text_survives_cards_that_come_and_go():
     """Neither the text nor where it goes to changes with what is selected."""
     desk = make_desk(make_approval(id="p", root_session="s"), make_approval(id="q", root_session="other"))
     assert desk.press(["t"], 1.0) == OpenTalk("s")

@@ -71,7 +71,7 @@ def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():
     assert all(part in row(lines, "shelled") for part in ("pytest -q", "12 s", "call"))
 
 
-def test_what_another_process_knows_alone_is_a_question_mark():
+def test_a_value_that_only_another_process_knows_is_a_question_mark():
     """Nothing is invented: neither what it does nor its budget."""
     assert row(drawn([ROOT, run("foreign", Doing(kind="unknown"), clock="unknown")]), "foreign").count("?") == 2
 
@@ -93,7 +93,7 @@ def test_of_three_hundred_sessions_urgent_ones_are_shown_and_the_rest_is_counted
     assert any("212" in line for line in lines)
 
 
-def test_what_is_done_is_folded_before_what_is_not():
+def test_completed_runs_are_folded_before_open_ones():
     """As long as those at work fit, the tree keeps its shape."""
     runs = [run(f"done{n}", outcome="succeeded") for n in range(40)]
     lines = drawn([ROOT, *runs, run("busy", Doing(kind="model_call"))], height=6)

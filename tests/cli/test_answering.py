@@ -52,7 +52,7 @@ def test_a_question_is_read_in_lists_stories_and_the_audit_trail(supervisor):
     assert "answered “staging” by ana" in supervisor("approvals", "--all").out
 
 
-def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
+def test_a_run_started_unattended_asks_no_person(supervisor):
     """A6: `--unattended deny` leaves questions unanswered, and the agent is told so; `allow` answers none."""
     answer = supervisor("run", f"{AGENTS}:questioning", "--session", "s", "--unattended", "allow")
     assert (answer.code, pending(supervisor)["status"]) == (3, "pending")
@@ -60,7 +60,7 @@ def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
     assert (answer.code, "--unattended deny" in answer.err) == (1, True), answer
 
 
-def test_every_command_on_a_card_does_what_it_says_whatever_the_choice_is(supervisor):
+def test_every_command_on_a_card_makes_its_decision_with_any_choice(supervisor):
     """Also choices that are hard to type or look like an option. `send` with the id answers, too."""
     choices = ["yes\x1b[2J", "no\nno", "--by=root", "it's"]
     asked = supervisor("run", f"{AGENTS}:choosing", json.dumps(choices), "--session", "s")

@@ -137,7 +137,7 @@ def test_people_get_lines_that_name_ids_whole(supervisor):
         assert ("asking" if command[0] in ("show", "sessions") else approval) in answer.out
 
 
-def test_an_answer_that_nobody_reads_is_no_error(supervisor):
+def test_a_closed_pipe_is_no_error(supervisor):
     """A reader that closes the pipe (`| head`), or a closed stdout (`>&-`), causes no traceback."""
     supervisor.ask("it")
     ends, begins = os.pipe()
@@ -149,7 +149,7 @@ def test_an_answer_that_nobody_reads_is_no_error(supervisor):
     os.close(begins)
 
 
-def test_an_agent_whom_nobody_hears_is_stopped_and_goes_on_later(supervisor):
+def test_an_agent_with_a_closed_output_is_stopped_and_goes_on_later(supervisor):
     """Its session has not ended, so the exit code is not 0."""
     ends, begins = os.pipe()
     os.close(ends)
@@ -167,7 +167,7 @@ def test_commands_import_nothing_that_takes_long():
     assert found.strip() == "[]"
 
 
-def test_a_command_that_serves_nobody_imports_no_server(tmp_path: Path):
+def test_a_command_that_does_not_serve_imports_no_server(tmp_path: Path):
     """This holds for commands that open a store, too."""
     served = "{'starlette', 'hypercorn', 'httpx', 'jinja2', 'slack_sdk', 'cryptography'}"
     code = f"import sys, supervisor.cli as cli; cli.main(sys.argv[1:]); print(sorted({served} & sys.modules.keys()))"

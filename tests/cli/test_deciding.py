@@ -35,7 +35,7 @@ def test_a_denial_gives_the_agent_its_reason(supervisor):
     assert "not today" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
 
 
-def test_cancel_ends_a_tree_that_nobody_runs_and_withdraws_what_it_asked(supervisor):
+def test_cancel_ends_a_tree_that_no_process_runs_and_withdraws_its_approvals(supervisor):
     """`cancel` claims the tree and ends it; a later decision is told so (W8)."""
     first, second = supervisor.ask("one", "two")
     answer = supervisor("cancel", "asking", "--reason", "no longer needed", "--json")

@@ -10,7 +10,7 @@ def entry_of(supervisor, session: str, kind: str) -> str:
     return str([row["event"] for row in rows].index(kind) + 1)
 
 
-def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
+def test_a_session_is_forked_twice_before_a_decision(supervisor):
     """Each fork asks again and exits with 3. Calls that had finished do not run again; later calls, which may, are
     listed. An unknown entry or session, and an id that is taken, are refused in one line."""
     file = supervisor.folder / "works.py"

@@ -37,7 +37,7 @@ def test_importing_twice_says_that_it_is_there(supervisor):
     assert len(supervisor("sessions", "--json").json) == 1
 
 
-def test_the_demonstration_runs_beside_what_was_imported(supervisor, tmp_path: Path):
+def test_the_demonstration_runs_next_to_an_imported_session(supervisor, tmp_path: Path):
     """It looks for its own session among all there are."""
     assert supervisor("import", str(MIDDLE)).code == 0
     assert supervisor("demo", "--unattended", "deny", TMPDIR=str(tmp_path)).code == 0
@@ -69,7 +69,7 @@ def test_a_message_goes_on_with_it_where_an_agent_was_named(supervisor):
     assert supervisor("resume", "talking", "--json").json["outcome"]["value"] == "and on after 5 of 7"
 
 
-def test_what_cannot_be_imported_leaves_no_session(supervisor, tmp_path: Path):
+def test_a_failed_import_leaves_no_session(supervisor, tmp_path: Path):
     """One line, an exit code, and no partial import."""
     for arguments, code in (
         ([str(tmp_path / "missing.jsonl")], 5),

@@ -20,7 +20,7 @@ def test_a_message_to_an_idle_session_begins_a_turn(supervisor):
     assert "says: hi after 0 of 0" in shown
 
 
-def test_a_message_behind_an_approval_says_what_it_waits_for(supervisor):
+def test_a_message_after_an_approval_names_the_approval_that_it_waits_for(supervisor):
     """R7: it is kept, and the command names the approval to decide; then `receive` returns it."""
     assert supervisor("run", f"{AGENTS}:listening", "--session", "s").code == 3
     (approval,) = supervisor("approvals", "--json").json
@@ -42,7 +42,7 @@ def test_a_message_to_a_receiver_is_delivered(supervisor):
 @pytest.mark.parametrize(
     ("session", "text", "code"), [("nobody", "hi", 5), ("s", "  ", 2), ("s", "hi", 2), ("s", "\udcff", 2)]
 )
-def test_what_nobody_could_hear_is_refused(supervisor, session, text, code):
+def test_a_message_that_no_run_could_receive_is_refused(supervisor, session, text, code):
     """An agent that takes no text, an unknown session, an empty text: one clear line."""
     assert supervisor("run", f"{AGENTS}:printing", "{}", "--session", "s").code == 0
     answer = supervisor("send", session, text)
@@ -70,7 +70,7 @@ def test_chat_words_decide_and_everything_else_is_sent(supervisor):
     assert {each["id"]: each["status"] for each in every} == {first: "denied", second: "approved"}
 
 
-def test_what_a_session_says_is_shown_whole_and_once_while_it_goes_on(supervisor):
+def test_messages_of_a_session_are_shown_whole_and_once_while_it_goes_on(supervisor):
     """`ctx.send` and results of turns are shown, escaped; those of sub-agents are not. The last result is printed."""
     first = supervisor("run", f"{AGENTS}:saying", '"ask"', "--session", "s")
     assert "said ask" in first.err

@@ -169,7 +169,7 @@ def test_looking_imports_no_loop_and_no_watcher():
     assert not {"watchfiles", "rich.table", "supervisor.transcripts.repair"} & set(loaded)
 
 
-def test_what_a_terminal_would_obey_is_escaped(run, session):
+def test_control_characters_are_escaped(run, session):
     """The name of a tool comes from a model, so its control characters are escaped."""
     path = session(STUCK)
     path.write_bytes(path.read_bytes().replace(b'"name":"bash"', rb'"name":"\u001b[2Jba\u009bsh"'))

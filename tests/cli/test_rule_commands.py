@@ -16,7 +16,7 @@ def run(supervisor, *names, session="s"):
     return answer.json["outcome"] and answer.json["outcome"]["value"]
 
 
-def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervisor):
+def test_a_call_that_a_rule_allows_is_not_asked_until_the_rule_is_revoked(supervisor):
     """A6, A7: also in a store that does not exist yet. The list says who added a rule, when and where."""
     added = supervisor("rules", "allow", "note", '{"name": "it", "count": 1}', "--by", "ana", "--json").json
     assert run(supervisor, "it") == ["noted it 1"]
@@ -32,7 +32,7 @@ def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervi
     assert run(supervisor, "it", session="t") is None
 
 
-def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
+def test_an_unreviewed_prefix_is_allowed_by_a_flag(supervisor):
     """M8: the list marks it. A reviewed prefix needs no --unreviewed; one that runs anything cannot have it."""
     assert supervisor("rules", "allow", "shell", "frob show *").code == 2
     assert supervisor("rules", "allow", "shell", "python x.py *", "--unreviewed").code == 2
@@ -43,7 +43,7 @@ def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
     assert "unreviewed" in supervisor("rules").out
 
 
-def test_what_is_denied_beforehand_is_not_run_although_a_person_approves_it(supervisor):
+def test_a_call_that_a_rule_denies_does_not_run_although_a_person_approves_it(supervisor):
     """A9: deny beats everything, also a rule that was added after the call had asked."""
     (approval,) = supervisor.ask("it")
     assert supervisor("rules", "deny", "note", '{"name": "it"}').code == 0
@@ -92,7 +92,7 @@ def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command
     assert supervisor("rules", "--json", **{CALL_MARKER: "call:shell:0#1"}).json == [rule]
 
 
-def test_what_is_refused_inside_a_call_makes_no_store(supervisor):
+def test_a_command_refused_inside_a_call_makes_no_store(supervisor):
     """A4: it is refused before a store is opened."""
     assert supervisor("rules", "allow", "note", IT, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert not supervisor.store.exists()

@@ -160,7 +160,7 @@ def test_rules_messages_and_cancels_reach_the_server(laptop):
     ],
     ids=lambda command: command[0],
 )
-def test_what_works_next_to_a_store_only_says_so(laptop, command):
+def test_a_command_that_needs_the_store_at_hand_says_so(laptop, command):
     """Exit code 2, and one line."""
     answer = laptop(*command, "--server", laptop.env["SUPERVISOR_SERVER"])
     assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1), answer

@@ -75,7 +75,7 @@ def wait_until_heard(process):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_lets_what_runs_end_and_writes_its_result(supervisor, backend, number, code):
+def test_a_signal_lets_running_calls_end_and_writes_their_results(supervisor, backend, number, code):
     """Nothing is run again: the resumed session has the result."""
     process = start_slow(supervisor, backend)
     process.send_signal(number)

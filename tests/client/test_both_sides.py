@@ -68,7 +68,7 @@ async def test_starting_a_session_again_is_the_same_run(kind):
     ("agent", "given", "error"),
     [("nothing", (), UnknownAgent), ("doubling", ("x",), InvalidInput), ("doubling", (), InvalidInput)],
 )
-async def test_what_cannot_be_started_is_said(kind, agent, given, error):
+async def test_a_refused_start_names_the_reason(kind, agent, given, error):
     """An unknown name, an input that does not fit, one that is missing."""
     async with side(kind) as here:
         with pytest.raises(error):
@@ -147,7 +147,7 @@ async def test_a_question_is_answered(kind):
         assert await run.result() == "tea"
 
 
-async def test_what_cannot_be_decided_any_more_is_a_result(kind):
+async def test_a_late_decision_is_a_result(kind):
     """An unknown approval, a withdrawn one."""
     async with side(kind) as here:
         run, asked = await here.ask()
@@ -157,7 +157,7 @@ async def test_what_cannot_be_decided_any_more_is_a_result(kind):
         assert (await here.supervisor.decide("x" * 42, Approve(by="olga"))).kind == "unknown"
 
 
-async def test_who_may_not_decide_is_refused_and_that_is_kept(kind):
+async def test_a_decision_without_entitlement_is_refused_and_journaled(kind):
     """A4: the approval stays pending, and the audit trail has it."""
     async with side(kind, who="bob") as here:
         run = await here.local.start(chief, ["bread"], requester="olga")
@@ -443,7 +443,7 @@ async def test_pending_approvals_of_a_session_are_watched(kind):
             assert (await anext(watch)).arguments == {"text": "cake"}
 
 
-async def test_a_run_that_ends_ends_what_watches_its_approvals(kind):
+async def test_the_end_of_a_run_ends_the_watches_of_its_approvals(kind):
     """It asks nothing more."""
     async with side(kind) as here:
         run, asked = await here.ask()
@@ -478,7 +478,7 @@ async def test_giving_up_a_wait_loses_nothing(kind):
         assert (await anext(inbox)).id == asked.id
 
 
-async def test_what_sessions_are_doing_is_looked_at(kind):
+async def test_a_look_shows_the_activity_of_sessions(kind):
     """Of one tree, or of all that are open."""
     async with side(kind) as here:
         run, asked = await here.ask()
@@ -504,7 +504,7 @@ async def test_a_look_shows_so_many_sessions_and_its_instant(kind):
             assert (await anext(inbox)).id == asked.id
 
 
-async def test_leaving_ends_what_is_watched(kind):
+async def test_leaving_ends_open_watches(kind):
     """Without an error."""
     async with anyio.create_task_group() as tasks:
         ended = anyio.Event()

@@ -119,7 +119,7 @@ async def test_a_server_that_does_not_come_back_is_given_up():
         (answer(b"", 302, "text/html", location="https://u:hidden@elsewhere/login?token=hidden"), ServerMismatch),
     ],
 )
-async def test_an_answer_that_is_no_document_raises_what_it_means(given, kind):
+async def test_an_answer_that_is_no_document_raises_the_error_of_its_status(given, kind):
     """A problem stands for an exception; a redirect and a page are no supervisor's."""
     async with wired(lambda request: given) as wire, connected(wire) as connection:
         with pytest.raises(SupervisorError) as raised:
@@ -217,7 +217,7 @@ async def test_the_server_clock_is_never_taken_to_be_later_than_it_is():
             assert datetime.now(UTC) + ahead - timedelta(seconds=30) < seen <= datetime.now(UTC) + ahead
 
 
-async def test_leaving_ends_what_waits_for_an_answer():
+async def test_leaving_ends_requests_without_an_answer():
     """In whatever task: it raises there, rather than hang."""
     asked = anyio.Event()
 

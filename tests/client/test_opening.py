@@ -69,7 +69,7 @@ async def test_a_token_that_is_unknown_or_has_expired_opens_nothing(token):
     ],
     ids=["version", "page", "redirect", "json", "nothing", "host", "starting", "ssh", "cut"],
 )
-async def test_what_is_no_supervisor_of_ours_is_named(given, kind):
+async def test_a_wrong_server_is_named(given, kind):
     """At once: what was never reached is not waited for."""
     async with wired() as wire:
         wire.greets = lambda request: given
@@ -77,7 +77,7 @@ async def test_what_is_no_supervisor_of_ours_is_named(given, kind):
         assert wire.said == []
 
 
-async def test_an_address_where_nobody_listens_is_unavailable():
+async def test_an_address_without_a_listener_is_unavailable():
     """And nothing was done."""
     async with wired() as wire:
         pass
@@ -110,7 +110,7 @@ async def test_without_httpx_one_line_says_what_to_install(monkeypatch):
     assert "[client]" in str(await refusal_of("https://supervisor.example"))
 
 
-async def test_a_person_acts_as_nobody_else():
+async def test_a_person_acts_under_no_other_name():
     """By another name nothing is sent."""
     async with serving() as (local, url), open_remote(url, token=TOKEN) as remote:
         for refused in (

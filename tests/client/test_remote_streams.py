@@ -44,7 +44,7 @@ def test_events_are_the_same_in_whatever_pieces_they_come(data):
     ]
 
 
-def test_what_no_empty_line_has_ended_is_no_event():
+def test_an_event_ends_with_an_empty_line():
     """It was cut, and comes again."""
     assert Parser().feed(event(1)[:-1].encode()) == []
 

@@ -58,7 +58,7 @@ def test_every_public_generic_keeps_its_types(refused):
     assert {place: text for place, text in refused.items() if place[0] != "wrong.py"} == {}
 
 
-def test_whatever_is_called_wrongly_is_a_type_error(refused):
+def test_a_wrong_use_of_the_api_is_a_type_error(refused):
     """Every marked line is one, and no other; so a line that becomes right by accident is noticed."""
     lines = (HERE / "wrong.py").read_text().splitlines()
     marked = {number for number, line in enumerate(lines, start=1) if "# error: " in line}

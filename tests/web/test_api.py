@@ -59,7 +59,7 @@ async def test_of_several_starts_at_once_one_has_made_the_session():
         (b"[" * 10**5, 400),
     ],
 )
-async def test_what_is_no_json_and_what_does_not_fit_are_told_apart(body, status):
+async def test_invalid_json_and_a_wrong_type_have_different_statuses(body, status):
     """400 and 422, as problem details."""
     async with world() as here, here.client("olga") as client:
         answer = await client.post("/api/sessions", content=body)
@@ -111,7 +111,7 @@ async def test_with_several_pending_a_session_is_approved_by_id_only():
         assert (await client.post("/api/sessions/none/approve")).status_code == 404
 
 
-async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
+async def test_chat_words_need_an_approver_and_everything_else_an_operator():
     """A12 in the API's messages; an approver's chat does not reach the agent."""
     async with world() as here, here.client("ana") as ana, here.client("olga") as olga:
         asked = await here.ask()
@@ -144,7 +144,7 @@ async def test_without_an_id_only_what_was_shown_to_its_sender_is_decided(look):
         assert (await ana.post(f"{path}/approve")).status_code == 200
 
 
-async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both():
+async def test_approve_all_for_the_session_by_an_approver_reports_both_results():
     """A12: an approver without reservations decides, and makes no rule; the answer says that the call was decided."""
     async with (
         world(People([person("olga", "operator"), person("ana", "approver")])) as here,

@@ -76,7 +76,7 @@ def write(tmp_path, text: str):
         ("[channels.fax]", "channels"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, text, key):
+def test_an_error_names_its_key(tmp_path, text, key):
     """The file, and the key or the line."""
     with pytest.raises(InvalidInput) as raised:
         read_configuration(write(tmp_path, text))
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_named(tmp_path, text, key):
     assert key in str(raised.value)
 
 
-def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
+def test_a_valid_configuration_becomes_people_rules_and_reservations(tmp_path):
     """Paths count from the file's folder; approvers reserve decisions."""
     configuration = read_configuration(write(tmp_path, RIGHT))
     assert configuration.store_file == tmp_path / "kept.db"

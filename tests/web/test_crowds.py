@@ -111,7 +111,7 @@ class Chat:
 
 
 @pytest.mark.parametrize("path", ["/login", "/channels/chat/requests"])
-async def test_who_is_not_known_sends_little(path):
+async def test_an_unknown_client_may_send_little(path):
     """A body without a login has a small limit of its own, and is not kept beyond it."""
     async with world() as here, anyio.create_task_group() as tasks:
         app = make_app(here.site, ["127.0.0.1"], any_address=False, more=webhook_routes([Chat()]))

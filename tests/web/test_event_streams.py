@@ -35,7 +35,7 @@ def listen(client, path: str, *, last: str | None = None, count: int = 1, params
     return found
 
 
-def test_who_comes_back_misses_nothing_and_gets_nothing_twice(daemon, tmp_path):
+def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(daemon, tmp_path):
     """A session's journal in pieces, over a kill of the daemon, is the journal."""
     file = str(tmp_path / "notes")
     daemon.start()
@@ -174,7 +174,7 @@ class TestAStream:
         await self.serve(anyio.sleep_forever, send, gone)
         assert anyio.current_time() == pytest.approx(self.began)
 
-    async def test_who_is_known_no_more_hears_no_more(self):
+    async def test_a_stream_ends_when_its_credential_ends(self):
         """A4: what a token or a login opened does not outlive it."""
         told = []
 
@@ -193,7 +193,7 @@ class TestAStream:
                 await stream({"type": "http"}, anyio.sleep_forever, send)
         assert b"id: " not in b"".join(told)
 
-    async def test_what_another_process_revokes_ends_a_stream_soon(self, tmp_path):
+    async def test_a_revocation_by_another_process_ends_a_stream_soon(self, tmp_path):
         """It does not wait for the next event, nor for the next comment."""
         known, began = Revocations(tmp_path / "revoked"), anyio.current_time()
         site = Site(Guard(None, b"", None, "x", known), is_secure=False)

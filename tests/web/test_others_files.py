@@ -53,7 +53,7 @@ def store(tmp_path):
 
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("bits", [0o020, 0o002])
-def test_what_others_can_write_is_refused_until_they_cannot(store, name, bits):
+def test_a_file_that_others_can_write_is_refused_until_they_cannot(store, name, bits):
     """The store and the files next to it, each with one fault."""
     path = Path(f"{store}{name}")
     if name == ".revoked":
@@ -68,7 +68,7 @@ def test_what_others_can_write_is_refused_until_they_cannot(store, name, bits):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [0, 1000, 1001])
-def test_what_another_user_owns_is_refused(store, monkeypatch, owner):
+def test_a_file_that_another_user_owns_is_refused(store, monkeypatch, owner):
     """We trust our own files and root's; root opens every user's store, and serves only its own."""
     os.chown(store, owner, owner)
     use_store(store)

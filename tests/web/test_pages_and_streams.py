@@ -58,7 +58,7 @@ async def test_a_decision_while_a_card_is_drawn_comes_by_the_stream(path):
         assert (changed.id, changed.status) == (asked.id, "approved")
 
 
-async def test_what_happens_while_a_session_is_drawn_comes_by_the_stream():
+async def test_events_while_a_page_is_drawn_come_by_its_stream():
     """From the first entry that the page does not show."""
     async with world() as here:
         asked = await here.ask()

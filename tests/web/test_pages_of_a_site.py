@@ -148,7 +148,7 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
         assert list(await supervisor.find_approvals()) == []
 
 
-async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_path):
+async def test_a_text_sent_on_the_page_of_a_session_is_a_chat_word_or_a_message(tmp_path):
     """A12, R7: a bare word decides what the page had shown; everything else is sent, and the reply says what became of
     it. A word that came too early, or could mean several, lists what waits."""
     async with site(tmp_path) as (supervisor, browser):
@@ -173,7 +173,7 @@ async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_
 
 
 @pytest.mark.parametrize(("agent", "given", "hears"), [(chatting, "hello", True), (asking_many, 0, False)])
-async def test_only_who_hears_is_offered_to_be_spoken_to(agent, given, hears):
+async def test_only_a_session_that_can_receive_has_a_reply_form(agent, given, hears):
     """The page of an ended session whose agent takes no text has no field for messages."""
     async with world() as here, here.client() as client:
         await log_in(client)
@@ -183,7 +183,7 @@ async def test_only_who_hears_is_offered_to_be_spoken_to(agent, given, hears):
         assert (f'action="/sessions/{run.session}/messages"' in page) == hears
 
 
-async def test_who_may_decide_may_say_so_on_the_page_of_a_session(tmp_path):
+async def test_an_approver_may_use_chat_words_on_the_page_of_a_session(tmp_path):
     """A12: an approver's chat word decides there as over HTTP; other people are refused."""
     async with site(tmp_path) as (supervisor, browser):
         approval = await an_approval(supervisor)

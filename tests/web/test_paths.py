@@ -33,7 +33,7 @@ PATHS = sorted({*PUBLIC, *(each.path for each in endpoints()), *(path for _, pat
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
-async def test_without_a_token_every_path_asks_who_one_is(method):
+async def test_without_a_token_every_path_asks_for_one(method):
     """401 or the page's login, whatever there is at a path or not; nothing else is told, and nothing is a fault."""
     told = set()
     async with world() as here, here.client() as client:

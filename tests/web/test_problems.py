@@ -56,7 +56,7 @@ async def test_an_error_has_its_status_and_its_name_as_code(error, status, code)
         (500, "internal_server_error"),
     ],
 )
-async def test_what_is_refused_at_the_border_has_the_code_of_its_status(status, code):
+async def test_a_refusal_at_the_border_has_the_code_of_its_status(status, code):
     """The exception that it stands for, or the status's own words."""
     assert Problem(status, "it").document["code"] == code
 

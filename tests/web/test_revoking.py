@@ -40,7 +40,7 @@ async def test_a_login_that_was_signed_out_is_over_although_its_cookie_was_kept(
 
 
 @pytest.mark.anyio
-async def test_what_is_asked_meanwhile_is_refused():
+async def test_a_request_that_arrives_while_its_token_is_revoked_is_refused():
     """Whoever was known when a request began, and is no more when its body is there, decides nothing."""
     async with world() as here, here.client("olga") as client:
         asked = await here.ask()
@@ -82,7 +82,7 @@ def test_a_daemon_that_runs_hears_of_it_at_once_and_the_next_one_knows(daemon, t
             daemon.start("--config", str(config))
 
 
-def test_the_command_line_revokes_what_it_can_be_sure_of(daemon, tmp_path):
+def test_the_command_line_revokes_only_a_known_token(daemon, tmp_path):
     """A token or its hash; not what is cut off, not for a store that is not there, not from inside a call."""
     config = tmp_path / "supervisor.toml"
     config.write_text(f'[people.ana]\ntokens = ["{HASH}"]\n')

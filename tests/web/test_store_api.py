@@ -34,7 +34,7 @@ async def test_agents_owners_counts_and_the_audit_trail_are_read():
         assert asked.id in [each.get("approval") for each in audit]
 
 
-async def test_what_goes_on_shows_what_is_asked():
+async def test_activity_shows_the_pending_approval():
     """So a person may decide it by a bare word afterwards (A12)."""
     async with world() as here, here.client("olga") as client:
         asked = await here.ask()

@@ -46,7 +46,7 @@ async def test_a_client_without_a_login_is_told_nothing(path, token):
         ("bob", "noting", "bob", "x", {**APPROVE, "scope": "session"}, 403),
     ],
 )
-async def test_only_who_is_entitled_decides(who, agent, requester, text, decision, status):
+async def test_only_an_entitled_person_decides(who, agent, requester, text, decision, status):
     """A4: roles, requesters, approvers of an agent and of a rule; a refusal is told, kept, and changes nothing."""
     async with world() as here, here.client(who) as client:
         asked = await here.ask(agent=agent, requester=requester, text=text)
@@ -106,7 +106,7 @@ async def test_a_login_becomes_a_cookie_that_no_script_reads_and_no_other_site_s
 
 
 @pytest.mark.parametrize("place", ["approvals/{0.id}/decision", "sessions/{0.session}/approve"])
-async def test_what_a_browser_sends_along_by_itself_decides_nothing(place):
+async def test_a_cookie_alone_decides_nothing(place):
     """CSRF: without our Origin and the page's token nothing is decided under a cookie; the refusal is kept."""
     async with world() as here, here.client() as client:
         asked = await here.ask()

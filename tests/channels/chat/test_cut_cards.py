@@ -121,7 +121,7 @@ async def test_an_old_button_approves_nothing_that_discord_showed_in_part():
 BUTTON = {"type": "button", "action_id": "approve.0"}
 
 
-def test_what_is_not_cut_can_be_approved():
+def test_a_card_that_is_not_cut_can_be_approved():
     """The rule costs nothing where all of it is seen."""
     assert slack(call({"command": "ls"}))[0][0] == discord(call({"command": "ls"}))[0][0] == "approve.0"
     assert asking(tool="t", arguments={}, options=(Option("once"),)).id == ID

@@ -102,7 +102,7 @@ async def test_a_refused_person_is_told_and_the_buttons_stay(discord, user, code
     assert ran == []
 
 
-async def test_what_is_not_signed_by_discord_is_refused(discord):
+async def test_a_request_that_discord_did_not_sign_is_refused(discord):
     """Discord sends forged requests on purpose, and drops an endpoint that takes one."""
     chat = channel(discord)
     receive = chat.webhooks()[0].receive
@@ -242,12 +242,12 @@ async def test_a_card_whose_answer_was_lost_is_not_posted_twice(discord):
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
-async def test_what_is_pressed_before_we_serve_is_not_taken(discord):
+async def test_a_press_before_we_serve_is_not_accepted(discord):
     """R2: Discord gets an error, and the person who pressed sees that it failed."""
     assert (await channel(discord).webhooks()[0].receive(*discord.command("pending", ANA))).status == 503
 
 
-async def test_what_an_agent_wrote_is_no_link_in_an_answer(discord):
+async def test_text_of_an_agent_is_no_link_in_an_answer(discord):
     """Discord makes links of what stands outside a code block, and nothing that an agent writes ends one."""
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:

@@ -56,7 +56,7 @@ def sent(approval):
 @pytest.mark.skipif(not OPENAPI, reason="SUPERVISOR_DISCORD_OPENAPI names no copy of Discord's OpenAPI description")
 @settings(max_examples=40, deadline=None)
 @given(approvals())
-def test_what_is_sent_fits_discords_own_description(approval):
+def test_our_requests_fit_discords_own_description(approval):
     """Every message, form, answer and command, for any approval."""
     document = json.loads(Path(OPENAPI).read_text())
     for schema, body in sent(approval):
@@ -68,7 +68,7 @@ def test_what_is_sent_fits_discords_own_description(approval):
     shutil.which("node") is None or not (PEERS / "discord-api-spec").exists(),
     reason="discord-api-spec is not installed",
 )
-def test_what_is_sent_fits_the_schemas_made_from_discords_description():
+def test_our_requests_fit_the_schemas_made_from_discords_description():
     """The same, in one process of node."""
     bodies = []
 

@@ -292,7 +292,7 @@ def test_a_place_is_written_as_this_program_writes_it(place):
 
 
 @given(st.text(alphabet=st.characters(), max_size=300), st.integers(2, 200))
-def test_what_is_cut_fits(text, limit):
+def test_a_text_that_is_cut_fits(text, limit):
     """The limit holds in UTF-16 units, also for what lies outside the basic plane."""
     assert length(fit(text, limit)) <= limit
     assert fit(text, limit) == text or length(text) > limit

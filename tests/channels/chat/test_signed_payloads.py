@@ -68,7 +68,7 @@ async def test_a_signed_request_of_slack_with_values_of_another_type_is_a_400():
             assert await run.result() == ["ok", "deployed x"]
 
 
-async def test_what_another_app_or_workspace_sends_to_slack_s_address_is_a_400():
+async def test_a_payload_of_another_app_or_workspace_is_a_400():
     """Ids of people are unique in their workspace only."""
     ours, theirs = {"api_app_id": "A1", "team": {"id": "T1"}}, {"api_app_id": "A2", "team": {"id": "T2"}}
     with serving_slack(FakeSlack()) as fake:

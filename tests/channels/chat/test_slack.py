@@ -100,7 +100,7 @@ async def test_a_refused_person_is_told_and_the_buttons_stay(slack, user):
     assert ran == []
 
 
-async def test_what_is_not_signed_by_slack_now_is_refused(slack):
+async def test_a_request_that_slack_did_not_sign_now_is_refused(slack):
     """A forged signature, one of yesterday, and noise: 401, and nothing is decided."""
     chat = channel(slack)
     async with opened(chat, platform="slack") as supervisor:
@@ -405,7 +405,7 @@ async def test_a_person_who_may_not_make_rules_makes_none_with_any_supervisor(sl
         assert await run.result() == ["ok", "deployed x"]
 
 
-async def test_what_is_pressed_while_we_leave_is_not_taken(slack, monkeypatch):
+async def test_a_press_while_we_leave_is_not_accepted(slack, monkeypatch):
     """R2: Slack is told to try again, rather than that all is well; the approval stays pending."""
     chat, store = channel(slack), MemoryStore()
     answers = []
@@ -433,7 +433,7 @@ THREAD = "1800000000.000001"
 
 
 @pytest.mark.parametrize("user", [EVE, STRANGER])
-async def test_who_is_no_operator_starts_nothing_and_says_nothing_to_an_agent(slack, user):
+async def test_only_an_operator_starts_agents_and_talks_to_them(slack, user):
     """A4: as over HTTP; only the person who tries is told, and a chat word that would decide is a refused decision."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -463,7 +463,7 @@ async def test_approve_all_that_is_heard_again_approves_nothing_that_was_asked_s
         await supervisor.cancel(asked.session)
 
 
-async def test_who_may_decide_and_is_no_operator_decides_by_words(slack):
+async def test_an_approver_who_is_no_operator_decides_by_chat_words(slack):
     """A12: the requester of a call, who has no role; the rest of what they say is not heard."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -489,7 +489,7 @@ async def test_a_stranger_in_a_thread_is_told_and_ignored(slack):
 
 
 @pytest.mark.parametrize("text", ["yes", "run a &amp;&amp; b"])
-async def test_what_is_delivered_again_to_the_next_process_is_heard_once(slack, text):
+async def test_a_message_delivered_again_to_the_next_process_counts_once(slack, text):
     """Slack delivers again what a process took and died of: the journal says that it was heard."""
     store, said_at = MemoryStore(), f"{time.time() + 1:.6f}"
     chat = channel(slack, talk=Talk(deployer))
@@ -511,7 +511,7 @@ async def test_what_is_delivered_again_to_the_next_process_is_heard_once(slack, 
 
 
 @pytest.mark.parametrize("text", ["yes", "and then?"])
-async def test_what_is_delivered_twice_at_once_is_heard_once(slack, text):
+async def test_a_message_delivered_twice_at_once_counts_once(slack, text):
     """Slack may deliver a message again while the first delivery is being taken: one decision, or one message."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -565,7 +565,7 @@ class CatchingUp(Talk):
         self.has_caught_up = True
 
 
-async def test_what_died_untold_is_told_however_many_have_rested_since(slack, monkeypatch):
+async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_sessions(slack, monkeypatch):
     """R9: the next process reads back until as many idle sessions in a row miss no post as it follows."""
     monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 2)
     store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(7)]
@@ -639,7 +639,7 @@ async def test_a_message_to_another_person_decides_nothing(slack, text, mention,
 
 
 @pytest.mark.parametrize("ahead", [30, -30])
-async def test_what_stood_above_a_word_is_told_by_one_clock(slack, ahead):
+async def test_one_clock_says_which_cards_stood_above_a_chat_word(slack, ahead):
     """A12: a card that was shown after a "yes" was said is not decided by it, whatever our clock says."""
     chat, slack.ahead = channel(slack, talk=Talk(deployer)), ahead
     async with opened(chat, platform="slack") as supervisor:
@@ -652,7 +652,7 @@ async def test_what_stood_above_a_word_is_told_by_one_clock(slack, ahead):
         await supervisor.cancel(approval.session)
 
 
-async def test_what_comes_with_files_or_goes_to_the_channel_too_is_heard(slack):
+async def test_a_message_with_files_or_also_sent_to_the_channel_counts(slack):
     """R7: no text of a person is lost; a text with a file is no chat word, and an edit is no new message."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -690,7 +690,7 @@ def said(slack):
     return [message for message in slack.messages.get("C1", []) if message["blocks"][0]["block_id"].startswith("said:")]
 
 
-async def test_an_answer_reaches_who_asked_where_the_app_is_not(slack):
+async def test_an_answer_reaches_its_sender_where_the_app_is_absent(slack):
     """A slow answer to a slash command from a conversation that the app is not in goes by the command's own address."""
     chat = channel(slack)
     slack.refusals = {"chat.postEphemeral": "channel_not_found"}

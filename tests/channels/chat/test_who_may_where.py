@@ -295,7 +295,7 @@ DECIDING = [(platform, way) for platform, ways in WAYS_TO_DECIDE.items() for way
 
 
 @pytest.mark.parametrize(("platform", "way"), DECIDING, ids=[way.__name__ for _, way in DECIDING])
-async def test_who_may_decide_what(platform, way):
+async def test_each_way_to_decide_asks_for_entitlement(platform, way):
     """The same people decide the same things on every surface; the audit trail has each refused person."""
     found, unheard = {}, []
     async with world(platform) as here:
@@ -636,7 +636,7 @@ DOING = [
 
 
 @pytest.mark.parametrize(("action", "platform", "way"), DOING, ids=[way.__name__ for *_, way in DOING])
-async def test_who_may_do_what_else(action, platform, way):
+async def test_each_other_command_asks_for_entitlement(action, platform, way):
     """The same on every surface that has the action, for whomever the call is asked and whether it is reserved."""
     may = set()
     for who, (target, whose) in itertools.product(ROLES, CASES):

@@ -115,7 +115,7 @@ def test_colours_change_no_character(text, language):
         ("cat <(ls)", "program", "ls"),
     ],
 )
-def test_what_a_shell_obeys_has_its_colour(command, kind, text):
+def test_shell_syntax_has_its_colour(command, kind, text):
     """Programs, options, strings; a substitution in quotes is no string."""
     assert (kind, text) in spans(command, "shell")
 

@@ -10,7 +10,7 @@ from supervisor.core.rows import JournalEntry
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_what_was_copied_leads_to_the_approval_of_the_source():
+def test_a_copied_entry_links_to_the_approval_of_its_source():
     """The copy has no approval of its own to be shown."""
     asked = e.QuestionAsked(at=AT, operation="ask:x:0#1", approval=f"{COPIED}a1", question="which?", digest="d")
     forked = e.SessionForked(at=AT, source="s", before=3, by="ana")

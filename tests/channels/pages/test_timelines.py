@@ -89,7 +89,7 @@ def test_a_process_that_died_is_no_activity():
     assert told(*began(), done(10, "step"), again, ended(60)) == [(("active",), 10), (("away",), 40), (("active",), 10)]
 
 
-def test_what_has_not_ended_ends_now_and_a_conversation_rests_between_turns():
+def test_an_open_interval_ends_now_and_a_conversation_is_idle_between_turns():
     """An open wait grows; a finished run does not."""
     assert told(*began(), asked(5))[-1] == (("person",), 95)
     message = e.MessageReceived(at=at(40), message="m", text="more", by="ana")

@@ -28,7 +28,7 @@ def test_a_tree_shows_all_sub_agents_and_leaves_out_only_ones_that_do_not_wait()
     assert [node.id for node in walk([top])][:4] == ["top", "c0", "c1", "deep"]
 
 
-def test_how_a_session_ended_is_said_once():
+def test_the_outcome_of_a_session_is_shown_once():
     """A cause that begins with its kind is not told twice."""
     for kind, cause, words in [("stalled", "stalled: idle", "stalled: idle"), ("failed", "no", "failed: no")]:
         view = a_session("s", status="error", outcome={"kind": kind, "cause": cause, "value": None})

@@ -82,7 +82,7 @@ async def _result(tool, *args, store=None):
         (fails_with_output, (), None),
     ],
 )
-async def test_whatever_a_tool_does_its_call_has_one_result_that_the_journal_can_hold(used, args, reason):
+async def test_a_call_has_one_result_that_the_journal_can_hold(used, args, reason):
     """T1: exceptions, values that do not fit JSON or the annotation, and results that are too large are errors with a
     reason."""
     result = await _result(used, *args)

@@ -97,7 +97,7 @@ async def test_the_activity_of_a_run_in_this_process_has_its_budget():
             assert {each.outcome for each in await activities.look() if each.agent != "fails"} == {"cancelled"}
 
 
-async def test_the_activity_of_other_runs_is_what_the_journal_says():
+async def test_the_activity_of_other_runs_comes_from_the_journal():
     """So it is before and after they leave memory. Facts that no process journaled are unknown."""
     store = MemoryStore()
     async with opened(store) as owner:

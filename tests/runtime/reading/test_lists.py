@@ -213,7 +213,7 @@ async def test_a_cursor_of_another_store_or_from_beyond_the_end_is_refused(store
             await supervisor.find_sessions(limit=0)
 
 
-async def test_the_inbox_of_a_session_has_what_is_asked_there_and_below(store):
+async def test_the_inbox_of_a_session_has_the_approvals_of_its_tree(store):
     """In the snapshot and after a page's cursor; the same for approvals that are pending."""
     async with opened(store) as supervisor:
         await supervisor.start(asks, "other", session="other")
