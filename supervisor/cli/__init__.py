@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
-from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
@@ -63,6 +64,7 @@ def make_app(called: str | None = None) -> App:
         name="supervisor",
         help="Run AI sub-agents that wait for people. Their questions survive restarts, and no call runs twice.",
         version=lambda: f"subagent-supervisor {metadata.version('subagent-supervisor')}",
+        default_parameter=Parameter(show_default=_shown_default),
         result_action="return_value",
         exit_on_error=False,
         print_error=False,
@@ -95,6 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SupervisorError, OSError) as error:
         return _fail(explain(error), code_of(error))
     return result if isinstance(result, int) else 0
+
+
+def _shown_default(default: Any) -> str | None:
+    """Return the default that the help of an option shows: a flag, and an option that may be left out, show none."""
+    return None if default is None or default is False else str(default)
 
 
 def _misused(error: CycloptsError) -> str:
