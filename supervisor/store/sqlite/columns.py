@@ -13,7 +13,7 @@ from supervisor.core.events import decode_event
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
 from supervisor.store.index.projection import ApprovalEntry, SessionEntry
-from supervisor.store.sqlite.prefixes import Heads
+from supervisor.store.sqlite.prefixes import SharedPrefixes
 
 Columns = tuple[Any, ...]
 
@@ -59,31 +59,31 @@ def changed_approval(entry: ApprovalEntry) -> Columns:
     return (*_answered(entry), entry.asked)
 
 
-def full_session(heads: Heads, row: Columns) -> SessionRow:
+def full_session(prefixes: SharedPrefixes, row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
-    finished = None if row[11] is None else heads.join(row[10], None, row[11])
-    return session_row(session_entry(row), heads.path(row[8], row[9]), row[9], finished)
+    finished = None if row[11] is None else prefixes.join(row[10], None, row[11])
+    return session_row(session_entry(row), prefixes.path(row[8], row[9]), row[9], finished)
 
 
-def full_approval(heads: Heads, row: Columns) -> Approval:
+def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     """Read a row of the view approval_full; for a pending approval the columns up to the reminder are enough."""
     approval, session, position, head, created, asked, shown, reminder = row[:_PENDING]
-    found = as_asked(approval, session, position, heads.path(head, created), created, asked)
+    found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
     if shown is not None or reminder is not None:
         found = as_shown(found, _names(shown), reminder)
     if len(row) == _PENDING or row[8] is None:
         return found
-    return as_ended(found, row[8], heads.join(row[9], None, row[10]))
+    return as_ended(found, row[8], prefixes.join(row[9], None, row[10]))
 
 
-def journal_row(session: str, heads: Heads, row: Columns) -> JournalEntry:
+def journal_row(session: str, prefixes: SharedPrefixes, row: Columns) -> JournalEntry:
     """Read an entry of one session's journal; raises StoreUnreadable."""
-    return JournalEntry(row[0], session, decode_event(heads.join(*row[1:])))
+    return JournalEntry(row[0], session, decode_event(prefixes.join(*row[1:])))
 
 
-def entry(heads: Heads, row: Columns) -> tuple[int, str, bytes]:
+def entry(prefixes: SharedPrefixes, row: Columns) -> tuple[int, str, bytes]:
     """Read a journal entry: its position, its session, and its body."""
-    return row[0], row[1], heads.join(row[2], row[3], row[4])
+    return row[0], row[1], prefixes.join(row[2], row[3], row[4])
 
 
 def owner_columns(owner: Owner) -> Columns:

@@ -33,7 +33,7 @@ _fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Heads:
+class SharedPrefixes:
     """The heads of one store; `read` and `change` run its queries."""
 
     def __init__(self, read: Callable[..., list[Any]], change: Callable[[str, Sequence[Any]], None]) -> None:

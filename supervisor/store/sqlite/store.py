@@ -39,10 +39,10 @@ from supervisor.store.owners import LockFolder
 from supervisor.store.sqlite import columns, file_identity as place, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.sqlite.index import Index
-from supervisor.store.sqlite.prefixes import Heads
+from supervisor.store.sqlite.prefixes import SharedPrefixes
 from supervisor.store.sqlite.schema import QUERIES
 from supervisor.store.sqlite.searches import search_approvals, search_sessions
-from supervisor.store.sqlite.trees import Owning
+from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
 
 R = TypeVar("R")
@@ -79,7 +79,7 @@ class SqliteStore(Store):
         self._index = Index(self._read, self._change)
         self._last = self._written = self._pages = 0
         self._largest_log = wal.LARGE_LOG
-        self._owning = Owning(LockFolder(self.path), self._read, self._change)
+        self._trees = OwnedTrees(LockFolder(self.path), self._read, self._change)
 
     def __repr__(self) -> str:
         state = "dead" if self._died else "open" if self._connections else "closed"
@@ -120,7 +120,7 @@ class SqliteStore(Store):
         schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
         self._file = place.OpenFile(self.path)
         self.generation = -1  # a cache from an earlier opening is not valid any more
-        self._heads = Heads(self._read, self._change)
+        self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
         self._last = self.last_position()
@@ -136,14 +136,14 @@ class SqliteStore(Store):
                 log_index.let_go(self.path)
         self._connections.clear()
         self._checkpointer = None
-        self._owning.release()
+        self._trees.release()
 
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            if (why := self._owning.what_happened()) is not None:  # under the lock that a process needs to take trees
+            if (why := self._trees.what_happened()) is not None:  # under the lock that a process needs to take trees
                 self.rollback()
                 raise self._die(why)
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -185,7 +185,7 @@ class SqliteStore(Store):
                 numbers[row.session] = last
             elif row.session not in numbers:
                 raise IllegalEvent(f"session {row.session} has no beginning")
-            entries.append((last, numbers[row.session], row.session if is_first else None, *self._heads.cut(row)))
+            entries.append((last, numbers[row.session], row.session if is_first else None, *self._prefixes.cut(row)))
             self._pages += 2 + len(entries[-1][-1]) // schema.PAGE
             draft.take(row)
         self._change("append", entries)
@@ -200,15 +200,15 @@ class SqliteStore(Store):
             fault = self._fault(error)
             self.rollback()
             raise fault from error
-        self._heads.commit()
+        self._prefixes.commit()
         self._index.commit()
         self._last = max(self._last, self._written)
-        self._owning.commit()
+        self._trees.commit()
 
     def rollback(self) -> None:
-        self._heads.rollback()
+        self._prefixes.rollback()
         self._index.rollback()
-        self._owning.rollback()
+        self._trees.rollback()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -261,7 +261,7 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
-        if (why := self._file.what_happened() or self._owning.what_happened()) is not None:
+        if (why := self._file.what_happened() or self._trees.what_happened()) is not None:
             raise self._die(why)
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
@@ -336,7 +336,7 @@ class SqliteStore(Store):
 
     def remove(self, root: str) -> None:
         self._index.forget()
-        self._owning.remove(root)
+        self._trees.remove(root)
         numbers = self._numbers(root)
         ((last,),) = self._read("last_position", writing=True)
         keys = {"number": numbers.get(root), "root": root, "last": last}
@@ -344,22 +344,22 @@ class SqliteStore(Store):
             self._change(query, [(keys[key],)])
 
     def compact(self) -> None:
-        compact(self.path, is_shared=self._owning.has_others())
+        compact(self.path, is_shared=self._trees.has_others())
 
     def claim(self, root: str) -> Owner | None:
-        return self._owning.claim(root)
+        return self._trees.claim(root)
 
     def get_owner(self, root: str) -> Owner | None:
-        return self._owning.owner_of(root)
+        return self._trees.owner_of(root)
 
     def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
-        return self._owning.owners_of(roots)
+        return self._trees.owners_of(roots)
 
     def owners(self) -> list[Owner]:
-        return self._owning.owners()
+        return self._trees.owners()
 
     def owns(self, root: str) -> bool:
-        return self._owning.owns(root)
+        return self._trees.owns(root)
 
     def rebuild(self) -> None:
         """Within a transaction: compute the index of sessions and approvals again, from the events only."""
@@ -419,7 +419,7 @@ class SqliteStore(Store):
 
     def _read_as(
         self,
-        convert: Callable[[Heads, columns.Columns], R],
+        convert: Callable[[SharedPrefixes, columns.Columns], R],
         query: str,
         *parameters: Any,
         keep: Callable[[R], bool] | None = None,
@@ -430,7 +430,7 @@ class SqliteStore(Store):
         gc.disable()  # these values stay alive; searching them for garbage takes as long as making them
         try:
             with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
-                return list(islice(filter(keep, map(partial(convert, self._heads), rows)), limit))
+                return list(islice(filter(keep, map(partial(convert, self._prefixes), rows)), limit))
         except MISUSED as error:
             raise self._misuse(error, writing=False) from error
         except sqlite3.DatabaseError as error:
@@ -440,7 +440,7 @@ class SqliteStore(Store):
                 gc.enable()
 
     def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
-        return read_known_rows(map(partial(columns.entry, self._heads), found), self.unreadable)
+        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:

@@ -18,7 +18,7 @@ from supervisor.store.sqlite import columns, file_identity as place
 from supervisor.store.sqlite.faults import explain_owning
 
 
-class Owning:
+class OwnedTrees:
     """The trees of one store; `read` and `change` run its queries."""
 
     def __init__(

@@ -11,7 +11,7 @@ from store_stories import append, asked, at, created, decided, everything, finis
 from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.rules import allow
-from supervisor.store.sqlite import prefixes as heads
+from supervisor.store.sqlite import prefixes
 from supervisor.store.sqlite.store import SqliteStore
 
 HOSTILE = Raw(b'{"approval":"p","x":1,"y":"\\"approval\\":\\"p\\","}')
@@ -77,7 +77,7 @@ def test_a_head_has_no_text_of_a_person_model_or_folder(store):
 def test_when_there_are_too_many_entries_are_written_whole(store, tmp_path, monkeypatch):
     """They read the same, also in a list of pending approvals."""
     append(store, *told())
-    monkeypatch.setattr(heads, "MOST", 2)
+    monkeypatch.setattr(prefixes, "MOST", 2)
     full = SqliteStore(tmp_path / "full.db")
     full.open()
     append(full, *told())
@@ -123,9 +123,9 @@ hostile = st.one_of(
 def test_any_entry_is_put_together_as_it_was(store, events):
     """Byte for byte, except for the order of its fields, for any text of an agent or a person."""
     assert store.begin()
-    cut = [store._heads.cut(JournalEntry(1, "a", event)) for event in events]
+    cut = [store._prefixes.cut(JournalEntry(1, "a", event)) for event in events]
     store.commit()
     for event, (number, approval, rest) in zip(events, cut, strict=True):
-        body = store._heads.join(number, approval, rest)
+        body = store._prefixes.join(number, approval, rest)
         assert e.decode_event(body) == event
         assert sorted(body) == sorted(e.encode_event(event))
