@@ -27,7 +27,11 @@ CEILINGS = {
     "taken up": 0,
     "at rest": 1,
     "is said": 0,
+    "verdict": 0,
 }
+NAMES = re.compile(
+    r"def (test_(?:what|who|whatever|whoever|how|nobody|somebody)_\w+|test_\w*_(?:nobody|somebody|beside)_\w*)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +46,9 @@ def text() -> str:
 def test_a_hard_word_does_not_spread(text, word):
     """A count above its ceiling: say it with an actor and a plain word, and leave the ceiling where it is."""
     assert len(re.findall(rf"\b{word}\b", text, re.IGNORECASE)) <= CEILINGS[word]
+
+
+def test_the_name_of_a_test_begins_with_its_subject():
+    """As in a sentence of the product: "a late decision is a result", not "what cannot be decided is a result"."""
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    assert NAMES.findall(tests) == []

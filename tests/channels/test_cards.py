@@ -189,8 +189,8 @@ def test_a_retired_card_names_its_end_and_its_author(status):
 @pytest.mark.parametrize("kind", ["accepted", "already", "conflict", "closed", "unknown", "recorded"])
 def test_every_result_is_told_to_the_person(kind):
     """Nobody is left guessing whether a decision counts, and a loser learns who won (A3)."""
-    verdict = DecisionResult(kind=kind, approval="x", status="approved", by="bob", decided_at=NOW)
-    text = told(verdict, NOW)
+    result = DecisionResult(kind=kind, approval="x", status="approved", by="bob", decided_at=NOW)
+    text = told(result, NOW)
     if kind not in ("accepted", "recorded"):
         assert text != told(
             DecisionResult(kind="accepted", approval="x", status="approved", by="bob", decided_at=NOW), NOW

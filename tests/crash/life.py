@@ -43,7 +43,7 @@ class Job:
     kill_after: int = 0
     """For cancel: kill at this many commits after it."""
     passivate_after: float = 60.0
-    verdict: str = ""
+    decision: str = ""
     """For a decider."""
 
 
@@ -127,8 +127,8 @@ async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
     if approval.choices:  # she says something, too; again if she cannot know whether it was heard
         with suppress(InvalidInput):  # it is being cancelled; in a story without a cancel the message is missed later
             await supervisor.send(approval.session, "news", by="ana")
-    verdict = await supervisor.decide(approval.id, decision)
-    record(f"{approval.id} {verdict.kind}", "told")
+    result = await supervisor.decide(approval.id, decision)
+    record(f"{approval.id} {result.kind}", "told")
 
 
 async def _until_asleep(supervisor: Any, session: str) -> None:
@@ -278,13 +278,13 @@ async def decide_one(job: Job) -> None:
 
 
 def _decision(job: Job) -> Any:
-    if job.verdict == "always":
+    if job.decision == "always":
         return scenario.Approve(by="ana", scope="always")
-    return scenario.Approve(by="ana") if job.verdict == "approve" else scenario.Deny(by="bob")
+    return scenario.Approve(by="ana") if job.decision == "approve" else scenario.Deny(by="bob")
 
 
-def _words(verdict: DecisionResult) -> list[Any]:
-    return [verdict.kind, verdict.status, verdict.by, verdict.running]
+def _words(result: DecisionResult) -> list[Any]:
+    return [result.kind, result.status, result.by, result.running]
 
 
 async def wait_to_be_killed(job: Job) -> None:

@@ -24,7 +24,7 @@ def test_a_waiting_run_that_is_killed_many_times_keeps_its_approval_id(nests, tm
     owner = nests.begin("own", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
 
-    decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
+    decider = nests.begin("decide_one", tmp_path, backend=backend, decision="approve")
 
     assert decider.hear()[0] == "accepted"
     assert decider.end() == 0

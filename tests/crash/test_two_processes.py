@@ -59,16 +59,16 @@ def test_of_two_processes_that_decide_differently_at_once_one_wins_and_the_other
         assert owner.hear() == "asked"
     else:
         assert nests.live("begin_and_leave", tmp_path, backend=backend, session="questioner") == 0
-    yes = nests.begin("decide_all", tmp_path, backend=backend, verdict="approve")
-    no = nests.begin("decide_all", tmp_path, backend=backend, verdict="deny")
+    yes = nests.begin("decide_all", tmp_path, backend=backend, decision="approve")
+    no = nests.begin("decide_all", tmp_path, backend=backend, decision="deny")
     for _ in range(20):
         assert yes.hear() == no.hear()
         yes.tell("go")
         no.tell("go")
-        verdicts = [yes.hear(), no.hear()]
-        assert sorted(kind for kind, *_ in verdicts) == ["accepted", "conflict"]
-        assert verdicts[0][1:] == verdicts[1][1:], "both are told the same: how it was decided, and by whom"
-        assert verdicts[0][3] is is_run
+        results = [yes.hear(), no.hear()]
+        assert sorted(kind for kind, *_ in results) == ["accepted", "conflict"]
+        assert results[0][1:] == results[1][1:], "both are told the same: how it was decided, and by whom"
+        assert results[0][3] is is_run
     assert [yes.end(), no.end()] == [0, 0], log_of(tmp_path)
 
     if is_run:
@@ -86,7 +86,7 @@ def test_a_decision_made_in_another_process_reaches_the_one_that_runs_the_tree(n
     owner = nests.begin("own", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
 
-    decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
+    decider = nests.begin("decide_one", tmp_path, backend=backend, decision="approve")
 
     assert decider.hear() == ["accepted", "approved", "ana", True]
     assert decider.end() == 0
@@ -99,7 +99,7 @@ def test_an_approval_that_is_decided_without_an_owner_runs_at_the_next_resume_on
     """The decision is kept, and nothing runs. The next process runs the call, and the one after that finds its
     result."""
     assert nests.live("begin_and_leave", tmp_path, backend=backend, session="asker") == 0
-    decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
+    decider = nests.begin("decide_one", tmp_path, backend=backend, decision="approve")
     assert decider.hear() == ["accepted", "approved", "ana", False]
     assert decider.end() == 0
     assert effects(tmp_path) == {}

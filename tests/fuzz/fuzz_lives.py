@@ -263,8 +263,8 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
     if (decision := answer_to(approval)) is None:
         return
     await anyio.sleep(hesitates)
-    verdict = await supervisor.decide(approval.id, decision)
-    _tell("decided", approval.id, verdict.kind)
+    result = await supervisor.decide(approval.id, decision)
+    _tell("decided", approval.id, result.kind)
 
 
 async def _send(supervisor: Any, session: str) -> None:

@@ -143,7 +143,7 @@ async def test_approve_all_approves_the_calls_that_wait_now():
         await shown(supervisor, child, 2)
         heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER)
         assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
-        assert {verdict.kind for verdict in heard.results} == {"accepted"}
+        assert {result.kind for result in heard.results} == {"accepted"}
         (third,) = [await next_of(supervisor.watch_approvals())]
         assert (third.arguments, sorted(effects)) == ({"target": "c"}, ["a", "b"])
         await supervisor.chat("s", f"no {third.id}", by="ana", shown_before=EVER)

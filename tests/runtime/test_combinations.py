@@ -89,14 +89,14 @@ async def test_an_always_approval_while_fifty_calls_ask_decides_one_of_them():
     async with opened() as supervisor:
         runs = [await supervisor.start(deploys, "x") for _ in range(50)]
         asked = [await asked_by(run) for run in runs]
-        verdict = await supervisor.decide(asked[0].id, Approve(by="ana", scope="always"))
+        decided = await supervisor.decide(asked[0].id, Approve(by="ana", scope="always"))
         assert {each.id for each in await supervisor.find_approvals()} == {each.id for each in asked[1:]}
         for each in asked[1:25]:
             await supervisor.decide(each.id, Approve(by="ben", scope="always"))
         for each in asked[25:]:
             await supervisor.decide(each.id, Deny(by="ben"))
         assert [await run.result() for run in runs] == ["ok"] * 25 + ["denied"] * 25
-        assert [rule.id for rule in await supervisor.find_rules()] == [verdict.rule]
+        assert [rule.id for rule in await supervisor.find_rules()] == [decided.rule]
         assert await (await supervisor.start(deploys, "x")).result() == "ok"
         assert len(effects) == 26
 
@@ -107,9 +107,9 @@ async def test_a_rule_that_changes_between_its_decision_and_the_effect(then):
     store = MemoryStore()
     session, asked = await leave_at_once(store, deploys, "x")
     async with opened(store) as supervisor:
-        verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="always"))
+        decided = await supervisor.decide(asked.id, Approve(by="ana", scope="always"))
         await (
-            supervisor.revoke_rule(verdict.rule, by="ben")
+            supervisor.revoke_rule(decided.rule, by="ben")
             if then == "revoke"
             else supervisor.add_rule(deny(deploy), by="ben")
         )
@@ -150,9 +150,9 @@ async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early
         run = await supervisor.start(hurries)
         asked = await asked_by(run)
         await anyio.sleep((asked.expires_at - asked.created_at).total_seconds() - early)
-        verdict = await supervisor.decide(asked.id, Answer(value="yes", by="ana"))
-        assert verdict.kind == ("accepted" if early == 1.0 else verdict.kind)
-        assert await run.result() == {"accepted": "yes", "closed": "expired"}[verdict.kind]
+        decided = await supervisor.decide(asked.id, Answer(value="yes", by="ana"))
+        assert decided.kind == ("accepted" if early == 1.0 else decided.kind)
+        assert await run.result() == {"accepted": "yes", "closed": "expired"}[decided.kind]
         ends = [
             name for name in names(supervisor.store, run.session) if name in ("QuestionAnswered", "ApprovalExpired")
         ]

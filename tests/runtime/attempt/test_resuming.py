@@ -603,8 +603,8 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_the_process_that_
         approval = await next_of(run.watch_approvals())
     with knowing_no_agents():
         async with opened(store) as supervisor:
-            verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-            assert (verdict.kind, verdict.running) == ("accepted", False)
+            decided = await supervisor.decide(approval.id, Approve(by="ana"))
+            assert (decided.kind, decided.running) == ("accepted", False)
             await anyio.sleep(100)
             assert effects == []
             assert (await supervisor.get_session("s")).outcome is None

@@ -191,12 +191,12 @@ async def test_a_stall_and_an_approval_at_the_same_instant_are_never_both(offset
         run = await supervisor.start(hung_beside_approval)
         approval = await next_of(run.watch_approvals())
         await anyio.sleep_until(started + 60 + offset)
-        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
+        decision = await supervisor.decide(approval.id, Approve(by="ana"))
         outcome = await run.outcome()
-        if verdict.kind == "accepted":
+        if decision.kind == "accepted":
             assert (outcome.kind, effects) in (("succeeded", ["touched"]), ("stalled", []))
         else:
-            assert (verdict.kind, outcome.kind, effects) == ("closed", "stalled", [])
+            assert (decision.kind, outcome.kind, effects) == ("closed", "stalled", [])
 
 
 async def test_a_stall_followed_by_a_cancel_while_unwinding_stays_a_stall():

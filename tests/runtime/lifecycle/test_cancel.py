@@ -299,19 +299,19 @@ async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn(
         async with opened(store) as supervisor:
             run = await supervisor.start(asks)
             (approval,) = await _asked(run, 1)
-            verdicts = []
+            results = []
 
-            async def click(supervisor=supervisor, approval=approval, verdicts=verdicts) -> None:
-                verdicts.append((await supervisor.decide(approval.id, Approve(by="ana"))).kind)
+            async def click(supervisor=supervisor, approval=approval, results=results) -> None:
+                results.append((await supervisor.decide(approval.id, Approve(by="ana"))).kind)
 
             async with anyio.create_task_group() as tasks:
                 for act in (click, run.cancel) if order % 2 else (run.cancel, click):
                     tasks.start_soon(act)
             outcome = await run.outcome()
             assert outcome.kind == "cancelled"
-            assert verdicts[0] in ("accepted", "closed")
+            assert results[0] in ("accepted", "closed")
             assert len(effects) == len(events(store, run.session, e.ToolCallStarted))
-            assert verdicts[0] == "accepted" or effects == []
+            assert results[0] == "accepted" or effects == []
 
 
 async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends():

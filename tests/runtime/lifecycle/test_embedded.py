@@ -33,8 +33,8 @@ async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_pa
     store = MemoryStore() if kind == "memory" else tmp_path / "state.db"
     approval = await _left_waiting(store)
     async with opened(store) as supervisor:
-        verdict = await supervisor.decide(approval, Approve(by="ana"))
-        assert (verdict.kind, verdict.running) == ("accepted", True)
+        decided = await supervisor.decide(approval, Approve(by="ana"))
+        assert (decided.kind, decided.running) == ("accepted", True)
         assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
     assert effects == ["prod"]
 
@@ -47,8 +47,8 @@ async def test_the_same_decision_again_runs_a_call_that_had_not_run():
         async with opened(store) as supervisor:
             assert not (await supervisor.decide(approval, Approve(by="ana"))).running
     async with opened(store) as supervisor:
-        verdict = await supervisor.decide(approval, Approve(by="ana"))
-        assert (verdict.kind, verdict.running) == ("already", True)
+        decided = await supervisor.decide(approval, Approve(by="ana"))
+        assert (decided.kind, decided.running) == ("already", True)
         assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
 
 
@@ -58,8 +58,8 @@ async def test_a_program_without_the_agent_records_a_decision_and_says_that_it_d
     approval = await _left_waiting(store)
     with knowing_no_agents():
         async with opened(store) as supervisor:
-            verdict = await supervisor.decide(approval, Deny(by="ana"))
-            assert (verdict.kind, verdict.running) == ("accepted", False)
+            decided = await supervisor.decide(approval, Deny(by="ana"))
+            assert (decided.kind, decided.running) == ("accepted", False)
             assert not (await supervisor.send("s", "hello")).running
             assert (await supervisor.get_session("s")).owner is None
     assert effects == []

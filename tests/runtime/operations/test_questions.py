@@ -95,8 +95,8 @@ async def test_the_agent_is_given_the_answer(asks, value, result):
         run = await supervisor.start(asks)
         question = await asked_by(run)
         assert (question.kind, question.tool, question.arguments, question.options) == ("question", "", None, ())
-        verdict = await supervisor.decide(question.id, Answer(value=value, by="ana"))
-        assert (verdict.kind, verdict.status, verdict.by) == ("accepted", "answered", "ana")
+        decided = await supervisor.decide(question.id, Answer(value=value, by="ana"))
+        assert (decided.kind, decided.status, decided.by) == ("accepted", "answered", "ana")
         assert await run.result() == result
         (answered,) = await supervisor.find_approvals(pending=False)
         assert (answered.status, answered.decision, answered.answer) == ("answered", "answer", value)
@@ -153,9 +153,9 @@ async def test_the_first_answer_wins_and_every_later_one_is_told():
             Answer(value="production", by="bob"),
             Deny(by="bob"),
         ]
-        verdicts = [await supervisor.decide(question, decision) for decision in decisions]
-        assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
-        assert {verdict.by for verdict in verdicts} == {"ana"}
+        results = [await supervisor.decide(question, decision) for decision in decisions]
+        assert [decided.kind for decided in results] == ["accepted", "already", "conflict", "conflict"]
+        assert {decided.by for decided in results} == {"ana"}
         assert (await supervisor.decide("nosuch", Answer(value="x", by="ana"))).kind == "unknown"
 
 
@@ -219,8 +219,8 @@ async def test_a_cancel_withdraws_the_question():
         question = await asked_by(run)
         await supervisor.cancel(run.session, by="ana")
         assert (await run.outcome()).kind == "cancelled"
-        verdict = await supervisor.decide(question.id, Answer(value="staging", by="ana"))
-        assert (verdict.kind, verdict.status) == ("closed", "withdrawn")
+        decided = await supervisor.decide(question.id, Answer(value="staging", by="ana"))
+        assert (decided.kind, decided.status) == ("closed", "withdrawn")
 
 
 async def test_a_question_that_a_scope_of_the_agent_cancels_is_withdrawn_for_good():
@@ -274,8 +274,8 @@ async def test_a_decision_after_the_expiry_journals_the_expiry():
             leave.cancel()
     async with opened(store) as elsewhere:
         await anyio.sleep(2 * DAY)
-        verdict = await elsewhere.decide(question.id, Answer(value="late", by="ana"))
-        assert (verdict.kind, verdict.status) == ("closed", "expired")
+        decided = await elsewhere.decide(question.id, Answer(value="late", by="ana"))
+        assert (decided.kind, decided.status) == ("closed", "expired")
         resumed = await elsewhere.resume(run.session)
         async with resumed.watch_approvals() as reader:
             await elsewhere.decide((await anext(reader)).id, Answer(value="in time", by="ana"))

@@ -228,8 +228,8 @@ async def test_whether_a_block_expired_is_the_same_in_a_replay(decide_after):
         run = await supervisor.start(gives_up, session="s")
         approval = await next_of(run.watch_approvals())
         await anyio.sleep(decide_after)
-        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        assert verdict.kind == ("accepted" if decide_after < 20 else "closed")
+        decided = await supervisor.decide(approval.id, Approve(by="ana"))
+        assert decided.kind == ("accepted" if decide_after < 20 else "closed")
         await anyio.sleep(1)
     for _ in range(3):
         async with opened(store) as supervisor:

@@ -75,8 +75,8 @@ async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
         run = await supervisor.start(looker)
         approval = await next_of(run.watch_approvals())
         seen.append(names(store, run.session)[-1])
-        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        assert verdict.kind == "accepted"
+        decided = await supervisor.decide(approval.id, Approve(by="ana"))
+        assert decided.kind == "accepted"
         await run.outcome()
         assert seen == ["ToolCallRequested", "ToolCallStarted", "ToolCallFinished"]
         order = [name for name in names(store, run.session) if name.startswith(("ToolCall", "Approval"))]
@@ -145,10 +145,10 @@ async def test_the_first_decision_wins_and_every_later_one_is_told():
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
         decisions = [Approve(by="ana"), Approve(by="bob"), Deny(by="bob"), Approve(by="bob", arguments=_args("y"))]
-        verdicts = [await supervisor.decide(asked, decision) for decision in decisions]
-        assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
-        assert {verdict.by for verdict in verdicts} == {"ana"}
-        assert len({verdict.decided_at for verdict in verdicts}) == 1
+        results = [await supervisor.decide(asked, decision) for decision in decisions]
+        assert [decided.kind for decided in results] == ["accepted", "already", "conflict", "conflict"]
+        assert {decided.by for decided in results} == {"ana"}
+        assert len({decided.decided_at for decided in results}) == 1
         unknown = await supervisor.decide("nosuch", Deny(by="ana"))
         assert (unknown.kind, unknown.running) == ("unknown", False)
         await run.outcome()
@@ -170,10 +170,8 @@ async def test_of_fifty_decisions_at_once_one_wins():
         async with anyio.create_task_group() as tasks:
             for n in range(50):
                 tasks.start_soon(click, supervisor, asked, n)
-        (winner,) = [verdict for verdict, kind in kinds if kind == "accepted"]
-        assert all(
-            kind == ("already" if verdict == winner else "conflict") for verdict, kind in kinds if kind != "accepted"
-        )
+        (winner,) = [odd for odd, kind in kinds if kind == "accepted"]
+        assert all(kind == ("already" if odd == winner else "conflict") for odd, kind in kinds if kind != "accepted")
         assert (await run.result())[0] == ("ok" if winner else "denied")
 
 

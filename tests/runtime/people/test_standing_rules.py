@@ -39,13 +39,13 @@ async def test_an_approval_for_the_session_holds_in_its_tree_only():
     async with opened() as supervisor:
         run, asked = await first_asked(supervisor, ["staging", "staging", "production", "staging"])
         assert [option.scope for option in asked.options] == ["once", "session", "always"]
-        verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="session"))
+        result = await supervisor.decide(asked.id, Approve(by="ana", scope="session"))
         again = await next_of(run.watch_approvals())
         assert (again.arguments, effects) == ({"target": "production"}, ["staging", "staging"])
         await supervisor.decide(again.id, Deny(by="ana"))
         assert await run.result() == ["ok", "ok", "denied", "ok"]
         (rule,) = await supervisor.find_rules()
-        assert (rule.id, rule.session, rule.pattern, rule.approval) == (verdict.rule, run.session, STAGING, asked.id)
+        assert (rule.id, rule.session, rule.pattern, rule.approval) == (result.rule, run.session, STAGING, asked.id)
         assert (rule.by, rule.origin) == ("ana", "decision")
         other, same = await first_asked(supervisor, ["staging"])
         await supervisor.decide(same.id, Deny(by="ana"))
@@ -84,20 +84,20 @@ async def test_the_rule_is_on_disk_with_its_decision_or_neither_is(scope):
 
 async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_pattern():
     """A3: one of several decisions at once wins, and only its rule is written. Another scope is another decision."""
-    verdicts = []
+    results = []
 
     async def click(supervisor, asked, scope):
-        verdicts.append((scope, await supervisor.decide(asked.id, Approve(by=scope, scope=scope))))
+        results.append((scope, await supervisor.decide(asked.id, Approve(by=scope, scope=scope))))
 
     async with opened() as supervisor:
         run, asked = await first_asked(supervisor, ["staging"])
         async with anyio.create_task_group() as tasks:
             for scope in ["once", "session", "always"] * 5:
                 tasks.start_soon(click, supervisor, asked, scope)
-        ((winner, first),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "accepted"]
-        assert all(verdict.kind in ("accepted", "already") for scope, verdict in verdicts if scope == winner)
-        assert all(verdict.kind == "conflict" for scope, verdict in verdicts if scope != winner)
-        assert {verdict.rule for _, verdict in verdicts} == {first.rule}
+        ((winner, first),) = [(scope, result) for scope, result in results if result.kind == "accepted"]
+        assert all(result.kind in ("accepted", "already") for scope, result in results if scope == winner)
+        assert all(result.kind == "conflict" for scope, result in results if scope != winner)
+        assert {result.rule for _, result in results} == {first.rule}
         assert [rule.id for rule in await supervisor.find_rules()] == ([] if winner == "once" else [first.rule])
         decided = (await supervisor.find_approvals(pending=False))[0]
         assert (decided.scope, decided.rule) == (winner, first.rule)
