@@ -4,7 +4,7 @@
     site       what is served, composed                          endpoints one table: routes, checks, OpenAPI
     state      what the handlers share
     api        sessions, approvals, decisions                    events    server-sent events
-    runs_api   outcomes; resume, retry, fork                     store_api who serves what; lists of the whole store
+    runs_api   outcomes; resume, retry, fork                     store_api the server and the whole store
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
     bounds     how much at once                                  revocations  tokens and logins that ended early
@@ -51,11 +51,12 @@ def make_web(
     max_streams: int = MAX_STREAMS,
     revoked: Path | None = None,
 ) -> Web:
-    """Return the channel, wired: who is known, where it listens and by which names.
+    """Return the channel, with all its parts.
 
-    `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
-    mounted here. `max_streams`: clients that may listen at once. `revoked`: the file that says which tokens and logins
-    ended early; without one that is forgotten with the channel. Raises StoreUnreadable if it cannot be read.
+    `people`: who may log in. `secret`: signs cookies. `listener`: the bound socket. `hosts`: names of this server.
+    `public_url`: the address that browsers use, if it is another one. `others`: channels whose webhooks are served
+    here. `max_streams`: clients that may listen at once. `revoked`: the file of revoked tokens and ended logins;
+    without it they are forgotten when the process ends. Raises StoreUnreadable if the file cannot be read.
     """
     public = urlsplit(public_url or "").hostname or ""
     known = [*hosts, f"[{public}]" if ":" in public else public]

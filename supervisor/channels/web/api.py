@@ -2,8 +2,8 @@
 
 Rules
 - The credential of a request names the person who decides, never a name in its body.
-- A3's answers: 200 it counts, or it is what counted before; 404 unknown; 409 decided otherwise, by whom and when; 410
-  expired or withdrawn; 202 recorded, with a result that is not known yet.
+- The status of a decision (A3): 200 it counts, or repeats the decision that counts; 404 unknown; 409 another decision
+  counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
 """
 
 from datetime import UTC, datetime
@@ -73,7 +73,7 @@ async def start_session(call: Call) -> Response:
     given = () if body.input is msgspec.UNSET else (body.input,)
     try:
         run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name)
-    except TreeOwned:  # the same, and it runs in another process
+    except TreeOwned:  # this session exists, and another process runs it
         return document(Started(str(body.session), 1))
     return document(Started(run.session, run.number), 201 if run.is_new else 200)
 
@@ -125,7 +125,8 @@ async def cancel_session(call: Call) -> Response:
 
 
 async def approve_in_session(call: Call) -> Response:
-    """Approve what is pending in a session; which, where several are, or where its sender was not shown it (A12)."""
+    """Approve the pending approval of a session. The body names it if several are pending, or if the person was not
+    shown it before (A12)."""
     body: ApproveBody = call.body
     pending = [approval.id for approval in (await call.supervisor.get_session(call.path("id"))).pending_approvals]
     if body.approval is None and len(pending) > 1:
@@ -226,7 +227,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}",
         name="getSession",
-        summary="A session as it is now, and what is pending in it and below it",
+        summary="A session as it is now, with the pending approvals in it and below it",
         handle=get_session,
         answers={200: SessionDocument},
     ),
@@ -234,7 +235,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}/journal",
         name="getJournal",
-        summary="What happened in a session",
+        summary="The journal of a session",
         handle=get_journal,
         query=JournalQuery,
         answers={200: page_of(EventDocument, "JournalPage")},
@@ -243,7 +244,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}/tree",
         name="getTree",
-        summary="The tree of a session, and what happened in the session and below it, at one instant",
+        summary="The tree of a session, and the journals of the session and those below it, at one instant",
         handle=get_tree,
         query=TreeQuery,
         answers={200: TreeDocument},
@@ -252,7 +253,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}/transcript",
         name="getTranscript",
-        summary="What was said in a session, each approval where it was asked",
+        summary="The transcript of a session, with each approval in its place",
         handle=get_transcript,
         answers={200: page_of(MessageDocument, "TranscriptPage")},
     ),
@@ -260,7 +261,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/messages",
         name="sendMessage",
-        summary="Say something to a session: a chat word decides, anything else is sent; the answer says what it was",
+        summary="Send a message to a session; a chat word decides instead, and the answer says which it was",
         handle=send_message,
         body=MessageBody,
         answers={200: ChatResultDocument},
@@ -269,7 +270,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/approve",
         name="approveInSession",
-        summary="Approve what is pending in a session; say which where several are",
+        summary="Approve the pending approval of a session; name it if there are several",
         handle=approve_in_session,
         decides="session",
         body=ApproveBody,
@@ -280,7 +281,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/cancel",
         name="cancelSession",
-        summary="Cancel a session and everything below it; it is on disk when this answers",
+        summary="Cancel a session and everything below it; the cancellation is on disk before the answer",
         handle=cancel_session,
         need="operator",
         body=CancelBody,
@@ -291,7 +292,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/approvals",
         name="listApprovals",
-        summary="What waits for a person, oldest first",
+        summary="List approvals, oldest first",
         handle=list_approvals,
         query=ApprovalQuery,
         answers={200: page_of(ApprovalDocument, "ApprovalPage")},
@@ -300,7 +301,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/approvals/{id}",
         name="getApproval",
-        summary="One approval, in whatever state it is",
+        summary="One approval, in any state",
         handle=get_approval,
         answers={200: ApprovalDocument},
     ),

@@ -26,8 +26,8 @@ from supervisor.core.values import Approval
 T = TypeVar("T")
 
 Need = Literal["none", "person", "operator"]
-"""Who may call an endpoint: all clients without a token, all authenticated people, or operators. The right to decide
-depends on the approval and is checked later, with the approval."""
+"""Who may call an endpoint: every client even without a token, every authenticated person, or operators. The right to
+decide depends on the approval, so the command checks it."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] | None = None
     may_omit_body: bool = False
     decides: Literal["approval", "session"] | None = None
-    """What its path names whose approvals it decides: then a refusal is kept."""
+    """What the path names, if the endpoint decides approvals: a refusal is then journaled."""
     media_type: str = "application/json"
 
     @property

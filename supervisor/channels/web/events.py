@@ -47,7 +47,7 @@ Next = Callable[[], Awaitable[tuple[str, str, Any] | None]]
 
 
 class EventStream(Response):
-    """An answer that goes on for as long as its client listens."""
+    """An answer that lasts as long as its client listens."""
 
     media_type = "text/event-stream"
 
@@ -61,9 +61,9 @@ class EventStream(Response):
         *,
         is_reset: bool = False,
     ) -> None:
-        """`watch`: the one that `next_event` reads; it is open, and closed at the end. `is_over`: whether its end is
-        that of what it watches, not that of the supervisor; None: what it watches has none. `is_reset`: it begins
-        anew, since the store does not know where the client was."""
+        """`watch`: the open watch that `next_event` reads; the stream closes it. `is_over`: says whether the watch
+        ended because its run did, and not because the supervisor is left; None: there is no such end. `is_reset`: the
+        stream begins anew, since the store does not know the client's cursor."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._watch = watch
@@ -187,7 +187,7 @@ async def _open(watch: Callable[..., Watch[T]], after: str | None) -> tuple[Watc
 
 
 def _cursor(call: Call) -> str | None:
-    """Where to go on: the last event that the client saw counts before the instant at which its page was drawn."""
+    """Return the cursor to continue from: that of the last event that the client saw, else that of its page."""
     query: StreamQuery | InboxQuery = call.query
     return call.request.headers.get("last-event-id") or query.after
 
@@ -197,7 +197,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/events",
         name="watchInbox",
-        summary="Every approval that is pending, then every one that changes",
+        summary="Stream every pending approval, then every approval that changes",
         handle=inbox_events,
         query=InboxQuery,
         answers={200: ApprovalDocument},
@@ -207,7 +207,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}/events",
         name="watchSession",
-        summary="What happens in a session, from its beginning or from where the client was",
+        summary="Stream the journal of a session, from its beginning or from the client's position",
         handle=session_events,
         query=StreamQuery,
         answers={200: EventDocument},

@@ -1,4 +1,4 @@
-"""The health probes of a daemon: whether it lives, and whether it can work. They need no token."""
+"""The health probes of a daemon: whether its process runs, and whether it accepts work. They need no token."""
 
 from typing import Final
 
@@ -9,12 +9,12 @@ from supervisor.channels.web.schemas import Health
 
 
 async def health(call: Call) -> Response:
-    """Answer, which says only that the process lives."""
+    """Answer at all: that shows that the process runs."""
     return document(Health("ok"))
 
 
 async def ready(call: Call) -> Response:
-    """Whether it can take work now: it is neither starting nor stopping, and its store can be read."""
+    """Say whether the server accepts work: it is neither starting nor stopping, and its store can be read."""
     if call.site.is_stopping:
         return document(Health("stopping"), 503)
     if call.site.serving is None:
@@ -31,7 +31,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/health",
         name="health",
-        summary="Whether the process lives",
+        summary="Say whether the process runs",
         handle=health,
         need="none",
         answers={200: Health},
@@ -40,7 +40,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/ready",
         name="ready",
-        summary="Whether it can take work now",
+        summary="Say whether the server accepts work now",
         handle=ready,
         need="none",
         answers={200: Health, 503: Health},

@@ -1,13 +1,14 @@
-"""Logging in: a token, shown once, becomes a cookie.
+"""The login: a person shows a token once and gets a cookie.
 
-    GET  /login            the form
-    GET  /login?token=...  the link that `supervisor serve` prints, as notebooks do: logs in, out of the address bar.
-                           If another site's page may have sent the browser here, the server shows the filled-in form
-                           instead: such a page must not log a person in, nor make a wrong token count as a guess
-    POST /login            the form, sent: token=...
-    POST /logout           ends the login: no copy of its cookie is valid any more
+    GET  /login            shows the form
+    GET  /login?token=...  the link that `supervisor serve` prints: logs in and redirects, so that the token leaves the
+                           address bar. If another site's page may have sent the browser here, the server shows the
+                           filled-in form instead. Otherwise that page could log a person in, or make a wrong token
+                           count as a guess
+    POST /login            receives the form: token=...
+    POST /logout           ends the login, and every copy of its cookie
 
-`next`, where to go afterwards, is a path on this server, never another site's address.
+`next` is the path to which the browser is sent after the login. It is always a path on this server.
 """
 
 import secrets
@@ -28,11 +29,11 @@ from supervisor.channels.web.rendering import HEADERS, render
 from supervisor.channels.web.state import Site
 
 NO_OTHER_SITE: Final = ("none", "same-origin")
-"""Values of Sec-Fetch-Site for a request of no page, or of ours. Old browsers send none."""
+"""Values of Sec-Fetch-Site for a request that no page made, or a page of ours. Old browsers do not send this header."""
 FIELDS: Final = 20
-"""The most fields of one form. Our pages send few, and all clients wait while many are read."""
+"""The most fields of one form. Our pages send few, and every other client waits while a form is parsed."""
 LARGEST: Final = 16 * 1024
-"""The most bytes of the login form, which needs no login."""
+"""The most bytes of the login form, which any client may send."""
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -72,8 +73,8 @@ def _form(then: str | None, problem: Problem | None = None, *, token: str = "") 
     return HTMLResponse(body, problem.status if problem is not None else 200, headers)
 
 
-class Nowhere:
-    """The ASGI app of all unknown paths: it says 404 only to authenticated people."""
+class UnknownPath:
+    """The ASGI app for unknown paths: an authenticated person gets 404, any other client 401."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -84,8 +85,8 @@ class Nowhere:
         raise Problem(404, f"there is nothing at {request.url.path}; /openapi.json says what there is")
 
 
-class Methods:
-    """The ASGI app around all routes: it names a path's methods only to authenticated people."""
+class KnownMethods:
+    """The ASGI app around all routes: for a wrong method it names the right ones, but only to authenticated people."""
 
     def __init__(self, site: Site, app: ASGIApp) -> None:
         self._site = site
@@ -103,12 +104,12 @@ class Methods:
 
 
 def ask_to_log_in(request: Request) -> Response:
-    """Send a browser to the form, and back to where it wanted to go."""
+    """Redirect a browser to the form, which sends it back to this path after the login."""
     return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
 
 
 async def read_form(request: Request, most: int = MAX_BODY) -> dict[str, str]:
-    """Return the fields of a form that was sent as browsers do by default. `most`: bytes. Raises Problem: 413, 422."""
+    """Return the fields of a form (application/x-www-form-urlencoded). `most`: bytes. Raises Problem: 413, 422."""
     body = await read_body(request, most)
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS)
@@ -125,7 +126,7 @@ def _enter(site: Site, request: Request, token: str, then: str | None) -> Respon
 
 
 def _local(path: str | None) -> str:
-    """Return a path on this server, whatever was asked for."""
+    """Return the path if it is one on this server, else that of the inbox."""
     if not path or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
         return "/"
     return path

@@ -29,15 +29,20 @@ async def show_metrics(call: Call) -> Response:
         *_family("supervisor_sessions", "gauge", "Sessions in the store.", {"": counts.sessions}),
         *_family("supervisor_sessions_open", "gauge", "Sessions that have not ended.", {"": counts.open_sessions}),
         *_family(
-            "supervisor_sessions_blocked", "gauge", "Sessions that code cannot follow.", {"": counts.blocked_sessions}
+            "supervisor_sessions_blocked",
+            "gauge",
+            "Sessions whose code does not follow their journal.",
+            {"": counts.blocked_sessions},
         ),
-        *_family("supervisor_approvals_pending", "gauge", "What waits for people.", {"": counts.pending_approvals}),
-        *_family("supervisor_approval_oldest_seconds", "gauge", "Since when the oldest waits.", {"": waited}),
-        *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": call.site.streams.count}),
+        *_family(
+            "supervisor_approvals_pending", "gauge", "Approvals that wait for a person.", {"": counts.pending_approvals}
+        ),
+        *_family("supervisor_approval_oldest_seconds", "gauge", "Age of the oldest pending approval.", {"": waited}),
+        *_family("supervisor_event_streams", "gauge", "Open event streams.", {"": call.site.streams.count}),
         *_family(
             "supervisor_decisions_total",
             "counter",
-            "Decisions made here, by what came of them.",
+            "Decisions made in this process, by result.",
             decisions,
         ),
         *_family("supervisor_http_requests_total", "counter", "Requests answered.", requests),
@@ -57,7 +62,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/metrics",
         name="metrics",
-        summary="Numbers for Prometheus",
+        summary="Metrics for Prometheus",
         handle=show_metrics,
         answers={200: str},
         media_type=MEDIA_TYPE,

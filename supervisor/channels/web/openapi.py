@@ -11,13 +11,14 @@ from supervisor.channels.web.problems import MEDIA_TYPE
 from supervisor.channels.web.schemas import ProblemDocument
 
 _NEEDS: Final = {
-    "none": "Needs no token.",
-    "person": "For all authenticated people.",
+    "none": "No token is needed.",
+    "person": "For every authenticated person.",
     "operator": "For operators.",
 }
 _INFO: Final = """
-Sessions of supervised agents, and what they ask people. Errors are RFC 9457 problem details. A page is {"items",
-"next"}: give `next` as `after` to get the page after it. Event streams (text/event-stream) go on after Last-Event-ID.
+Sessions of supervised agents, and their approvals and questions. Errors are RFC 9457 problem details. A page is
+{"items", "next", "cursor"}: send `next` as `after` to get the next page. Event streams (text/event-stream) continue
+after Last-Event-ID.
 """
 
 
@@ -89,7 +90,7 @@ def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> list[dict[str
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of what may be left out: in a query there is no null."""
+    """Return the schema of an optional parameter without null, which a query does not have."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"]
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default") or value is not None}
     if "anyOf" in schema and len(kinds) == 1:
@@ -102,9 +103,9 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _describe(status: int) -> str:
     return {
-        200: "Done, or as it was already.",
-        201: "Made.",
-        202: "Recorded: it is on disk, and what follows from it is under way.",
+        200: "Done, or it was so already.",
+        201: "Created.",
+        202: "Recorded on disk; the work that follows is still running.",
         204: "Done.",
-        503: "Not now.",
+        503: "Not available now.",
     }[status]

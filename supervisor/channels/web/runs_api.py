@@ -1,7 +1,7 @@
-"""Runs over HTTP: how one ended, and how one is begun again: resume, retry, fork (R10).
+"""Runs over HTTP: their outcomes, and the commands that run a session again: resume, retry, fork (R10).
 
-A client that waits for an outcome repeats its request, each time for at most LONGEST seconds, since proxies give up
-slower answers. Such a wait counts as a stream, since it holds a connection as a stream does.
+A client that waits for an outcome repeats its request. Each request waits for at most LONGEST seconds, since proxies
+give up slower answers. A waiting request counts as a stream, since it holds a connection like a stream.
 """
 
 from typing import Annotated, Any, Final
@@ -14,15 +14,15 @@ from starlette.responses import Response
 from supervisor.abc import Run
 from supervisor.channels.web.endpoints import Call, Endpoint, document
 from supervisor.channels.web.problems import Problem
-from supervisor.channels.web.schemas import ForkBody, ForkDocument, In, RunDocument, Started
+from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
 from supervisor.core.values import Outcome
 
 LONGEST: Final = 30
 
 
-class RunQuery(In, frozen=True, kw_only=True):
-    """`wait`: seconds in which the run may end before this answers."""
+class RunQuery(RequestFields, frozen=True, kw_only=True):
+    """`wait`: seconds that the answer waits for the end of the run."""
 
     wait: Annotated[int, Meta(ge=0, le=LONGEST)] = 0
 
@@ -58,7 +58,7 @@ async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
             tasks.start_soon(stop)
             try:
                 found = await run.outcome()
-            except RunBlocked as blocked:  # raised in the task group it would not be itself any more
+            except RunBlocked as blocked:  # a task group would wrap it in an exception group
                 found = blocked
             tasks.cancel_scope.cancel()
     if isinstance(found, RunBlocked):
@@ -95,7 +95,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/sessions/{id}/runs/{n}",
         name="getRun",
-        summary="A run of a session, by its number or `latest`, and how it ended; waits for that if told to",
+        summary="A run of a session, by its number or `latest`, with its outcome; `wait` waits for the outcome",
         handle=get_run,
         query=RunQuery,
         answers={200: RunDocument},
@@ -104,7 +104,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/resume",
         name="resumeSession",
-        summary="Go on with the tree of a session, if no process runs it",
+        summary="Resume the tree of a session, if no process runs it",
         handle=resume,
         need="operator",
         answers={200: Started},
@@ -113,7 +113,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/resume",
         name="resumeAll",
-        summary="Go on with every open tree that no process runs",
+        summary="Resume every open tree that no process runs",
         handle=resume_all,
         need="operator",
         answers={200: RunsStarted},
@@ -122,7 +122,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/retry",
         name="retrySession",
-        summary="Run a session again that ended badly: what led to that is done again, all else stays",
+        summary="Run a failed session again: what led to the failure is repeated, all other results are kept",
         handle=retry,
         need="operator",
         answers={201: Started},
@@ -131,7 +131,7 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/fork",
         name="forkSession",
-        summary="Begin a new tree with a copy of this one, as it was before an entry; once for each `session`",
+        summary="Start a new tree from a copy of this one, as it was before an entry; idempotent by `session`",
         handle=fork,
         need="operator",
         body=ForkBody,

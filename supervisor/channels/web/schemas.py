@@ -1,5 +1,5 @@
-"""What goes in and out over HTTP, as types. Documents are those of core/documents.py; their schemas are made from the
-values themselves, so that a field added there is in the schema, too.
+"""The types of requests and answers over HTTP. The documents in answers are those of core/documents.py. Their schemas
+are derived from the values, so a field that is added to a value is in its schema, too.
 """
 
 from datetime import datetime
@@ -31,17 +31,17 @@ from supervisor.core.values import (
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 MOST_ENTRIES: Final = 5000
-"""Entries of one tree after which no further journal is read for an answer."""
+"""An answer with a tree reads no further journal once it has this many entries."""
 Cursor = Annotated[str, Meta(max_length=100)]
 
 
-class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request's query or body: an unknown field is an error."""
+class RequestFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query or the body of a request. An unknown field is an error."""
 
 
-class StartBody(In, frozen=True, kw_only=True):
-    """Start an agent. With `session`, again and again is once: 200 if that session was there. `input`: left out, the
-    agent's default."""
+class StartBody(RequestFields, frozen=True, kw_only=True):
+    """Start an agent. `session`: the id of the new session; if that session exists, nothing is started and the answer
+    is 200. `input`: the agent gets its default if this is left out."""
 
     agent: str
     input: Any = msgspec.UNSET
@@ -49,33 +49,37 @@ class StartBody(In, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A run of a session, counted from 1."""
+    """A run of a session: the session's id and the number of the run, from 1."""
 
     id: str
     run: int
 
 
-class ForkBody(In, frozen=True, kw_only=True):
-    """`before`: the number of an entry in the journal of the session, from 1. `session`: the id of the new root; with
-    it, again and again is once. `version`: of the root's code; null: the current one."""
+class ForkBody(RequestFields, frozen=True, kw_only=True):
+    """Fork a tree. `before`: the number of an entry in the session's journal, from 1. `session`: the id of the new
+    root; a repeated request with the same id makes one fork. `version`: the version of the root's code; null: the
+    current one.
+    """
 
     before: Annotated[int, Meta(ge=1, le=2**53)]
     session: SessionId | None = None
     version: str | None = None
 
 
-class MessageBody(In, frozen=True, kw_only=True):
-    """Say something. A chat word decides, as the whole message; a bare one only what was shown before `shown_before`
-    (default: now), which is when the client last looked. `decides`: false: it is sent, whatever it says."""
+class MessageBody(RequestFields, frozen=True, kw_only=True):
+    """A message to a session. If the whole message is a chat word, it decides. A chat word without an id decides only
+    approvals that were shown before `shown_before`, the time when the client last looked (default: now). With `decides`
+    false, the text is sent even if it is a chat word."""
 
     text: Annotated[str, Meta(min_length=1)]
     decides: bool = True
     shown_before: Annotated[datetime, Meta(tz=True)] | None = None
 
 
-class DecisionBody(In, frozen=True, kw_only=True):
-    """One person's answer. Of an approval: `scope` and `pattern`, one of its `options`, and `arguments`, which
-    replace all of the call's. Of a denial: `reason`, which the agent sees. Of an answer to a question: `value`."""
+class DecisionBody(RequestFields, frozen=True, kw_only=True):
+    """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
+    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees. `answer` takes
+    the `value` that answers the question."""
 
     decision: Literal["approve", "deny", "answer"]
     scope: Scope = "once"
@@ -85,8 +89,9 @@ class DecisionBody(In, frozen=True, kw_only=True):
     value: Any = msgspec.UNSET
 
 
-class ApproveBody(In, frozen=True, kw_only=True):
-    """Approve what is pending in a session. `approval`: which, where several are, or you have not looked at it."""
+class ApproveBody(RequestFields, frozen=True, kw_only=True):
+    """Approve the pending approval of a session. `approval`: its id; needed if several are pending, or if you were not
+    shown it before."""
 
     approval: str | None = None
     scope: Scope = "once"
@@ -94,13 +99,13 @@ class ApproveBody(In, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None = None
 
 
-class CancelBody(In, frozen=True, kw_only=True):
+class CancelBody(RequestFields, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class RuleBody(In, frozen=True, kw_only=True):
-    """A standing decision. `session`: for its whole tree; null: everywhere. `unreviewed`: allow a prefix that
-    that is not reviewed, too."""
+class RuleBody(RequestFields, frozen=True, kw_only=True):
+    """A standing decision. `session`: the rule holds in the tree of this session; null: in the whole store.
+    `unreviewed`: also allow a prefix that is not among the reviewed ones."""
 
     kind: Policy
     tool: str
@@ -109,8 +114,8 @@ class RuleBody(In, frozen=True, kw_only=True):
     unreviewed: bool = False
 
 
-class SessionQuery(In, frozen=True, kw_only=True):
-    """`after`: the `next` of the page before. `newest`: the newest session first."""
+class SessionQuery(RequestFields, frozen=True, kw_only=True):
+    """`after`: `next` of the previous page. `newest`: list the newest session first."""
 
     status: SessionStatus | None = None
     agent: str | None = None
@@ -121,8 +126,8 @@ class SessionQuery(In, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class ApprovalQuery(In, frozen=True, kw_only=True):
-    """`status`: pending ones, or all. `session`: asked by it or below it."""
+class ApprovalQuery(RequestFields, frozen=True, kw_only=True):
+    """`status`: list pending approvals, or all. `session`: only approvals of this session and of sessions below it."""
 
     status: Literal["pending", "all"] = "pending"
     session: str | None = None
@@ -130,58 +135,61 @@ class ApprovalQuery(In, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class JournalQuery(In, frozen=True, kw_only=True):
-    """`tree`: the journals of all sessions below it, too."""
+class JournalQuery(RequestFields, frozen=True, kw_only=True):
+    """`tree`: also list the journals of all sessions below it."""
 
     tree: bool = False
     limit: Limit = 100
     after: Cursor | None = None
 
 
-class PageQuery(In, frozen=True, kw_only=True):
+class PageQuery(RequestFields, frozen=True, kw_only=True):
     limit: Limit = 100
     after: Cursor | None = None
 
 
-class TreeQuery(In, frozen=True, kw_only=True):
-    """`entries`: the session's own journal is there as a whole; those below it follow until there are so many."""
+class TreeQuery(RequestFields, frozen=True, kw_only=True):
+    """`entries`: the session's own journal is always complete; journals below it follow until the answer has this many
+    entries."""
 
     entries: Annotated[int, Meta(ge=0, le=MOST_ENTRIES)] = MOST_ENTRIES
 
 
-class JobQuery(In, frozen=True, kw_only=True):
-    """`running`: false: those that have ended, too."""
+class JobQuery(RequestFields, frozen=True, kw_only=True):
+    """`running`: only jobs that run; with false, also those that have ended."""
 
     running: bool = True
 
 
-class ActivityQuery(In, frozen=True, kw_only=True):
-    """`session`: of whose tree; without one, every open tree. `wholly`: all of it now, however much that is."""
+class ActivityQuery(RequestFields, frozen=True, kw_only=True):
+    """`session`: only the tree of this session; without it, every open tree. `wholly`: read all of it for this answer,
+    even if that takes long."""
 
     session: str | None = None
     limit: Limit = 1000
     wholly: bool = False
 
 
-class InboxQuery(In, frozen=True, kw_only=True):
-    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `session` and `run`: only
-    what this run asks while it lasts; then an event `end` comes."""
+class InboxQuery(RequestFields, frozen=True, kw_only=True):
+    """`after`: like the header Last-Event-ID, for clients that cannot set it on their first request. `session` and
+    `run`: only approvals of this run; an event `end` follows when the run has ended."""
 
     after: Cursor | None = None
     session: str | None = None
     run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
 
 
-class StreamQuery(In, frozen=True, kw_only=True):
-    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `stay`: false: an event
-    `end` comes when the run has ended."""
+class StreamQuery(RequestFields, frozen=True, kw_only=True):
+    """`after`: like the header Last-Event-ID, for clients that cannot set it on their first request. `stay`: with
+    false, an event `end` follows when the run has ended."""
 
     after: Cursor | None = None
     stay: bool = True
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """Who serves what to whom. `cursor`: of now; `now`: the server's time."""
+    """The API and its version, the store, and the person of the token. `cursor`: the position of this instant, for an
+    event stream; `now`: the server's time."""
 
     api: int
     version: str
@@ -198,7 +206,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9457. `code` is what programs look at: an exception's name in snake case, or the status's."""
+    """An error (RFC 9457). `code` is for programs: the name of the exception in snake case, else that of the status."""
 
     type: str
     title: str
@@ -208,7 +216,8 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _document(kind: type[msgspec.Struct], **changed: Any) -> Any:
-    """Return the type of a value's document: its fields, all of them always there, but for those that are changed."""
+    """Return the type of a value's document. Every field is required; `changed` gives fields another type, or ... to
+    leave them out."""
     made = [
         (field.name, changed.get(field.name, field.type))
         for field in fields(kind)
@@ -218,7 +227,7 @@ def _document(kind: type[msgspec.Struct], **changed: Any) -> Any:
 
 
 def list_of(kind: Any) -> Any:
-    """Return the type of a list of documents, whose type is made here and unknown to a type checker."""
+    """Return the type of a list of documents. Their type is made at run time, so a type checker does not know it."""
     return list[kind]
 
 
@@ -255,7 +264,7 @@ RunDocument: Any = msgspec.defstruct(
 
 
 class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A journal entry; what else it has depends on `event`."""
+    """A journal entry. Its further fields depend on `event`."""
 
     position: int
     session: str
@@ -277,8 +286,8 @@ TreeDocument: Any = msgspec.defstruct(
 
 
 def page_of(kind: Any, name: str) -> Any:
-    """Return the type of a page. `next`: what to give as `after` for the next one, null on the last; `cursor`: the
-    instant at which it was read, for an event stream that goes on from there."""
+    """Return the type of a page. `next`: the value of `after` for the next page, null on the last page. `cursor`: the
+    position at which the page was read, from which an event stream can continue."""
     return msgspec.defstruct(
         name, [("items", list_of(kind)), ("next", str | None), ("cursor", str)], kw_only=True, frozen=True
     )

@@ -1,15 +1,16 @@
-"""hypercorn, in this process and on whatever event loop runs, under our own structured concurrency.
+"""Runs hypercorn in this process, on asyncio or trio, as a task of our own task group.
 
 Rules
-- hypercorn is never cancelled, since that breaks it on asyncio. It is told to stop, and is shielded until it has.
-- We bind the socket before anything else begins, so that a taken port is reported at once. The programs that we run do
-  not inherit it.
+- hypercorn is never cancelled, since on asyncio a cancellation breaks it. We tell it to stop, and shield it until it
+  has stopped.
+- We bind the socket first, so that a port in use is reported at once. The programs that we run do not inherit the
+  socket.
 - The log of hypercorn is dropped: the border logs requests that fail.
-- It speaks only HTTP/1.1. By default hypercorn switches to HTTP/2 or a websocket if the client asks, and then a
-  connection without requests can stay for ever.
-- A connection may stay idle after a request for longer than proxies keep theirs (60 s is common): if we closed it
-  first, the proxy's next request would be lost, and a chat platform does not repeat a press. A connection without any
-  request is closed soon.
+- The server speaks only HTTP/1.1. By default hypercorn switches to HTTP/2 or a websocket if a client asks for it, and
+  then a connection without requests could stay open for ever.
+- After a request, a connection may stay idle for longer than proxies keep their connections (60 s is common). If we
+  closed it first, the proxy's next request would be lost, and a chat platform does not repeat a press. A connection
+  without any request is closed soon.
 """
 
 import socket
@@ -29,27 +30,28 @@ from supervisor.core.errors import InvalidInput, SupervisorError
 
 BACKLOG: Final = 512
 STUCK: Final = 60.0
-"""Seconds after which the kernel drops a client that takes nothing of what was sent to it; connections have this from
-the listening socket. Without it a connection that we have given up would linger until its client takes the rest."""
+"""Seconds after which the kernel drops a client that does not read. Connections inherit this from the listening socket.
+Without it, a connection that we have closed would stay until its client reads the rest."""
 GRACE: Final = 3.0
 """Seconds that requests under way may take to end when the server stops."""
 FIRST_WORDS: Final = 5.0
-"""Seconds after which a connection is closed on which nothing was asked yet."""
+"""Seconds after which a connection without any request is closed."""
 KEEP_ALIVE: Final = 75.0
-"""Seconds that a connection may rest after an answer."""
+"""Seconds that a connection may stay idle after an answer."""
 _has_asked: ContextVar[bool] = ContextVar("_has_asked", default=False)
-"""Whether this is the context of a request: when its answer ends, hypercorn counts the connection's rest from it."""
+"""Whether this is the context of a request. hypercorn starts the idle time of a connection in the context of the
+request that it has just answered."""
 
 
 class _Config(Config):
     @property
-    def keep_alive_timeout(self) -> float:  # type: ignore[override] # read when a rest begins, by each connection
+    def keep_alive_timeout(self) -> float:  # type: ignore[override] # each connection reads it when it becomes idle
         return KEEP_ALIVE if _has_asked.get() else FIRST_WORDS
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that is bound and listens. Raises InvalidInput, naming the address."""
-    if not 0 <= port <= 65535:  # getaddrinfo would take what is left of it
+    if not 0 <= port <= 65535:  # getaddrinfo would cut it to 16 bits
         raise InvalidInput(f"a port is 0 to 65535, not {port}")
     try:
         ((family, kind, protocol, _, address), *_) = socket.getaddrinfo(
@@ -70,7 +72,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], Awaitable[object]]) -> None:
-    """Serve until `stop` returns, then until what is under way has ended, for GRACE seconds at most."""
+    """Serve until `stop` returns, then wait for running requests, for GRACE seconds at most."""
     config = _Config()
     config.include_server_header = False
     config.errorlog = config.accesslog = None
@@ -100,8 +102,8 @@ async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], A
 
 
 def _stay_with_http_1() -> None:
-    """Keep hypercorn from changing protocols, for which it has no setting. Raises SupervisorError for a version of it
-    that cannot be kept from it in this way."""
+    """Keep hypercorn from changing protocols: it has no setting for that. Raises SupervisorError for a version of
+    hypercorn in which this does not work."""
     if not hasattr(H11Protocol, "_check_protocol"):
         raise SupervisorError(
             "this version of hypercorn is not known here; install subagent-supervisor's own choice of it"

@@ -46,7 +46,7 @@ def routes(site: Site) -> list[BaseRoute]:
 def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Iterable[BaseRoute] = ()) -> ASGIApp:
     """Return the whole ASGI app. `more`: routes of other channels, which verify their senders themselves."""
     known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
-    router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
+    router = Router(known, redirect_slashes=False, default=login.UnknownPath(site))
     always = [endpoint.path for endpoint in health.ENDPOINTS]
-    app = login.Methods(site, router)
+    app = login.KnownMethods(site, router)
     return Border(app, list(hosts), site.tally.answered, site.requests, any_address=any_address, always=always)

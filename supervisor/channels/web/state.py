@@ -41,7 +41,7 @@ class Site:
     ) -> None:
         self.guard = guard
         self.is_secure = is_secure
-        """Whether browsers reach us by https: then cookies travel by nothing else."""
+        """Whether browsers reach us by https; then cookies are sent only by https."""
         self.serving: Supervisor | None = None
         """The Supervisor that handlers use; None until the channel is served."""
         self.tally = Tally()
@@ -49,7 +49,7 @@ class Site:
         self.looks = Looks()
         self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
         self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
-        """All that are under way, event streams too."""
+        """All running requests, including event streams."""
         self.is_stopping = False
         self._stopped = anyio.Event()
 
@@ -57,7 +57,7 @@ class Site:
         await self._stopped.wait()
 
     def stop(self) -> None:
-        """End what would go on by itself: event streams."""
+        """End the event streams, which would not end by themselves."""
         self.is_stopping = True
         self._stopped.set()
 

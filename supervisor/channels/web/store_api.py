@@ -1,4 +1,4 @@
-"""What a client asks of the whole store: who serves it, agents, owners, jobs, counts, the audit trail, what goes on."""
+"""Requests about the whole store: its server, agents, owners, jobs, counts, audit trail and activity."""
 
 from datetime import UTC, datetime
 from importlib import metadata
@@ -28,7 +28,7 @@ API: Final = 1
 
 
 async def greet(call: Call) -> Response:
-    """Say who serves what to whom. Raises StoreError if the store cannot be used."""
+    """Answer with the API, the store and the person of the token. Raises StoreError if the store cannot be used."""
     await call.supervisor.check()
     cursor = await cursor_of_now(call.supervisor)
     person, now = call.person, datetime.now(UTC)
@@ -74,7 +74,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api",
         name="greet",
-        summary="Which API, store and person this is, what time it is there, and a cursor of now",
+        summary="The API, the store and the person of the token; the server's time, and a cursor of this instant",
         handle=greet,
         answers={200: Greeting},
     ),
@@ -82,7 +82,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/agents",
         name="listAgents",
-        summary="The agents that can be started here, by name",
+        summary="List the agents that this server can start",
         handle=list_agents,
         answers={200: page_of(AgentDocument, "AgentPage")},
     ),
@@ -90,7 +90,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/jobs",
         name="listJobs",
-        summary="Background jobs: those that run, or also those that have ended",
+        summary="List background jobs",
         handle=list_jobs,
         query=JobQuery,
         answers={200: page_of(JobDocument, "JobPage")},
@@ -99,7 +99,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/owners",
         name="listOwners",
-        summary="The living processes that have run trees of this store",
+        summary="List the living processes that have run trees of this store",
         handle=list_owners,
         answers={200: page_of(OwnerDocument, "OwnerPage")},
     ),
@@ -107,7 +107,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/counts",
         name="getCounts",
-        summary="How much there is in the store",
+        summary="Count the sessions and pending approvals of the store",
         handle=show_counts,
         answers={200: CountsDocument},
     ),
@@ -115,7 +115,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/audit",
         name="listAudit",
-        summary="Who asked, who decided what, and what then ran",
+        summary="The audit trail: requests, decisions, and what ran",
         handle=list_audit,
         query=PageQuery,
         answers={200: page_of(EventDocument, "AuditPage")},
@@ -124,7 +124,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/api/activity",
         name="showActivity",
-        summary="What each session is doing now; of many sessions some are known at a later look only, unless `wholly`",
+        summary="What each session is doing now; among many sessions, some are known only later, unless `wholly`",
         handle=show_activity,
         query=ActivityQuery,
         answers={200: page_of(ActivityDocument, "ActivityPage")},

@@ -1,4 +1,4 @@
-"""An approval as a card of a page: what would run, and the effect of each choice.
+"""An approval as a card on a page: the call that would run, and the effect of each choice.
 
 The texts come from channels/cards.py and granting.py, which all surfaces share. This module adds colours, forms and a
 history.
@@ -38,13 +38,13 @@ from supervisor.core.values import Answer, Approval, Approve, Decision
 from supervisor.core.visible import gathered, json_text, visible
 
 LONG: Final = 24
-"""A longer argument gets a line that counts its lines, and scrolls once the approval is decided."""
+"""Lines. A longer argument gets a line with its length, and it scrolls once the approval is decided."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
-"""What tools call a text and what replaces it; shown as the difference."""
+"""Names that tools give to a text and to its replacement. A page shows the difference of the two."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument, or the difference that two of them make."""
+    """One argument, or the difference of two."""
 
     label: str
     spans: tuple[Span, ...]
@@ -61,7 +61,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to approve that also allows later calls. `value` is what the form sends: the option's place."""
+    """A way to approve that also allows later calls. `value`: the index of its option, which the form sends."""
 
     value: str
     words: str
@@ -70,7 +70,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One of the answers that a question takes. `value` is what the form sends: the choice's place, or yes or no."""
+    """One of the answers to a question. `value`: the index of the choice, or yes or no, which the form sends."""
 
     value: str
     words: str
@@ -79,7 +79,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class CardView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of one approval, a question too; `tone` is its class: pending, approved, denied, gone."""
+    """The card of one approval or question. `tone` is its class in the style sheet."""
 
     id: str
     session: str
@@ -98,20 +98,20 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     ending: str
     decided_at: datetime | None
     effects: dict[str, str]
-    """What each choice does, by its word, as on every other surface."""
+    """The effect of each choice, by its word, in the same words as on every other surface."""
     is_question: bool
     replies: tuple[Reply, ...]
-    """Answers to choose from; without any, a question takes a text."""
+    """Answers to choose from. If there are none, the answer is a text."""
     escalated_to: tuple[str, ...]
     is_blocked: bool
-    """Today's code cannot follow the session that asks."""
+    """Whether the session that asks is blocked."""
     grants: tuple[Grant, ...]
     edit_text: str
-    """The arguments as JSON, to be edited."""
+    """The arguments as JSON, for an edit."""
     has_masked: bool
-    """Whether some of them are not shown; an edit that leaves the mask leaves the value."""
+    """Whether a mask hides some of them. An edit that keeps the mask keeps the value."""
     refusal: str | None
-    """Why the reader may not decide it, None if they may."""
+    """Why the reader may not decide it; None if the reader may."""
 
     @property
     def is_pending(self) -> bool:
@@ -119,14 +119,14 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What a screen reader calls the card."""
+        """The card's name for screen readers."""
         first = self.facts[0] if self.facts else None
         what = "".join(span.text for span in first.spans).replace("\n", " ")[:80] if first else ""
         return f"{self.path} {self.asks} {what}".strip()
 
 
 def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) -> CardView:
-    """Return the card of an approval in whatever state; `refusal`: why this reader may not decide it."""
+    """Return the card of an approval in any state. `refusal`: why this reader may not decide it."""
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
     facts, unset = _question_facts(approval) if is_question else _facts(approval)
     path = path_text(approval.path)
@@ -168,7 +168,7 @@ _TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
 
 
 def _question_facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
-    """Return a question's words, and what its answer must be; its choices are buttons."""
+    """Return the text of a question and the form of its answer, without its choices, which are buttons."""
     facts = asked_facts(approval)
     if approval.choices is not None:
         facts.pop()
@@ -211,7 +211,7 @@ def _fact(label: str, text: str, language: Language) -> Fact:
 
 
 def wider(approval: Approval) -> list[Grant]:
-    """Return the ways to approve that go beyond this one call, in the words of what will not be asked again (A7)."""
+    """Return the ways to approve that also allow later calls, with a description of those calls (A7)."""
     return [
         Grant(
             value=str(approval.options.index(grant.option)),
@@ -229,17 +229,18 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
     cards: tuple[CardView, ...]
     left_out: int
-    """How many approvals wait after the last card shown."""
+    """The number of pending approvals after the last card."""
 
 
 MOST_CARDS: Final = 50
 MOST_TEXT: Final = 1_000_000
-"""The most characters on the cards of one page, not counting the last card: all clients wait while a page is drawn."""
+"""The most characters on the cards of one page, without the last card. Every other client waits while a page is
+drawn."""
 
 
 def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
-    """Return the page of what is pending. `first`: the oldest; `pending`: how many there are in all; `refusal`: why the
-    reader may not decide an approval."""
+    """Return the page of pending approvals. `first`: the oldest ones; `pending`: the number of all; `refusal`: says why
+    the reader may not decide an approval."""
     shown, length = list[CardView](), 0
     for each in first:
         if length > MOST_TEXT:
@@ -250,7 +251,7 @@ def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Calla
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:
-    """Return the decision of a card's form. Raises InvalidInput, with a text for the person who pressed the button."""
+    """Return the decision that a card's form makes. Raises InvalidInput, with a text for the person who sent it."""
     match form.get("decision"):
         case "approve" if "grant" in form:
             return presses.decision_of(f"approve.{form['grant']}", approval, by)
@@ -269,7 +270,7 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
 
 
 def _answer(approval: Approval, form: Mapping[str, str]) -> Any:
-    """Return what was pressed, or typed, to answer a question without choices."""
+    """Return the answer to a question without choices, from a button or a typed text."""
     said = form.get("reply", "") or form.get("answer", "")
     if not said.strip():
         raise InvalidInput("that is no answer yet; type one, or decline")

@@ -1,17 +1,17 @@
 """The routes for browsers: pages, and the forms on them.
 
-    GET  /                         the inbox          POST /approvals/{id}/decision   decide; answers with the card
-    GET  /approvals/{id}           one card           POST /sessions/{id}/messages    say something
-    GET  /sessions, /sessions/{id}                    POST /sessions/{id}/cancel
-    GET  /rules                                       POST /rules/{id}/revoke
-    GET  /count                    how many wait      GET  /static/{name}             style sheet, script, icon
+    GET  /                         the inbox            POST /approvals/{id}/decision   decide; answers with the card
+    GET  /approvals/{id}           one card             POST /sessions/{id}/messages    send a message or a chat word
+    GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
+    GET  /rules                                         POST /rules/{id}/revoke
+    GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
 - A request without a valid login is sent to the login page. A form that changes something carries the CSRF token of our
   pages.
-- The answer to a decision is the card as it is then, with A3's status: the slower person reads who decided first. A
-  browser may send it twice. After any other form the browser is redirected to the page.
-- An error is a page, too: it says what to do next.
+- The answer to a decision is the card after the decision, with the status of A3: a person who was slower reads who
+  decided first. A browser may repeat this request. After any other form the browser is redirected to the page.
+- An error is a page, too, and says what to do next.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -41,10 +41,10 @@ from supervisor.core.values import Approval, SendResult, SessionStatus, SessionV
 
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
-"""Cards on a session's page, above its tree; the inbox has the others."""
+"""The most cards on the page of a session; the inbox has the others."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
-"""The most entries of journals that one page reads: all clients wait while it does."""
+"""The most journal entries that one page reads. Every other client waits meanwhile."""
 FILTERS: Final = {
     "": "all",
     "waiting_approval": "waiting",
@@ -53,7 +53,7 @@ FILTERS: Final = {
     "completed": "completed",
     "error": "error",
 }
-"""Statuses of sessions, in the words of the page."""
+"""Statuses of sessions, and the page's words for them."""
 STATUSES: Final[dict[str, SessionStatus]] = {each: each for each in get_args(SessionStatus)}
 SAID: Final = {
     "delivered": "Delivered: the agent was waiting for it.",
@@ -61,11 +61,11 @@ SAID: Final = {
     "kept": "Kept; the agent gets it afterwards.",
     "decided": "It was a decision, and it is made.",
 }
-"""What became of a message."""
+"""The page's text for each result of a message."""
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """Who looks at a page, and what its forms carry."""
+    """The reader of a page, and the CSRF token in its forms."""
 
     name: str
     csrf: str
@@ -88,14 +88,14 @@ class Visit:
 
     @property
     def seen_at(self) -> datetime:
-        """When the page was drawn that a form was sent from: what is on it had been shown by then (A12)."""
+        """When the page of this form was drawn. The person was shown its approvals at that time (A12)."""
         try:
             return min(self.now, datetime.fromisoformat(self.form.get("seen", "")))
         except (ValueError, TypeError):
             return datetime.fromtimestamp(0, UTC)
 
     def refusal(self, approval: Approval) -> str | None:
-        """Return why the person who asks may not decide an approval."""
+        """Return why this person may not decide an approval; None if they may."""
         return self.site.guard.people.why_not_decide(self.person.name, approval)
 
     def show(self, *approvals: Approval) -> None:
@@ -106,7 +106,7 @@ class Visit:
         return (await self.supervisor.get_counts()).pending_approvals
 
     async def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
-        """Answer with a page. `here`: which of the top's entries it belongs to."""
+        """Answer with a page. `here`: its entry in the navigation."""
         viewer = Viewer(self.person.name, self._csrf)
         body = rendering.render(
             template, self.now, viewer=viewer, here=here, pending=await self.count_pending(), **model
@@ -122,7 +122,7 @@ def html(body: str, status: int = 200) -> Response:
 
 
 def stream_url(path: str, after: str) -> str:
-    """Return where a page hears what changes after it was drawn."""
+    """Return the address of the event stream with the changes after a page was drawn."""
     return f"{path}?{urlencode({'after': after})}"
 
 
@@ -188,7 +188,7 @@ async def list_sessions(visit: Visit) -> Response:
     before = visit.request.query_params.get("before") or None
     try:
         roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
-    except InvalidInput:  # a link that was kept for longer than the store
+    except InvalidInput:  # a link to a page of an older store
         before = None
         roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
     model = {
@@ -205,7 +205,7 @@ async def list_sessions(visit: Visit) -> Response:
 async def newest(
     supervisor: Supervisor, status: SessionStatus | None, before: str | None
 ) -> tuple[list[SessionView], str | None]:
-    """Return root sessions of a status, the newest first, and where older ones begin; None if there are none."""
+    """Return root sessions of a status, newest first, and the cursor of older ones; None if there are none."""
     found, page = list[SessionView](), None
     while page is None or (page.next is not None and len(found) < SESSIONS_A_PAGE):
         before = page.next if page is not None else before
@@ -222,7 +222,7 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
     found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
     view = next(each for each in found.sessions if each.id == session)
     (root,) = tree.nodes(found.sessions)
-    node = tree.find([root], view.id) or tree.nodes([view])[0]  # one that its parent's page leaves out
+    node = tree.find([root], view.id) or tree.nodes([view])[0]  # the tree leaves it out
     rows = _journals(node, found.entries)
     lanes = [timeline.lane(session, entries, visit.now) for session, entries in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
@@ -252,13 +252,13 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
 
 
 def _begins_turns(rows: list[JournalEntry]) -> bool:
-    """Whether something said to a session that has ended begins another turn (runtime/plans/turns.py)."""
+    """Whether a message to a session that has ended begins another turn (runtime/plans/turns.py)."""
     created = next((row.event for row in rows if isinstance(row.event, SessionCreated)), None)
     return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 
 
 def _journals(node: tree.Node, entries: Iterable[JournalEntry]) -> dict[str, list[JournalEntry]]:
-    """Return the journals of a session and of those below it, as many as the page has lanes for."""
+    """Return the journals of a session and of those below it, for as many sessions as the page has lanes."""
     found: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         found.setdefault(entry.session, []).append(entry)
@@ -279,16 +279,18 @@ async def say(visit: Visit) -> Response:
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)
-    said = heard.sent.kind if heard.sent is not None else heard.kind  # a browser must not send it twice
+    said = (
+        heard.sent.kind if heard.sent is not None else heard.kind
+    )  # redirected, so that a reload does not send it again
     return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
 
 
-def _received(receipt: SendResult | None) -> str:
-    """Say what became of a message (R7)."""
-    assert receipt is not None, "what was no word was sent"
-    waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""
-    kept = "" if receipt.running else " It is kept until the session runs again. A daemon runs it by itself."
-    return SAID[receipt.kind] + waits + kept
+def _received(sent: SendResult | None) -> str:
+    """Return the page's text for the result of a message (R7)."""
+    assert sent is not None, "a text that is no chat word is sent"
+    waits = f" First {len(sent.waiting_for)} open decision(s) must be made." if sent.waiting_for else ""
+    kept = "" if sent.running else " It is kept until the session runs again. A daemon runs it by itself."
+    return SAID[sent.kind] + waits + kept
 
 
 async def cancel(visit: Visit) -> Response:

@@ -1,8 +1,8 @@
-"""The timeline of a tree: what each run did at which time, read from its journal, as lanes of intervals.
+"""The timeline of a tree: what each run did and when, as lanes of intervals. It is read from the journals.
 
-A journal says when something began or ended, so between two entries a run does one thing or waits for several. If only
-the end is an entry (a child's outcome, a message, a step), the activity before it is derived from that end. Before such
-an entry, a run with sub-agents counts as waiting for them.
+A journal says when something began or ended, so between two entries a run does one thing or waits for several. Some
+activities have an entry only at their end (a child's outcome, a message, a step). The interval before such an entry is
+classified by it. Until then, a run with sub-agents counts as waiting for them.
 
     active    it worked: its watchdog counted
     tool      a call was running, under a deadline of its own
@@ -10,12 +10,12 @@ an entry, a run with sub-agents counts as waiting for them.
     child     it waited for a sub-agent
     message   it waited for a message
     timer     it slept
-    away      its process was gone, since this entry at the latest
-    rest      between two turns of a conversation
+    away      no process ran it: its process ended at this entry or later
+    rest      it was idle between two turns of a conversation
 
 Rules
-- Every kind except `active` pauses the watchdog; a call does, since its own deadline watches it.
-- An interval names all kinds that hold at once. `active` never stands with others.
+- Every kind except `active` pauses the watchdog. A call does so, too, since it has a deadline of its own.
+- An interval has all kinds that hold at the same time. `active` is never combined with others.
 - Pure: `now` is an argument, and counts as the end of an unfinished interval.
 - Long quiet intervals are drawn shorter, with a mark. Every interval is wide enough to be seen.
 """
@@ -46,22 +46,23 @@ WORDS: Final[dict[Kind, str]] = {
 WIDTH: Final = 100.0
 """Units from the first instant to the last: per cent."""
 LARGEST_SHARE: Final = 0.15
-"""Of the width, for a stretch in which nothing changes anywhere in the tree; more where there are few of them."""
+"""The largest share of the width for one stretch, in which nothing changes in the whole tree. It is larger if there are
+few stretches."""
 LABEL: Final = 30.0
-"""Units that the name of a shortened stretch takes."""
+"""Width of the label of a shortened stretch, in units."""
 SMALLEST: Final = 0.4
-"""Units of the shortest stretch."""
+"""Width of the shortest stretch, in units."""
 MOST_STRETCHES: Final = 150
-"""More would be too narrow to be seen: only the latest are drawn, and the page says what is left out."""
+"""More would be too narrow to see. Only the latest are drawn, and the page says how much is left out."""
 
 _AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
 
 
 _PROGRESS: Final = e.having("own")
-"""What the run itself did; the rest of a journal happens to it."""
+"""Entries of what the run itself did. All other entries happen to it."""
 
 _CLOSING: Final = ENDS_APPROVAL | {e.ToolCallFinished}
-"""What ends a wait, or a call."""
+"""Entries that end a wait or a call."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     start: datetime
     end: datetime
     is_asleep: bool = False
-    """It was not in memory."""
+    """Whether the run was passivated."""
 
     @property
     def is_paused(self) -> bool:
@@ -116,15 +117,15 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[tuple[Lane, tuple[Bar, ...]], ...]
     ticks: tuple[Tick, ...]
     cuts: tuple[tuple[float, timedelta], ...]
-    """Where long stretches were shortened, and how long they were, together where they are neighbours."""
+    """The shortened stretches: their places and lengths. Neighbours are joined."""
     labels: tuple[tuple[float, timedelta], ...]
-    """The cuts whose length is written down, from the left: the longest ones, as far as there is room."""
+    """The cuts that get a label, from the left: the longest ones, as far as there is room."""
     left_out: timedelta
-    """What lies before the first instant that is drawn."""
+    """The time before the first instant that is drawn."""
 
 
 def lane(session: str, rows: Sequence[JournalEntry], now: datetime) -> Lane:
-    """Read a session's journal, in order, into what it did when."""
+    """Return the lane of a session, from its journal in order."""
     reader = _Reader()
     for row in rows:
         reader.take(row.event)
@@ -132,11 +133,11 @@ def lane(session: str, rows: Sequence[JournalEntry], now: datetime) -> Lane:
 
 
 _BACK_OFF: Final = "back-off"
-"""What a restarted run waits for; no operation and no session has this name, so it is a timer."""
+"""The key that a restarted run waits for. No operation and no session has this name, so it counts as a timer."""
 
 
 class _Reader:
-    """Reads a journal entry by entry; what is open between two of them says what the run did."""
+    """Reads a journal entry by entry. The operations that are open between two entries say what the run did."""
 
     def __init__(self) -> None:
         self.path: tuple[str, ...] = ()
@@ -146,14 +147,14 @@ class _Reader:
         self._children: set[str] = set()
         self._asleep: tuple[str, ...] | None = None
         self._is_called = False
-        """Whether its timer is due and no process runs it yet."""
+        """Whether it was woken and no attempt has started yet."""
         self._unsure: list[int] = []
-        """Stretches in which nothing was open: until the run's next entry it is not known whether it worked."""
+        """Indexes of intervals without an open operation. The run's next entry says what the run did in them."""
         self._attempts = 0
         self._is_over = False
 
     def take(self, event: e.AnyEvent) -> None:
-        """Close the stretch that ends with this entry, then note what the entry says, opens or ends."""
+        """Close the interval that ends with this entry, then apply the entry."""
         if self._last is not None and not isinstance(event, e.MessageImported):
             self._close(event.at, is_new_attempt=isinstance(event, e.AttemptStarted) and self._attempts > 0)
         self._last = max(event.at, self._last or event.at)
@@ -196,7 +197,7 @@ class _Reader:
         return "message" if key == e.MESSAGE else "child" if key in self._children else self._open.get(key, "timer")
 
     def _settle(self, kind: Kind) -> None:
-        """What an entry ends says what the run did since it last got anywhere."""
+        """Classify the intervals since the last progress by the entry that ends them."""
         for place in self._unsure:
             self.found[place] = msgspec.structs.replace(self.found[place], kinds=(kind,))
         self._unsure.clear()
@@ -237,7 +238,7 @@ class _Reader:
 
 
 def _joined(found: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Join neighbours in which the same was done."""
+    """Join neighbours of the same kinds."""
     joined: list[Interval] = []
     for interval in found:
         before = joined[-1] if joined else None
@@ -250,7 +251,7 @@ def _joined(found: Sequence[Interval]) -> tuple[Interval, ...]:
 
 
 def draw(lanes: Sequence[Lane]) -> Timeline:
-    """Lay lanes out on one axis: what changed at the same instant stands at the same place."""
+    """Lay lanes out on one axis: the same instant has the same place in every lane."""
     instants = sorted({at for lane in lanes for each in lane.intervals for at in (each.start, each.end)})
     drawn = instants[-MOST_STRETCHES - 1 :]
     if len(drawn) < 2:
@@ -284,7 +285,7 @@ def _bars(lane: Lane, first: datetime, place: dict[datetime, float]) -> list[Bar
 
 
 def _cuts(lengths: Sequence[float], places: Sequence[float], longest: float) -> Iterator[tuple[float, timedelta]]:
-    """Yield the middle and the length of each row of stretches that were shortened."""
+    """Yield the middle and the length of each row of shortened stretches."""
     left, length = 0.0, 0.0
     for place, each in enumerate(lengths):
         if each > longest:
@@ -296,7 +297,7 @@ def _cuts(lengths: Sequence[float], places: Sequence[float], longest: float) -> 
 
 
 def _labels(cuts: Sequence[tuple[float, timedelta]]) -> tuple[tuple[float, timedelta], ...]:
-    """Return the cuts that can be named without one name lying over another, the longest first chosen."""
+    """Return the cuts that get a label, without overlaps; longer cuts are chosen first."""
     chosen: list[tuple[float, timedelta]] = []
     for x, length in sorted(cuts, key=lambda cut: cut[1], reverse=True):
         if all(abs(x - other) >= LABEL for other, _ in chosen):
@@ -305,7 +306,7 @@ def _labels(cuts: Sequence[tuple[float, timedelta]]) -> tuple[tuple[float, timed
 
 
 def _longest(lengths: Sequence[float]) -> float:
-    """Return the length up to which stretches are drawn to scale, so that none takes more than its largest share."""
+    """Return the length up to which stretches are drawn to scale, so that none gets more than the largest share."""
     ordered = sorted(lengths)
     share = max(LARGEST_SHARE, 2 / len(ordered))
     below = 0.0
@@ -318,7 +319,7 @@ def _longest(lengths: Sequence[float]) -> float:
 
 
 def _ticks(instants: Sequence[datetime], places: Sequence[float], least: float = 22.0) -> list[Tick]:
-    """Name instants that are so far apart that their names have room, and of which no two have one name."""
+    """Return the instants that get a label: their labels do not overlap, and no two are the same."""
     ticks: list[Tick] = []
     for at, x in zip(instants, places, strict=True):
         is_new = not ticks or at.replace(microsecond=0) != ticks[-1].at.replace(microsecond=0)
