@@ -155,6 +155,11 @@ class Context(Operations):
 
     @property
     @abstractmethod
+    def cwd(self) -> str:
+        """The folder in which the session's calls run, the same in every process."""
+
+    @property
+    @abstractmethod
     def saved(self) -> Any:
         """The state of this run's last `save`, as plain JSON values; None if there was none."""
 
@@ -173,13 +178,37 @@ class Context(Operations):
         of the old path is left, remove the call and the old path.
         """
 
+    @overload
     @abstractmethod
-    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
-        """Start a sub-agent on a session of its own. Raises LimitExceeded, the same in every attempt."""
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]: ...
+    @overload
+    @abstractmethod
+    async def spawn(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> ChildRun[R]: ...
+    @overload
+    @abstractmethod
+    async def spawn(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> ChildRun[R]: ...
+    @abstractmethod
+    async def spawn(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> ChildRun[R]:
+        """Start a sub-agent on a session of its own.
 
+        `cwd`: the folder in which its calls run; a relative one is below this session's folder, and None is that
+        folder. Rules that name no folder hold in it. An agent whose input is named `cwd` takes its input by position.
+        Raises LimitExceeded; InvalidInput if `cwd` is no folder. Both are journaled instead of the session, so that
+        every attempt raises the same.
+        """
+
+    @overload
     @abstractmethod
-    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Spawn a sub-agent and wait for its result."""
+    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    @abstractmethod
+    async def run(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> R: ...
+    @overload
+    @abstractmethod
+    async def run(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> R: ...
+    @abstractmethod
+    async def run(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> R:
+        """Spawn a sub-agent and wait for its result. `cwd`: as in `spawn`."""
 
     @abstractmethod
     async def sleep(self, seconds: float, /) -> None:
@@ -352,6 +381,7 @@ class Supervisor(ABC):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -364,6 +394,7 @@ class Supervisor(ABC):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -376,6 +407,7 @@ class Supervisor(ABC):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]: ...
@@ -386,16 +418,20 @@ class Supervisor(ABC):
         /,
         *args: Any,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]:
         """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
 
         `agent`: its declaration, or the name of an agent with which the supervisor was opened. For a name, input and
-        result are plain JSON. `by`: the person who starts it; None: this program. `requester`: the person on whose
+        result are plain JSON. `cwd`: the folder in which the calls of the session run, journaled without links; a
+        relative one is below this program's working directory, which is also the default. Only a process that has the
+        store open chooses it. `by`: the person who starts it; None: this program. `requester`: the person on whose
         behalf the agent works; None: the same person. Raises UnknownAgent for any other name; InvalidInput for an input
-        that does not fit; SessionConflict if the session has another agent or input; TreeOwned if another process runs
-        it; NotEntitled for a person who is no operator, if people have roles.
+        that does not fit or a `cwd` that is no folder, before anything is journaled; SessionConflict if the session has
+        another agent, input or folder; TreeOwned if another process runs it; NotEntitled for a person who is no
+        operator, if people have roles.
         """
 
     @abstractmethod

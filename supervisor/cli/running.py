@@ -71,6 +71,9 @@ def run(
     session: Annotated[
         str | None, Parameter(help="The session's id; an unfinished session of this id goes on.")
     ] = None,
+    cwd: Annotated[
+        str | None, Parameter(help="The folder in which the session's calls run. Default: this one.")
+    ] = None,
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
@@ -93,7 +96,7 @@ def run(
     values = spec.decode_input(spec.default_input()) if input is None else spec.read_input(input)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
-        return [await supervisor.start(spec, *values, session=session)]
+        return [await supervisor.start(spec, *values, session=session, cwd=cwd)]
 
     return _one(settings, begin)
 

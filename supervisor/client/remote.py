@@ -95,6 +95,7 @@ class RemoteSupervisor(Supervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -106,6 +107,7 @@ class RemoteSupervisor(Supervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -117,6 +119,7 @@ class RemoteSupervisor(Supervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]: ...
@@ -126,11 +129,14 @@ class RemoteSupervisor(Supervisor):
         /,
         *args: Any,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]:
         self._me(requester, "start")
         self._me(by, "start")
+        if cwd is not None:
+            raise InvalidInput(f"{self.where} chooses the folders of the sessions that it runs; pass no cwd")
         root = check_session_id(session) if session is not None else new_session_id()
         body: dict[str, Any] = {"session": root}
         type_: Any = Any

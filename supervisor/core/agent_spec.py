@@ -188,6 +188,11 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         """Whether it can be started with an input."""
         return self._input is not None
 
+    @property
+    def input_name(self) -> str | None:
+        """The name of its input; None for an agent without one."""
+        return None if self._input is None else self._input.name
+
     def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
         """Encode the one input; raises TypeError for a wrong number, InvalidInput for a value that does not fit."""
         bound = self._signature.bind(None, *args, **kwargs)

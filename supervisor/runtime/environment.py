@@ -19,7 +19,7 @@ import msgspec
 
 from supervisor.core import ids
 from supervisor.runtime.clock.clock import Clock
-from supervisor.system.identity import current_user, working_directory
+from supervisor.system.identity import current_user, find_folder, working_directory
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +66,11 @@ class Environment:
     def working_directory(self) -> str:
         """Return the working directory that new sessions journal."""
         return working_directory()
+
+    def find_folder(self, named: str, base: str) -> str:
+        """Return the absolute path, without links, of a folder that a caller chose for a session; a relative path is
+        below `base`. Raises InvalidInput if there is no such folder."""
+        return find_folder(named, base)
 
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.

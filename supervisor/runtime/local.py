@@ -42,6 +42,7 @@ from supervisor.core.errors import (
     StoreError,
     UnknownAgent,
 )
+from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import check_session_id
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked, inherit
@@ -117,6 +118,7 @@ class LocalSupervisor(StoreSupervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -128,6 +130,7 @@ class LocalSupervisor(StoreSupervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]: ...
@@ -139,6 +142,7 @@ class LocalSupervisor(StoreSupervisor):
         /,
         *,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]: ...
@@ -148,6 +152,7 @@ class LocalSupervisor(StoreSupervisor):
         /,
         *args: Any,
         session: str | None = None,
+        cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]:
@@ -155,6 +160,7 @@ class LocalSupervisor(StoreSupervisor):
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
+        folder, misfit = self._choose_folder(cwd)
         version: list[str | None] = [spec.version]
         has_begun: list[str] = []
 
@@ -165,18 +171,24 @@ class LocalSupervisor(StoreSupervisor):
                 if known.origin is not None:
                     raise SessionConflict(f"session {root} was imported; send a message to continue it")
                 self._check_same(root, known.facts, known.first_input, references, given)
+                if cwd is not None and folder != known.facts.cwd:
+                    raise SessionConflict(
+                        f"session {root} works in {known.facts.cwd}, not {folder}; choose another id, or pass no folder"
+                    )
                 version[:] = [known.version]
                 if known.is_open or view.store.get_owner(root) is None:  # an idle one, too: a message may begin a turn
                     view.claim(root)
                 return []
+            if misfit is not None:
+                raise misfit
             view.claim(root)
             has_begun.append(root)
             self._runner.expect(root)
             on_behalf_of = printable(requester) if requester else starter
-            now, cwd = self._runner.clock.now(), self._runner.environment.working_directory()
+            now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
-            facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": cwd, "rules": rules}
+            facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
             first = first_events(spec, given, attempt_started(spec.version, now), **facts)
             return [(root, event) for event in first]
 
@@ -192,6 +204,17 @@ class LocalSupervisor(StoreSupervisor):
         ran = spec.at_version(version[0]) if version[0] in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=bool(has_begun))
+
+    def _choose_folder(self, cwd: str | None) -> tuple[str, InvalidInput | None]:
+        """Return the folder of a new session, and why it cannot be one: a session that has begun goes on even if its
+        folder is gone."""
+        here = self._runner.environment.working_directory()
+        if cwd is None:
+            return here, None
+        try:
+            return self._runner.environment.find_folder(cwd, here), None
+        except InvalidInput as misfit:
+            return folder_of_call(here, cwd), misfit
 
     def _with_input(
         self, agent: AgentSpec[..., R] | str, args: tuple[Any, ...]

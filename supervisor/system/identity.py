@@ -1,13 +1,17 @@
-"""The user for whom this process works, and its host: recorded with what it starts and decides."""
+"""The user for whom this process works, its host and its folders: recorded with what it starts and decides."""
 
 import getpass
 import os
 import socket
+import stat
 from datetime import datetime
 from functools import cache
 from typing import Final
 
+from supervisor.core.encoding import printable
+from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AttemptStarted
+from supervisor.core.folders import folder_of_call
 
 HOST: Final = socket.gethostname()
 
@@ -26,6 +30,22 @@ def working_directory() -> str:
         return os.getcwd()  # noqa: PTH109 # we record a string; a Path costs ten times as much
     except FileNotFoundError:
         return "(a folder that is gone)"
+
+
+def find_folder(named: str, base: str) -> str:
+    """Return the absolute path of a folder, without links; a relative path is below `base`. Raises InvalidInput."""
+    path = folder_of_call(base, named)
+    if not path.startswith("/"):
+        raise InvalidInput(f"the folder {named!r} is relative to one that is not known; write an absolute path")
+    try:
+        found = os.path.realpath(path, strict=True)
+        is_folder = bool(named) and stat.S_ISDIR(os.stat(found).st_mode)  # noqa: PTH116 # texts, as in a journal
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidInput(f"{printable(path)!r} cannot be the folder of a session: {why}") from None
+    if not is_folder:
+        raise InvalidInput(f"{printable(path)!r} cannot be the folder of a session: it is not a folder")
+    return found
 
 
 def attempt_started(version: str, now: datetime) -> AttemptStarted:

@@ -1,5 +1,6 @@
 """run and resume: their output, their exit codes, and that stopping them loses nothing."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -30,6 +31,16 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_runs(supervisor):
     answer = supervisor("run", f"{AGENTS}:asking", "plain words")
     assert answer.code == 2, answer
     assert supervisor("sessions", "--json").json == []
+
+
+def test_the_folder_of_a_session_can_be_chosen(supervisor):
+    """A folder that does not exist is an error, and nothing has begun."""
+    (supervisor.folder / "src").mkdir()
+    assert supervisor("run", f"{AGENTS}:echoing", "x", "--session", "s", "--cwd", "src").code == 0
+    (created, *_) = supervisor("export", "s").out.splitlines()
+    assert json.loads(created)["cwd"] == str(supervisor.folder / "src")
+    answer = supervisor("run", f"{AGENTS}:echoing", "x", "--session", "t", "--cwd", "gone")
+    assert (answer.code, [each["id"] for each in supervisor("sessions", "--json").json]) == (2, ["s"])
 
 
 def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):

@@ -76,6 +76,19 @@ async def test_a_refused_start_names_the_reason(kind, agent, given, error):
         assert len(await here.supervisor.find_sessions()) == 0
 
 
+async def test_the_folder_of_a_session_is_chosen_next_to_the_store_only(kind, tmp_path):
+    """Over HTTP it is refused, whoever asks: a server's agents work where the server was told to."""
+    async with side(kind) as here:
+        if kind == "remote":
+            with pytest.raises(InvalidInput, match="folders"):
+                await here.supervisor.start(doubling, 4, cwd=str(tmp_path), requester="olga")
+            assert len(await here.supervisor.find_sessions()) == 0
+        else:
+            run = await here.supervisor.start(doubling, 4, cwd=str(tmp_path), requester="olga")
+            (entry,) = await here.supervisor.find_entries(run.session, limit=1)
+            assert entry.event.cwd == str(tmp_path)
+
+
 async def test_a_run_that_fails_and_one_that_is_cancelled_raise_their_kind(kind):
     """With the cause."""
     async with side(kind) as here:

@@ -121,6 +121,8 @@ async def janitor(ctx: Context, folders: list[str]) -> list[str]:
     assert_type(await children[0].cancel("enough"), None)
     assert_type(await ctx.spawn(clock), ChildRun[datetime])
     assert_type(await ctx.run(cleaner, folder="/srv"), str)
+    assert_type(await ctx.run(cleaner, "/srv", cwd="/srv"), str)
+    assert_type(await ctx.spawn(clock, cwd="/srv"), ChildRun[datetime])
     assert_type(await ctx.run(optional), Order)
     assert_type(await ctx.run(optional, Order("a")), Order)
     return [await child.result() for child in children]
@@ -183,7 +185,7 @@ async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some
 
 async def serve(supervisor: Supervisor) -> None:
     assert_type(await supervisor.start(janitor, []), Run[list[str]])
-    assert_type(await supervisor.start(clock, session="clock"), Run[datetime])
+    assert_type(await supervisor.start(clock, session="clock", cwd="/srv"), Run[datetime])
     await supervisor.start(optional)  # pyright: ignore[reportCallIssue, reportArgumentType] # it wants the input
     assert_type(await supervisor.start(optional, None), Run[Order])
     assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])

@@ -7,7 +7,7 @@ journaled (W10).
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -15,8 +15,8 @@ from msgspec import Raw
 from supervisor.abc import ChildRun
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import from_json
-from supervisor.core.errors import LimitExceeded, RunError, RunStopping
+from supervisor.core.encoding import from_json, printable
+from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.values import Outcome, OutcomeKind, result_of
@@ -29,26 +29,43 @@ from supervisor.system.identity import attempt_started
 R = TypeVar("R")
 
 
-async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
+_REFUSALS: Final = {each.__name__: each for each in (LimitExceeded, InvalidInput)}
+
+
+async def spawn(
+    attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any, cwd: str | None
+) -> str:
     """Start a sub-agent and return its session; see Context.spawn."""
+    if cwd is not None and not args and agent.input_name == "cwd":
+        raise InvalidInput(f"the input of agent {agent.name} is named cwd, as the sub-agent's folder: pass it first")
     given = agent.encode_input(args, kwargs)
-    operation = attempt.names.of_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
+    asked = msgspec.json.decode(given)
+    asked = asked if cwd is None else {"input": asked, "cwd": printable(cwd)}
+    operation = attempt.names.of_operation(branch, "spawn", agent.name, asked)
+
+    def finished(now: datetime, child: str | None, error: tuple[str, str] | None) -> e.OperationFinished:
+        return e.OperationFinished(at=now, operation=operation, kind="spawn", child=child, error=error)
 
     def entry(view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
-        error = None if limit is None else ("LimitExceeded", limit)
-        begun = child if limit is None else None
-        return e.OperationFinished(at=now, operation=operation, kind="spawn", child=begun, error=error)
+        return finished(now, child, None) if limit is None else finished(now, None, ("LimitExceeded", limit))
 
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
-            await begin_child(attempt, operation, agent, given, entry)
+            try:
+                folder = None if cwd is None else attempt.host.environment.find_folder(cwd, attempt.state.facts.cwd)
+            except InvalidInput as misfit:
+                refusal = ("InvalidInput", str(misfit))
+                await attempt.append(lambda view, state: [finished(attempt.host.clock.now(), None, refusal)])
+            else:
+                await begin_child(attempt, operation, agent, given, entry, folder)
         record = await attempt.take(operation)
     finally:
         attempt.end_operation(operation)
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
-        raise LimitExceeded(record.result.error[1])
+        name, why = record.result.error
+        raise _REFUSALS[name](why)
     assert record.result.child is not None
     return record.result.child
 
@@ -59,8 +76,10 @@ async def begin_child(
     agent: AgentSpec[Any, Any],
     given: Raw,
     entry: Callable[[View, datetime, str, str | None], e.AnyEvent],
+    cwd: str | None = None,
 ) -> None:
-    """Commit a child session together with the entry of the operation that begins it, and run it.
+    """Commit a child session together with the entry of the operation that begins it, and run it. `cwd`: its folder;
+    None: its parent's.
 
     `entry` is called with the plan's view, the instant, the child's session, and the limit that refuses the child, or
     None. If a limit refuses it, there is no child.
@@ -84,7 +103,7 @@ async def begin_child(
                 path=(*facts.path, agent.name),
                 root=facts.root,
                 requester=facts.requester,
-                cwd=facts.cwd,
+                cwd=facts.cwd if cwd is None else cwd,
                 parent=attempt.session,
                 parent_operation=operation,
                 rules=inherit(facts.rules, agent.rules),

@@ -38,6 +38,7 @@ from supervisor.runtime.operations.timers import DurableTimer, sleep
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class LocalOperations(Operations):
@@ -88,6 +89,10 @@ class LocalContext(LocalOperations, Context):
         self.session = attempt.session
 
     @property
+    def cwd(self) -> str:
+        return self._attempt.state.facts.cwd
+
+    @property
     def saved(self) -> Any:
         saved = self._attempt.state.saved
         return None if saved is None else msgspec.json.decode(saved)
@@ -106,11 +111,24 @@ class LocalContext(LocalOperations, Context):
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
         return attempt.patches[name]
 
-    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
-        child = await spawn(self._attempt, self._branch, agent, args, kwargs)
+    @overload
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]: ...
+    @overload
+    async def spawn(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> ChildRun[R]: ...
+    @overload
+    async def spawn(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> ChildRun[R]: ...
+    async def spawn(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> ChildRun[R]:
+        cwd = kwargs.pop("cwd", None)
+        child = await spawn(self._attempt, self._branch, agent, args, kwargs, cwd)
         return LocalChild(self._attempt, self._branch, child, agent)
 
-    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    @overload
+    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def run(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> R: ...
+    @overload
+    async def run(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> R: ...
+    async def run(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> R:
         return await (await self.spawn(agent, *args, **kwargs)).result()
 
     async def sleep(self, seconds: float, /) -> None:
