@@ -81,13 +81,18 @@ class Operations(ABC):
     async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
     @overload
     @abstractmethod
-    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    async def call(
+        self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ToolResult[R]: ...
     @abstractmethod
-    async def call(self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
+    async def call(
+        self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
+    ) -> ToolResult[Any]:
         """Call a tool once. If its policy is to ask, wait for a person, for days if need be. A failure or a denial is a
         result and raises nothing. Raises InvalidInput for arguments that JSON cannot hold, before anything is
         journaled.
 
+        An agent is called as a sub-agent: rules apply to the call, and its outcome is the call's result.
         A ToolCall is a call that a model emitted. It is looked up among the agent's `tools` and sub-agents. If it is
         invalid, its result says why.
         """
@@ -251,6 +256,15 @@ class Context(Operations):
         So the arguments of a step may be anything, also what JSON cannot hold or what differs in each attempt, and its
         function may be a closure. A name is used for one operation of a branch: a second one raises InvalidInput. After
         `save` a new operation may have it.
+        """
+
+    @abstractmethod
+    def saved_before(self) -> tuple[Any, ...]:
+        """Return the last saved state of each earlier run of the session, oldest first, as plain JSON values. A run
+        that saved none is left out.
+
+        So an agent that is talked with remembers its earlier turns. This is no operation: it reads the journal each
+        time, and returns the same in every attempt.
         """
 
     @abstractmethod

@@ -46,6 +46,11 @@ class ToolContext(ABC):
 
     @property
     @abstractmethod
+    def is_allowed(self) -> bool:
+        """Whether a person or a rule has allowed this very call. Otherwise the tool's own policy did."""
+
+    @property
+    @abstractmethod
     def is_cancelled(self) -> bool:
         """Whether the run was told to stop."""
 

@@ -29,9 +29,9 @@ from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import run
 from supervisor.runtime.operations.children import LocalChild, spawn
-from supervisor.runtime.operations.emitted_calls import model_call
+from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
-from supervisor.runtime.operations.messages import receive, say, transcript
+from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
@@ -49,14 +49,18 @@ class LocalOperations(Operations):
     @overload
     async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
     @overload
-    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    async def call(
+        self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ToolResult[R]: ...
     def call(
-        self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any
+        self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
             return run(partial(model_call, self._attempt, self._place, tool))
+        if isinstance(tool, AgentSpec):
+            return run(partial(AgentCall, self._attempt, self._place, tool, tool.encode_input(args, kwargs)))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
         return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs))
@@ -181,6 +185,10 @@ class LocalContext(LocalOperations, Context):
 
     def named(self, name: str, /) -> Operations:
         return LocalOperations(self._attempt, Named(self._branch, _checked(name, "an operation")))
+
+    def saved_before(self) -> tuple[Any, ...]:
+        attempt = self._attempt
+        return saved_before(attempt.host.journal.store.journal(self.session), attempt.run)
 
     def branch(self, name: str, /) -> Context:
         return LocalContext(self._attempt, f"{self._branch}{_checked(name, 'a branch')}/")

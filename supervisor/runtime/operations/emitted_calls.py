@@ -59,7 +59,7 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
         arguments = _read(call, tool)
         if isinstance(tool, ToolSpec):
             return FunctionCall(attempt, place, tool, (), arguments, model_id=call.id)
-        return AgentCall(attempt, place, tool, arguments, call.id)
+        return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id)
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
         return RefusedCall(attempt, place, call, "invalid_arguments", str(error), secret, tool.offered_names)
@@ -149,12 +149,14 @@ class AgentCall(Call):
     __slots__ = ("_agent",)
 
     def __init__(
-        self, attempt: Attempt, place: Place, agent: AgentSpec[..., Any], arguments: Mapping[str, Any], model_id: str
+        self, attempt: Attempt, place: Place, agent: AgentSpec[..., Any], given: msgspec.Raw, model_id: str = ""
     ) -> None:
+        """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it."""
         self._agent = agent
-        given = agent.input_as_arguments(agent.encode_input((), arguments))
-        operation = attempt.names.of_operation(place, "call", agent.name, [model_id, arguments])
-        super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
+        arguments = agent.input_as_arguments(given)
+        named = msgspec.json.decode(arguments)
+        operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
+        super().__init__(attempt, operation, agent.name, arguments, digest(named), is_idempotent=True)
 
     @property
     def value_type(self) -> Any:

@@ -253,6 +253,12 @@ class _CallContext(ProcessToolContext):
         return "maybe" if self.executing else "none"
 
     @property
+    def is_allowed(self) -> bool:
+        record = self._call.record
+        assert isinstance(record.request, e.ToolCallRequested)
+        return record.decision is not None or record.request.rule is not None
+
+    @property
     def is_cancelled(self) -> bool:
         return self._call.attempt.stop_reason is not None
 

@@ -10,8 +10,9 @@ Rules
   cancelled `receive` leaves its message in the inbox.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -110,6 +111,19 @@ def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # n
             case _:
                 pass
     return tuple(said)
+
+
+def saved_before(rows: Iterable[JournalEntry], runs: int) -> tuple[Any, ...]:
+    """Return the last saved state of each run before run number `runs`."""
+    states: dict[int, msgspec.Raw] = {}
+    for row in rows:
+        if type(row.event) in e.BEGINS_RUN:
+            runs -= 1
+            if not runs:
+                break
+        elif isinstance(row.event, e.StateSaved):
+            states[runs] = row.event.state
+    return tuple(msgspec.json.decode(state) for state in states.values())
 
 
 def _text_in(raw: msgspec.Raw) -> str | None:
