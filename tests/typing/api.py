@@ -141,6 +141,7 @@ async def caller(ctx: Context) -> None:
     assert_type(await ctx.step(look_up, "UTC", offset=3), float)
     assert_type(await ctx.step(watched_look, "UTC"), float)
     assert_type(await ctx.named("request 1").step(watched_look, zone="UTC"), float)
+    assert_type(await ctx.call(cleaner, folder="/a"), ToolResult[str])
     assert_type(await ctx.named("request 2").ask("Which?"), str)
     assert_type((await ctx.named("request 3").call(add, 1)).value, int | None)
     assert_type(await ctx.now(), datetime)

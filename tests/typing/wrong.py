@@ -30,7 +30,7 @@ async def wrong_calls(ctx: Context) -> None:
     await ctx.call(add, "3")  # error: the argument's type
     await ctx.call(add)  # error: no argument
     await ctx.call(add, 1, 2, 3)  # error: too many
-    await ctx.call(cleaner, folder="/a")  # error: an agent is no tool
+    await ctx.call(cleaner, dir="/a")  # error: another name
     await ctx.call(look_up, "UTC")  # error: a function is no tool
     await ctx.call(charge, "a")  # error: the argument's type, behind the context
     await ctx.call(remove, "/a", force="yes")  # error: the argument's type
