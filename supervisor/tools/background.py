@@ -20,7 +20,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
@@ -30,12 +30,12 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
-from supervisor.tools.descendants import find, send
+from supervisor.tools.descendants import find, is_alive, send
 from supervisor.tools.ending import GIVE_UP_AFTER
+from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
 from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
-from supervisor.tools.process import START_TIMEOUT, Process, encode_request
 from supervisor.tools.warden import END_JOB
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
@@ -94,7 +94,7 @@ def make_job_folder(parent: str, session: str) -> tuple[str, str]:
             return job, str(folder)
 
 
-class BackgroundProcess(Process):
+class BackgroundProcess(GuardedProcess):
     """A job that waits at its gate, or has begun. Leaving the context before `begin` runs nothing; after it, the job
     goes on.
 
@@ -123,16 +123,12 @@ class BackgroundProcess(Process):
         Returns False if its warden did not report in time. Raises LaunchFailed if the command could not be executed.
         If this raises a cancellation, nothing has run.
         """
-        await self.release()
-        with anyio.move_on_after(START_TIMEOUT, shield=True):
-            while not self._has_begun and self._failure is None and await self._receive():
-                pass
-        if self._failure is not None:
-            raise self._failure
-        return self._has_begun
+        return await self._begin()
 
-    def _open_output(self) -> int:
-        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def _open_streams(self, theirs: ExitStack) -> list[int]:
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        theirs.callback(os.close, output)
+        return [output]
 
     async def _conclude(self) -> None:
         if not self.is_released:
@@ -161,14 +157,14 @@ def look_at(job: JobProcess) -> Seen:
     for is_last in (False, True):
         if (end := _read_end(folder)) is not None:
             return Seen(state="ended", end=end, by=_read_by(folder))
-        if not is_last and any(_is_alive(pid, start) for pid, start in _processes(job)):
+        if not is_last and any(is_alive(pid, start) for pid, start in _processes(job)):
             return Seen(state="running", by=_read_by(folder))
     return Seen(state="lost", by=_read_by(folder))
 
 
 def is_guarded(job: JobProcess) -> bool:
     """Return whether a job's warden is alive; it finds every process that the job started. Blocks like `look_at`."""
-    return _is_alive(job.guard, job.guard_started_at)
+    return is_alive(job.guard, job.guard_started_at)
 
 
 async def end_job(job: JobProcess, by: str) -> Answer:
@@ -218,11 +214,6 @@ def _write(path: Path, text: str) -> None:
 
 def _processes(job: JobProcess) -> tuple[tuple[int, float | None], ...]:
     return (job.guard, job.guard_started_at), (job.process, job.process_started_at)
-
-
-def _is_alive(pid: int, started_at: float | None) -> bool:
-    seen = find(pid)
-    return seen is not None and started_at is not None and seen.started_at == started_at and not seen.is_zombie
 
 
 def _read_end(folder: Path) -> End | None:

@@ -8,28 +8,23 @@ begun; from then on it does not depend on the call (see `background` and `job_wa
 """
 
 import base64
-import os
 import shlex
 import shutil
-from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
 
 from supervisor.core.errors import ToolFailed
 from supervisor.core.folders import folder_of_call
-from supervisor.core.marker import CALL_MARKER
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import ToolResult
 from supervisor.core.visible import visible
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
+from supervisor.tools.call_environment import environment_of
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
-
-OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SUPERVISOR_SERVER", "SLACK_", "DISCORD_")
-"""Names, or beginnings of names, of variables that no command sees (T4)."""
 
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100
 SHOWN: Final = 80  # characters of the command of each
@@ -72,7 +67,7 @@ async def shell(
             return await _begin_job(context, in_background or command, folder, env)
         beat = context.heartbeat
         async with open_process(
-            command, cwd=folder, env=_environment(context, env), on_output=lambda chunk: beat()
+            command, cwd=folder, env=environment_of(context.operation, env), on_output=lambda chunk: beat()
         ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
@@ -91,7 +86,7 @@ async def _begin_job(
     except OSError as error:
         raise ToolFailed(f"there is no place for a job's log: {error}", reason="launch", effect="none") from None
     try:
-        async with BackgroundProcess(command, folder, cwd=cwd, env=_environment(context, env)) as process:
+        async with BackgroundProcess(command, folder, cwd=cwd, env=environment_of(context.operation, env)) as process:
             text = command if isinstance(command, str) else shlex.join(command)
             new = NewJob(
                 id=job,
@@ -128,11 +123,6 @@ async def _wait(process: Process, context: ProcessToolContext, timeout: float) -
         if process.finished is not None:
             context.leave(_result(process.finished, process.pid, timeout))
         raise
-
-
-def _environment(context: ProcessToolContext, env: Mapping[str, str] | None) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(OUR_SECRETS)}
-    return {**ours, **(env or {}), CALL_MARKER: context.operation}
 
 
 def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:

@@ -54,6 +54,12 @@ def find(pid: int) -> Seen | None:
     return _read_stat(pid) if PROC else _ask_ps(["-p", str(pid)]).get(pid)
 
 
+def is_alive(pid: int, started_at: float | None) -> bool:
+    """Return whether this very process lives; False for another process that has its pid by now."""
+    seen = find(pid)
+    return seen is not None and started_at is not None and seen.started_at == started_at and not seen.is_zombie
+
+
 def table() -> dict[int, Seen]:
     """Return all visible processes by pid. Takes some milliseconds: do not call it in an event loop."""
     if not PROC:

@@ -50,18 +50,19 @@ _lock = threading.Lock()
 _launchers: list[_Launcher] = []  # none or one
 
 
-def fork_warden(wire: socket.socket, output: int) -> None:
-    """Have a warden forked that holds its own copies of `wire` (its end) and `output` (to write to).
+def fork_warden(wire: socket.socket, streams: list[int]) -> None:
+    """Have a warden forked that holds its own copies of `wire` (its end) and of the command's `streams`: one for both
+    outputs, with /dev/null as input; or three, for input, output and errors.
 
     Does not wait for the warden: it answers on the wire, or the wire ends. Raises BlockingIOError while the launcher is
     overloaded, or another OSError.
     """
     with _lock:
         try:
-            _send(_current(), wire, output)
+            _send(_current(), wire, streams)
         except (BrokenPipeError, ConnectionResetError):
             _drop()
-            _send(_current(), wire, output)
+            _send(_current(), wire, streams)
 
 
 def launcher_pid() -> int | None:
@@ -69,8 +70,8 @@ def launcher_pid() -> int | None:
     return _launchers[0].process.pid if _launchers else None
 
 
-def _send(launcher: _Launcher, wire: socket.socket, output: int) -> None:
-    fds = array.array("i", [wire.fileno(), output])
+def _send(launcher: _Launcher, wire: socket.socket, streams: list[int]) -> None:
+    fds = array.array("i", [wire.fileno(), *streams])
     launcher.requests.sendmsg([b"w"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
 

@@ -49,12 +49,12 @@ class Output:
 
 
 class HeadAndTail:
-    """Keeps at most `limit` bytes of a stream: the first half of them from its start, the rest from its end."""
+    """Keeps at most `limit` bytes of a stream: `head` of them (default: half) from its start, the rest from its end."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, head: int | None = None) -> None:
         if limit < 0:
             raise ValueError(f"an output limit is a number of bytes, not {limit}")
-        self._head_limit = limit // 2
+        self._head_limit = limit // 2 if head is None else head
         self._tail_limit = limit - self._head_limit
         self._head = bytearray()
         self._tail = bytearray()

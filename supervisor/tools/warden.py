@@ -15,10 +15,11 @@ Rules:
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
 - A warden outlives the end of its command by at most grace + `GIVE_UP_AFTER`, and ignores polite signals. If it is
   killed all the same, the launcher ends what it guarded (see `orphans`).
-- The warden of a background job detaches from its owner once the command has begun (`begun`), and lives as long as
-  the job. `END_JOB` (a signal) asks for the end. The last act of the warden is to write how the job ended (`record`),
-  since the reader may be a later process. It loads what it needs for that at its start: the interpreter's files may be
-  gone by then. Meanwhile it keeps the job's log within its bound (see `log_limit`).
+- The warden of a command with three streams of its own, or of a background job, tells its owner when the command has
+  begun (`begun`). The warden of a job then detaches from its owner, and lives as long as the job. `END_JOB` (a signal)
+  asks for the end. Its last act is to write how the job ended (`record`), since the reader may be a later process. It
+  loads what it needs for that at its start: the interpreter's files may be gone by then. Meanwhile it keeps the job's
+  log within its bound (see `log_limit`).
 - Standard library only, and little of it; no other import of the package is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), processes that left the command's group *and* lost their parent are not
@@ -112,13 +113,13 @@ class Launcher:
                         self._poll.unregister(fd)
 
     def _fork(self) -> bool:
-        # We receive one byte at a time: each carries the two descriptors of one command.
-        _, fds, _, _ = socket.recv_fds(self._requests, 1, 2)
+        # We receive one byte at a time: each carries the descriptors of one command.
+        _, fds, _, _ = socket.recv_fds(self._requests, 1, 4)
         if len(fds) < 2:
             return False
         for fd in fds:
             os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by default
-        wire, output = socket.socket(fileno=fds[0]), fds[1]
+        wire, streams = socket.socket(fileno=fds[0]), fds[1:]
         try:
             child = os.fork()
         except OSError as error:
@@ -128,12 +129,13 @@ class Launcher:
             if child == 0:
                 self._requests.close()
                 self._orphans.close_all()
-                _guard(wire, output, self._owner, self._libc, self._punch)
+                _guard(wire, streams, self._owner, self._libc, self._punch)
             if self._is_subreaper:
                 self._orphans.keep(child, wire)
             else:
                 wire.close()
-        os.close(output)
+        for fd in streams:
+            os.close(fd)
         return True
 
 
@@ -152,10 +154,10 @@ def _find_libc() -> Any:
         return None
 
 
-def _guard(wire: socket.socket, output: int, owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
+def _guard(wire: socket.socket, streams: list[int], owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
     code = 1  # tells the launcher to end what is left
     try:
-        Warden(wire, output, owner, punch, is_subreaper=_become_subreaper(libc)).run()
+        Warden(wire, streams, owner, punch, is_subreaper=_become_subreaper(libc)).run()
         code = 0
     except BaseException:  # noqa: BLE001 - this process has no other reader
         import traceback  # slow to import, and almost never needed
@@ -174,7 +176,7 @@ class Warden:
     """One command, from its fork to the end of the last process that it started."""
 
     def __init__(
-        self, wire: socket.socket, output: int, owner: int | None, punch: Punch | None, *, is_subreaper: bool
+        self, wire: socket.socket, streams: list[int], owner: int | None, punch: Punch | None, *, is_subreaper: bool
     ) -> None:
         self._wire = wire
         self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # descriptors that tell of the owner
@@ -197,12 +199,14 @@ class Warden:
         self._leader = os.fork()
         if self._leader == 0:
             os.close(self._gate)
-            self._become_command(output, gate_reader, news_writer)
+            self._become_command(streams, gate_reader, news_writer)
         os.close(gate_reader)
         os.close(news_writer)
         self._punch = punch
-        self._log = reopen(output) if self._record is not None and punch is not None else None
-        os.close(output)
+        self._log = reopen(streams[0]) if self._record is not None and punch is not None else None
+        self._tells_begin = self._record is not None or len(streams) == 3
+        for fd in streams:
+            os.close(fd)
 
     def run(self) -> None:
         """Start, guard, end, report; return when no process of the command is left."""
@@ -211,8 +215,10 @@ class Warden:
                 os.kill(self._leader, signal.SIGKILL)  # it waits at the gate, and is not reaped: the pid is its own
                 os.waitpid(self._leader, 0)
             return
-        if self._record is not None and not self._let_go():
+        if self._tells_begin and not self._has_begun():
             return
+        if self._record is not None:
+            self._let_go()
         is_ended = self._watch()
         self._end(is_ended=is_ended)
 
@@ -225,16 +231,17 @@ class Warden:
             buffer += chunk
         return request
 
-    def _become_command(self, output: int, gate: int, news: int) -> NoReturn:
+    def _become_command(self, streams: list[int], gate: int, news: int) -> NoReturn:
         filename: bytes = self._cwd
         try:
             signal.set_wakeup_fd(-1)
             for signum in _TOUCHED_SIGNALS:
                 signal.signal(signum, signal.SIG_DFL)
             os.setsid()
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+            if len(streams) == 1:
+                streams = [os.open(os.devnull, os.O_RDONLY), *streams, *streams]
+            for number, fd in enumerate(streams):
+                os.dup2(fd, number)
             os.chdir(self._cwd)
             os.write(news, READY)
             if os.read(gate, 1) != GO:
@@ -273,8 +280,8 @@ class Warden:
         number, filename = marshal.loads(news) if news else (errno.ECHILD, b"the gate")  # noqa: S302 - from our own fork
         _tell(self._wire, "failed", number, filename)
 
-    def _let_go(self) -> bool:
-        """Tell the owner that its job has begun, and detach from it; return False if the job could not begin."""
+    def _has_begun(self) -> bool:
+        """Tell the owner that its command has begun; return False if it could not begin."""
         while self._news not in self._wait(None, self._news):
             pass  # a child changed state: the news pipe says what happened
         if news := os.read(self._news, 4096):
@@ -282,13 +289,17 @@ class Warden:
             self._write_record(None, 0.0, is_ended=False)
             return False
         _tell(self._wire, "begun")
-        self._wire.close()
-        self._owner = set()
         return True
 
+    def _let_go(self) -> None:
+        """Detach from the owner of a job."""
+        self._wire.close()
+        self._owner = set()
+
     def _write_record(self, code: int | None, duration: float, *, is_ended: bool) -> None:
-        """Write to disk how the job ended: JSON, whole or not at all."""
-        assert self._record is not None
+        """Write to disk how a job ended: JSON, whole or not at all."""
+        if self._record is None:
+            return
         number = "null" if code is None else str(code)
         text = f'{{"code": {number}, "duration": {duration:.6f}, "was_ended": {"true" if is_ended else "false"}}}\n'
         with contextlib.suppress(OSError):  # no room, or the folder is gone: a reader finds the job lost
@@ -354,10 +365,9 @@ class Warden:
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
         ]
         _tell(self._wire, "done", rows[:REPORTED], len(rows))
-        if self._record is not None:
-            self._trim_log()
-            code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
-            self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
+        self._trim_log()
+        code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
+        self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
 
     def _report_exit(self, now: float, *, is_ended: bool) -> bool:
         assert self._status is not None

@@ -256,12 +256,12 @@ async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, millis
 # A warden that has just been told to end its command, when the command exits by itself.
 EXITED_MEANWHILE = """
 import os, socket, sys, threading
-from supervisor.tools.process import encode_request
+from supervisor.tools.guarded import encode_request
 from supervisor.tools.warden import GO, Warden, unpack
 
 ours, theirs = socket.socketpair()
 ours.sendall(encode_request(sys.argv[1], "/", os.environ, 0.1))
-warden = Warden(theirs, os.open(os.devnull, os.O_WRONLY), None, None, is_subreaper=False)
+warden = Warden(theirs, [os.open(os.devnull, os.O_WRONLY)], None, None, is_subreaper=False)
 threading.Thread(target=lambda: ours.recv(65536) and ours.send(GO)).start()  # as soon as it has started
 assert warden._open_gate()
 os.waitid(os.P_PID, warden._leader, os.WEXITED | os.WNOWAIT)
