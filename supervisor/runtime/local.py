@@ -263,10 +263,12 @@ class LocalSupervisor(StoreSupervisor):
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
         self._admit_program(by, "resume sessions")
-        roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
-        roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
-        await self._runner.claims.take(self._runner.claims.find_with_jobs())
-        return [self._run(root) for root in await self._runner.claims.take(roots)]
+        claims = self._runner.claims
+        roots = [root for root, rows in (await claims.find_open()).items() if rows[0].id == root]
+        unowned = set(await claims.without_owner(roots))
+        await claims.take(claims.find_with_jobs())
+        taken = await claims.take(root for root in roots if root in unowned or self.store.owns(root))
+        return [self._run(root) for root in taken]
 
     def refuse_inside(self, what: str) -> None:
         """Raise NotEntitled if a supervised call started this process: its commands are no person's (A4)."""
@@ -394,7 +396,7 @@ class LocalSupervisor(StoreSupervisor):
         await checkpoint()
         pruning = Pruning(self._runner, before, only)
         if dry_run:
-            return pruning.find()
+            return await pruning.find()
         self.refuse_inside("pruning")
         return await pruning.remove()
 
@@ -494,8 +496,8 @@ class LocalSupervisor(StoreSupervisor):
         return self.reader.get_approval(approval)
 
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        await checkpoint()
-        return transcript(self.reader.find_entries(session), runs=0)
+        rows = await read(self.store, self._lists.entries(session))
+        return transcript(rows, runs=0)
 
     async def get_counts(self) -> Counts:
         await checkpoint()
@@ -539,8 +541,7 @@ class LocalSupervisor(StoreSupervisor):
         return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
 
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
-        await checkpoint()
-        page = self._lists.whole(self.reader.find_jobs())
+        page = await read(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
         shown = tuple(job for job in looked if job.state == "running" or not running)
         return Page(shown, page.next, page.cursor)

@@ -10,6 +10,8 @@ Rules
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
   seconds.
 - If another process is faster, the tree is left to that process.
+- Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search is of no
+  single instant: each claim checks its tree again, in its own append.
 """
 
 from collections.abc import Iterable
@@ -17,6 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from supervisor.abc import SessionRow
 from supervisor.core import events as e
@@ -34,6 +37,8 @@ log = FactLog(__name__)
 SILENT: Final = timedelta(hours=2)
 LOOK: Final = 1.0
 RETRY: Final = 60.0
+STEP: Final = 50
+"""The most sessions or trees that are read or claimed between two checkpoints."""
 
 
 class Claims:
@@ -45,12 +50,17 @@ class Claims:
         self._jobs = jobs
 
     async def take(self, roots: Iterable[str], *, only_one: bool = False) -> list[str]:
-        """Claim trees in one append, and launch their sessions. Return the trees that this process now owns.
+        """Claim trees, STEP in one append, and launch their sessions. Return the trees that this process now owns.
 
         `only_one`: raise TreeOwned if another process owns a tree, rather than leave it out.
         """
-        wanted = list(roots)
+        wanted, taken = list(roots), list[str]()
+        for start in range(0, len(wanted), STEP):
+            taken += await self._take(wanted[start : start + STEP], only_one=only_one)
+            await checkpoint()
+        return taken
 
+    async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
         def plan(view: View) -> tuple[list[Entry], list[str]]:
             taken = []
             for root in wanted:
@@ -70,6 +80,27 @@ class Claims:
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
         return taken
+
+    async def find_open(self) -> dict[str, list[SessionRow]]:
+        """Return the open sessions of the store, by root."""
+        store, after = self._attempts.journal.store, 0
+        trees: dict[str, list[SessionRow]] = {}
+        while rows := store.find_sessions(is_open=True, after=after, limit=STEP):
+            for row in rows:
+                trees.setdefault(row.root, []).append(row)
+            after = rows[-1].position
+            await checkpoint()
+        return trees
+
+    async def without_owner(self, roots: Iterable[str]) -> list[str]:
+        """Return those of these trees that no process owns."""
+        asked, found = list(roots), list[str]()
+        for start in range(0, len(asked), STEP):
+            some = asked[start : start + STEP]
+            owners = self._attempts.journal.store.get_owners(some)
+            found += [root for root in some if root not in owners]
+            await checkpoint()
+        return found
 
     def find_with_jobs(self) -> list[str]:
         """Return the ended and idle trees that no process owns and that have a job whose end was not journaled."""
@@ -106,7 +137,7 @@ class ClaimLoop:
         while not self._attempts.is_closed:
             self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK
             try:
-                wanted |= dict.fromkeys(self._find())
+                wanted |= dict.fromkeys(await self._find())
                 for root in await self._claims.take(wanted) if wanted else ():
                     log.debug("tree.claimed", root=root)
             except StoreDied:
@@ -117,23 +148,21 @@ class ClaimLoop:
             with anyio.move_on_after(pause):
                 await self._news.wait()
 
-    def _find(self) -> list[str]:
+    async def _find(self) -> list[str]:
         """Return the trees to claim because their owner has died, and those that could not be run before."""
         found, living = list[str](), {owner.id for owner in self._store.owners()}
         if self._owners is None or self._owners - living:
-            found += self._unowned()
+            found += await self._unowned()
         self._owners = living
         if anyio.current_time() >= self._retry_at:
             self._retry_at = anyio.current_time() + RETRY
             found += self._refused()
         return found
 
-    def _unowned(self) -> list[str]:
-        store, trees = self._store, dict[str, list[SessionRow]]()
-        for row in store.find_sessions(is_open=True):
-            trees.setdefault(row.root, []).append(row)
-        unowned = [root for root, rows in trees.items() if store.get_owner(root) is None and not self._is_silent(rows)]
-        return unowned + self._claims.find_with_jobs()
+    async def _unowned(self) -> list[str]:
+        trees = await self._claims.find_open()
+        unowned = await self._claims.without_owner(trees)
+        return [root for root in unowned if not await self._is_silent(trees[root])] + self._claims.find_with_jobs()
 
     def _refused(self) -> list[str]:
         """Return the trees of this process in which a session was refused that should run."""
@@ -141,7 +170,7 @@ class ClaimLoop:
         rows = [store.get_session(session) for session in self._attempts.refusals]
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
-    def _is_silent(self, rows: list[SessionRow]) -> bool:
+    async def _is_silent(self, rows: list[SessionRow]) -> bool:
         """Whether a tree has had no entry for SILENT, and nothing is pending in it."""
         store, since = self._store, self._attempts.clock.now() - SILENT
         if any(row.last_at > since or row.due_at is not None or row.blocked is not None for row in rows):
@@ -149,13 +178,16 @@ class ClaimLoop:
         if store.find_approvals(root=rows[0].root):
             return False
         try:
-            journals = {row.id: [entry.event for entry in store.journal(row.id)] for row in rows}
-            states = [replay(session, journal) for session, journal in journals.items()]
+            for row in rows:
+                await checkpoint()
+                journal = [entry.event for entry in store.journal(row.id)]
+                if journal[-1].at > since:  # `last_at` of the index is only approximate
+                    return False
+                if _has_something_to_do(replay(row.id, journal)):
+                    return False
         except StoreUnreadable:
             return False  # the claim reports what is wrong with it
-        if any(journal[-1].at > since for journal in journals.values()):  # `last_at` of the index is only approximate
-            return False
-        return not any(_has_something_to_do(state) for state in states)
+        return True
 
 
 def _has_something_to_do(state: SessionState) -> bool:

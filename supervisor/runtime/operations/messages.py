@@ -66,7 +66,7 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
         attempt.end_operation(operation)
 
 
-def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
+def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
     """Return the messages before the start of run number `runs`. Each approval and question stands where it was asked,
     with its answer."""
     said: list[Message] = []

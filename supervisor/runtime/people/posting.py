@@ -43,7 +43,7 @@ log = FactLog(__name__)
 
 READER_TIME = 1.0  # seconds in which a program begins to read the approvals that only it can answer
 OWNER_TIME = 5.0  # seconds in which another process shows the approvals of its trees; doubled each time, up to SELDOM
-PAGE = 500  # approvals that are read between two checkpoints
+PAGE = 500  # approvals that are read, or whose cards are retired, between two checkpoints
 
 _ANSWERS: dict[Policy, Decision] = {
     "allow": Approve(by="--unattended allow"),
@@ -145,8 +145,10 @@ class Posting:
         if self._is_idle:
             await anyio.sleep_forever()
         async with Inbox(self._reader, after=self._reader.now()) as changes:
-            for stale in self._store.find_shown() if self._sweep else ():
+            for number, stale in enumerate(self._store.find_shown() if self._sweep else ()):
                 self._retire(stale)
+                if number % PAGE == 0:
+                    await anyio.lowlevel.checkpoint()
             if self._sweep and self._poster.has_channels:
                 self._cards.after(OWNER_TIME, partial(self._poster.start, self._look_around))
             async for approval in changes:

@@ -15,7 +15,8 @@ from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import shown
-from supervisor.core.values import Approval, SessionStatus, SessionView
+from supervisor.core.session import Job
+from supervisor.core.values import Approval, JobView, SessionStatus, SessionView
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
 
@@ -171,6 +172,22 @@ class Lists:
         is_all = limit is None or len(facts) <= limit
         facts = facts[:limit]
         return self._page(shown(facts), None if is_all else facts[-1].position, cursor)
+
+    def jobs(self) -> Pieces[Page[JobView]]:
+        """Return all background jobs as the journals have them, oldest first."""
+        cursor, end = self._reader.now(), self._store.last_position()
+        found: dict[str, tuple[str, Job]] = {}
+        for start in range(0, end, PIECE):
+            for row in self._store.rows(start, min(start + PIECE, end)):
+                match row.event:
+                    case e.JobStarted(job=job):
+                        found[job] = (row.session, Job(started=row.event))
+                    case e.JobEnded(job=job) if job in found:
+                        found[job] = (row.session, Job(started=found[job][1].started, ended=row.event))
+                    case _:
+                        pass
+            yield
+        return self._page((job.view(session) for session, job in found.values()), None, cursor)
 
     def _begin(self, after: str | None, limit: int | None) -> int | None:
         if limit is not None and limit < 1:

@@ -13,8 +13,7 @@ from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.masking import shown
 from supervisor.core.rows import ids_from
-from supervisor.core.session import Job
-from supervisor.core.values import Approval, JobView
+from supervisor.core.values import Approval
 from supervisor.runtime.reading.sessions import block_of, session_views
 
 if TYPE_CHECKING:
@@ -82,23 +81,6 @@ class Reader:
         row = self.store.get_session(session)
         entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
         return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
-
-    def find_entries(self, session: str) -> list[JournalEntry]:
-        """Return the entries of a session's journal, with secrets masked. Raises NotFound."""
-        return shown(self.store.journal(self.get_row(session).id))
-
-    def find_jobs(self) -> list[JobView]:
-        """Return all background jobs as the journal has them, oldest first."""
-        found: dict[str, tuple[str, Job]] = {}
-        for row in self.store.rows(0):
-            match row.event:
-                case e.JobStarted(job=job):
-                    found[job] = (row.session, Job(started=row.event))
-                case e.JobEnded(job=job) if job in found:
-                    found[job] = (row.session, Job(started=found[job][1].started, ended=row.event))
-                case _:
-                    pass
-        return [job.view(session) for session, job in found.values()]
 
     # -- runs --------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Rules
 - A tree may be removed if all its sessions have ended, no process owns it, it has no background job without a journaled
   end and no message without a run, and it has no entry since an instant that the caller names. Its last entry counts
   for that, not the index.
-- All these conditions are checked again inside the transaction that removes the tree.
+- All these conditions are checked again inside the transaction that removes the tree. So the search for trees need not
+  be of one instant: it stops after every STEP sessions, and after each tree.
 - Rules that decisions made are in a journal of their own, and stay.
 - Logs of background jobs are removed after the commit that removed their session. So are logs that an earlier prune
   left, because it was killed in between.
@@ -13,9 +14,10 @@ Rules
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from supervisor.abc import SessionRow, Store
@@ -27,6 +29,9 @@ from supervisor.runtime.journal.view import Entry, View
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
 
+STEP: Final = 100
+"""The most sessions that are read between two checkpoints."""
+
 
 class Pruning:
     """Finds and removes trees that have been silent since `before`. `only`: the roots to look at; None: every one."""
@@ -37,9 +42,13 @@ class Pruning:
         self._before = before
         self._only = only
 
-    def find(self) -> PruneResult:
+    async def find(self) -> PruneResult:
         """Return the trees that `remove` would remove now, and those that it would keep."""
-        result = _sorted(self._judge(self._store, root, rows) for root, rows in self._trees().items())
+        judged = list[PrunableTree | KeptTree]()
+        for root, rows in (await self._trees()).items():
+            await checkpoint()
+            judged.append(self._judge(self._store, root, rows))
+        result = _sorted(judged)
         found = {tree.session for tree in result.trees}
         logs, size = self._runner.jobs.clear_logs(
             lambda session: self._root_of(session) in {None, *found}, dry_run=True
@@ -48,7 +57,8 @@ class Pruning:
 
     async def remove(self) -> PruneResult:
         """Remove the trees that may be removed, one by one, and the logs of jobs whose sessions are gone."""
-        result = _sorted([await self._remove(root) for root in (self._trees() if self._only is None else self._only)])
+        roots = await self._trees() if self._only is None else self._only
+        result = _sorted([await self._remove(root) for root in roots])
         logs, size = self._runner.jobs.clear_logs(lambda session: self._root_of(session) is None, dry_run=False)
         return replace(result, logs=logs, log_bytes=size, compact_error=await self._compact())
 
@@ -74,12 +84,16 @@ class Pruning:
             return str(error)
         return None
 
-    def _trees(self) -> dict[str, list[SessionRow]]:
+    async def _trees(self) -> dict[str, list[SessionRow]]:
         """Return the sessions of the trees to look at, by root."""
         trees: dict[str, list[SessionRow]] = {}
-        for row in self._store.find_sessions():
-            if self._only is None or row.root in self._only:
-                trees.setdefault(row.root, []).append(row)
+        after = 0
+        while rows := self._store.find_sessions(after=after, limit=STEP):
+            for row in rows:
+                if self._only is None or row.root in self._only:
+                    trees.setdefault(row.root, []).append(row)
+            after = rows[-1].position
+            await checkpoint()
         return trees
 
     def _root_of(self, session: str) -> str | None:

@@ -164,9 +164,7 @@ async def test_a_card_comes_when_discord_is_well_again(discord, monkeypatch, how
     discord.is_out, discord.refused = how == "500", "/channels/77/"
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
-        await until(
-            lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.reader.find_entries(run.session)]
-        )
+        await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.store.journal(run.session)])
         discord.is_out, discord.refused = False, ""
         await give(chat, discord.press(await card_of(discord), "approve.0", ANA))
         assert await run.result() == ["ok", "deployed x"]

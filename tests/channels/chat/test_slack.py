@@ -207,9 +207,7 @@ async def test_a_card_comes_when_slack_is_well_again(slack, monkeypatch, how):
     slack.refusals = {"chat.postMessage": "token_revoked"} if how == "revoked" else {}
     async with opened(chat, platform="slack") as supervisor:
         run = await supervisor.start(deployer, "x")
-        await until(
-            lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.reader.find_entries(run.session)]
-        )
+        await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.store.journal(run.session)])
         slack.out, slack.refusals, chat._web.client.base_url = None, {}, url
         await give(chat, slack.press(await card_of(slack), "approve.0", ANA))
         assert await run.result() == ["ok", "deployed x"]
@@ -532,9 +530,7 @@ async def give_at_once(chat, request):
 
 
 def messages_of(supervisor, session):
-    return [
-        row.event for row in supervisor.reader.find_entries(session) if type(row.event).__name__ == "MessageReceived"
-    ]
+    return [row.event for row in supervisor.store.journal(session) if type(row.event).__name__ == "MessageReceived"]
 
 
 async def test_a_turn_is_told_once_and_so_is_a_failure(slack):

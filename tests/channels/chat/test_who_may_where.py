@@ -393,7 +393,7 @@ async def start_in_slack(here, who):
 
 
 def was_said(here, session, who):
-    rows = [row.event for row in here.supervisor.reader.find_entries(session)]
+    rows = [row.event for row in here.supervisor.store.journal(session)]
     return [each.by for each in rows if isinstance(each, e.MessageReceived)] == [who]
 
 
@@ -494,7 +494,7 @@ async def failed(here):
 
 
 def runs_of(here, session):
-    rows = [row.event for row in here.supervisor.reader.find_entries(session)]
+    rows = [row.event for row in here.supervisor.store.journal(session)]
     return sum(isinstance(each, e.RunStarted) for each in rows)
 
 

@@ -59,6 +59,14 @@ class Counting:
     def find_approvals(self, **which):
         return self.counted(super().find_approvals(**which))
 
+    def get_owners(self, roots):
+        self.counted(roots)
+        return super().get_owners(roots)
+
+    def claim(self, root):
+        self.counted([root])
+        return super().claim(root)
+
     def find_asked_in(self, *which):
         return self.counted(super().find_asked_in(*which))
 
@@ -123,9 +131,27 @@ async def test_no_list_holds_the_loop(store):
             (lambda: supervisor.find_approvals(session="top", limit=None), MANY),
             (lambda: supervisor.find_audit(limit=None), MANY),
             (lambda: supervisor.find_entries("top", tree=True, limit=None), 3 * MANY),
+            (lambda: supervisor.get_transcript("top"), 0),
+            (lambda: supervisor.find_jobs(), 0),
         ]:
             found, most = await most_in_a_step(store, read)
             assert len(found) >= count
+            assert most <= STEP < MANY
+
+
+async def test_no_command_over_many_trees_holds_the_loop(store):
+    """To resume all of them, to look for those that may be removed, and to remove them."""
+    async with opened(store, passivate_after=0.0) as supervisor:
+        for number in range(MANY):
+            await supervisor.start(asks, str(number))
+        await wait_for_all(supervisor, MANY)
+    async with opened(store) as supervisor:
+        before = supervisor._runner.clock.now()
+        resumed, most = await most_in_a_step(store, supervisor.resume_all)
+        assert (len(resumed), most <= 3 * PIECE < 3 * MANY) == (MANY, True), "claims, and reads of each tree"
+        for dry_run in (True, False):
+            found, most = await most_in_a_step(store, lambda dry=dry_run: supervisor.prune(before, dry_run=dry))
+            assert len(found.kept) == MANY
             assert most <= STEP < MANY
 
 
@@ -153,7 +179,7 @@ async def test_one_session_is_read_without_its_tree_and_without_a_journal(store)
         child = (await supervisor.find_sessions())[1]
         store.steps, store.journals = [0], 0
         assert await supervisor.get_session(child.id) == child
-        assert (sum(store.steps), store.journals) == (3 + 3, 0), "approvals, and the sessions on their way up"
+        assert (sum(store.steps), store.journals) == (1 + 3 + 3, 0), "owner, approvals, sessions on their way up"
         await run.cancel()
     async with opened(store) as supervisor:
         store.journals = 0
