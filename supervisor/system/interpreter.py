@@ -7,6 +7,10 @@ waiting agents again and again, and all of them each time their number has grown
 time that was a fourth of the time of a full cycle, and is a tenth now. With a threshold of 5,000 one collection of the
 young takes 1.3 ms. It is not switched off, since agents are the user's code and may make cycles.
 
+What is alive when the first supervisor opens, mostly imported modules, is frozen until the last one closes: a full
+collection does not visit it. Sessions that begin later are not frozen, since a cycle in what they leave could never be
+collected. Passivated sessions of a durable store, and everything that lists return, have no tracked objects at all.
+
 The switch interval is short while a commit is in a thread. A thread that returns from the disk must get the interpreter
 back. It may claim it only after a whole switch interval, 5 ms, in which no other thread released it; a busy loop
 releases it at every tick, and has it again before the thread has woken. That can take seconds. The commit would seem
@@ -24,6 +28,8 @@ SWITCH_INTERVAL: Final = 0.0005  # seconds
 
 _thresholds: list[int] = []
 """The threshold that was set before, once for every supervisor that is open and tunes the interpreter."""
+_frozen: list[bool] = []
+"""Not empty while objects are frozen that no program has frozen itself."""
 _intervals: list[float] = []
 """The switch interval that was set before, once for every commit in a thread."""
 
@@ -34,12 +40,18 @@ def tuned() -> Iterator[None]:
     _thresholds.append(_thresholds[0] if _thresholds else gc.get_threshold()[0])
     if 0 < _thresholds[0] < AFTER:
         gc.set_threshold(AFTER, *gc.get_threshold()[1:])
+    if len(_thresholds) == 1 and gc.get_freeze_count() == 0:  # else the program has frozen its objects itself
+        _frozen.append(True)
+        gc.freeze()
     try:
         yield
     finally:
         usual = _thresholds.pop()
         if not _thresholds and gc.get_threshold()[0] == AFTER:
             gc.set_threshold(usual, *gc.get_threshold()[1:])
+        if not _thresholds and _frozen:
+            _frozen.clear()
+            gc.unfreeze()
 
 
 @contextmanager

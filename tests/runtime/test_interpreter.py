@@ -25,6 +25,30 @@ def test_a_threshold_is_raised_while_a_supervisor_is_open_and_restored_by_the_la
         gc.set_threshold(*before)
 
 
+def test_a_full_collection_visits_only_objects_that_are_younger_than_the_supervisor() -> None:
+    """They are frozen while one is open. Objects that the program froze itself stay frozen."""
+    assert gc.get_freeze_count() == 0
+    with tuned():
+        assert len(gc.get_objects()) < 100 < gc.get_freeze_count()
+        with tuned():
+            pass
+        assert gc.get_freeze_count() > 100
+    assert gc.get_freeze_count() == 0
+    first, second = tuned(), tuned()
+    first.__enter__(), second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_freeze_count() > 100, "until the last one closes"
+    second.__exit__(None, None, None)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        with tuned():
+            pass
+        assert gc.get_freeze_count() > 100
+    finally:
+        gc.unfreeze()
+
+
 def test_threads_are_switched_faster_only_in_a_tuned_interpreter() -> None:
     """The interval is short while a commit runs in a thread, and is restored after it."""
     before = sys.getswitchinterval()
