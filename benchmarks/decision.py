@@ -47,11 +47,11 @@ def _compare(report: Report, folder: Path, name: str, is_busy: bool, smoke: bool
     )
     for backend in BACKENDS:
         approved, denied = found[f"{backend} approve"], found[f"{backend} deny"]
-        limit = 15 if is_busy else 3.3 if backend == "trio" else 3.0
+        approval, denial = (15, 15) if is_busy else (3.5, 2.5)
         for label, samples, goal in (
-            ("approve -> effect begins", [(each[0], each[2]) for each in approved], limit),
+            ("approve -> effect begins", [(each[0], each[2]) for each in approved], approval),
             ("approve -> agent has the result", [(each[1], each[2]) for each in approved], None),
-            ("deny -> agent runs on", [(each[1], each[2]) for each in denied], limit),
+            ("deny -> agent runs on", [(each[1], each[2]) for each in denied], denial),
         ):
             what = f"decision, {name}, {backend}: {label}"
             commits = [statistics.median(plain) for _, plain in samples]

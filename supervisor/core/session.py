@@ -69,7 +69,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = {}
     """Messages that no run has received yet, in the order in which they came."""
-    jobs: MutableMapping[str, Job] = {}
+    jobs: Mapping[str, Job] = _NOTHING
     """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
     version: str | None = None
@@ -144,7 +144,6 @@ class SessionState(msgspec.Struct, kw_only=True):
             order=list_over(self.order),
             children=map_over(self.children),
             inbox=map_over(self.inbox),
-            jobs=map_over(self.jobs),
             kept=map_over(self.kept),
         )
 
@@ -259,9 +258,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
         if isinstance(event, e.JobStarted) and known is None:
-            self.jobs[event.job] = Job(started=event)
+            self.jobs = {**self.jobs, event.job: Job(started=event)}
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
-            self.jobs[event.job] = Job(started=known.started, ended=event)
+            self.jobs = {**self.jobs, event.job: Job(started=known.started, ended=event)}
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} cannot have this event now: {event!r}")
 
@@ -366,7 +365,7 @@ _OF_A_RUN = (
 )
 """Fields of a session's state that belong to its latest run only."""
 
-_OVERLAID = ("operations", "order", "children", "inbox", "jobs", "kept")
+_OVERLAID = ("operations", "order", "children", "inbox", "kept")
 """Fields that grow with a session's history."""
 
 

@@ -12,7 +12,7 @@ from supervisor.core.overlay import ListOverlay, MapOverlay
 from supervisor.core.session import replay
 
 FEW = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-GROWING = ("operations", "order", "children", "inbox", "jobs", "kept")
+GROWING = ("operations", "order", "children", "inbox", "kept")
 PLANS = st.lists(st.sampled_from(POSSIBLE), min_size=1, max_size=5)
 BATCHES = st.lists(
     st.tuples(st.lists(PLANS, min_size=1, max_size=3), st.sampled_from(["landed", "refused"])), max_size=6

@@ -17,10 +17,11 @@ Rules
   all answered at once can freeze the loop (W13).
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -44,6 +45,10 @@ from supervisor.runtime.journal.writer import Entry, Plan, View
 
 E = TypeVar("E", bound=Any)
 T = TypeVar("T")
+
+# What most attempts never have is shared: each empty set or map would cost every waiting run its memory.
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+_NO_PATCHES: Final[Mapping[str, bool]] = MappingProxyType({})
 
 
 class Attempt:
@@ -112,7 +117,7 @@ class Attempt:
         """Whether an appointment checks that the replay gets any further."""
         self.block: Block | None = None
         """Why the attempt is blocked, once that is its stop reason."""
-        self.patches: dict[str, bool] = {}
+        self.patches: Mapping[str, bool] = _NO_PATCHES
         """The answers that `Context.patched` has given, by name."""
         self.to_save: msgspec.Raw | None = None
         """The state that the latest save is about to write."""
@@ -125,7 +130,7 @@ class Attempt:
         """`in_flight`: all operations under way. `blocked`: those of them that wait for the replay."""
         self.stopped_at = 0
         """The length of the journal when the attempt was told to stop."""
-        self.asked_late: frozenset[str] = frozenset()
+        self.asked_late = _NO_NAMES
         """New operations that the agent asked for after the attempt was told to stop."""
         self.quiet_since = 0.0
         self.quiet_spells = 0

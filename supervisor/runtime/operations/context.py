@@ -110,7 +110,7 @@ class LocalContext(LocalOperations, Context):
         await attempt.check()
         if name not in attempt.patches:
             is_marked = name in attempt.state.marks
-            attempt.patches[name] = is_marked or not attempt.replay.is_replaying
+            attempt.patches = {**attempt.patches, name: is_marked or not attempt.replay.is_replaying}
             if attempt.patches[name] and not is_marked:
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
         return attempt.patches[name]
