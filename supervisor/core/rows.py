@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,10 @@ class Counts(msgspec.Struct, frozen=True):
     """Sessions that today's code cannot follow (R1)."""
 
 
+Process: TypeAlias = tuple[int, str]
+"""A pid, and when its process started, as the system says it: compare it for equality only."""
+
+
 class Owner(msgspec.Struct, frozen=True):
     """A process that runs trees. `id` names its lock file, which it holds while it is alive."""
 
@@ -43,6 +47,8 @@ class Owner(msgspec.Struct, frozen=True):
     host: str
     pid: int
     since: datetime
+    started_by: tuple[Process, ...] = ()
+    """Processes that started it in order to be asked by it for permissions: what runs below them never decides (A4)."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"

@@ -2,6 +2,7 @@
 
 Rules
 - A lock file is named by its owner's random id, and never used twice.
+- A lock file holds the processes below which nothing may decide, as JSON (Owner.started_by). It is empty for most.
 - An owner is alive if its lock cannot be taken, whatever the process table says: pids are used again, locks are not.
 - A lock file is removed only under its own lock, and only if the path still names the file that was locked. A process
   that has just made one checks whether it was removed before it was locked.
@@ -21,9 +22,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from supervisor.abc import Owner
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.rows import Process
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.inside import STARTED_BY
 
 _held: Final[set[int]] = set()
 """The descriptors of the locks that this process holds."""
@@ -93,6 +98,16 @@ class LockFolder:
             os.close(lock)
         return False
 
+    def started_by(self, owner: str) -> tuple[Process, ...]:
+        """Return the processes below which nothing may decide while this owner is alive."""
+        try:
+            held = (self.folder / owner).read_bytes()
+            return msgspec.json.decode(held, type=tuple[Process, ...]) if held else ()
+        except OSError:  # the owner has ended, or is another user's, whom no program of this user has started
+            return ()
+        except msgspec.MsgspecError as error:
+            raise StoreUnreadable(f"the lock file {self.folder / owner} cannot be read: {error}") from None
+
     def bury(self, owner: str) -> None:
         """Remove the lock file of a dead owner; leave one that is held, or cannot be removed, alone."""
         path = self.folder / owner
@@ -131,9 +146,11 @@ class LockFolder:
             return None
         self._held, self._path = lock, path
         _held.add(lock)
+        if STARTED_BY:
+            os.write(lock, msgspec.json.encode(STARTED_BY))
         # The time of the file system: this floor has no other clock.
         since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)
-        return Owner(owner, os.uname().nodename, os.getpid(), since)
+        return Owner(owner, os.uname().nodename, os.getpid(), since, tuple(STARTED_BY))
 
     def _give(self, made: Path | int) -> None:
         if os.geteuid() == 0:

@@ -1,8 +1,9 @@
 """Whether a supervised call started this process, so that its actions must not count as a person's (A4).
 
-There are two signs: the mark in the environment, and an ancestor that owns a tree of the store. A program can remove
-the first and escape from the second; the README says that this guards against accidents and eager agents, not against
-malice.
+There are two signs: the mark in the environment, and an ancestor that owns a tree of the store. If an agent's program
+has started an owner, to be asked by it, that program is such an ancestor, too: its own shell is below it. A program can
+remove the first sign and escape from the second; the README says that this guards against accidents and eager agents,
+not against malice.
 
 Rules
 - Code that decides, changes rules, sends to a session, prunes or serves checks this first, in Python and on the
@@ -16,11 +17,16 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from supervisor.core.errors import NotEntitled
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.rows import Owner
+from supervisor.core.rows import Owner, Process
 from supervisor.storage import Store
+
+STARTED_BY: Final[list[Process]] = []
+"""The program that started this process in order to be asked by it, with its wrappers. What is below it never decides
+while this process owns trees: the lock file of the owner says so (store/owners.py)."""
 
 
 def has_marker() -> bool:
@@ -37,14 +43,24 @@ def refuse_inside_call(what: str) -> None:
 
 
 def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
-    """Raise NotEntitled if a process that owns a tree of this store started this one, directly or not."""
+    """Raise NotEntitled if a process that owns a tree of this store, or that started the owner in order to be asked,
+    started this one, directly or not."""
     here = socket.gethostname()
-    pids = {owner.pid: owner for owner in owners if owner.host == here}
+    pids, starters = dict[int, Owner](), dict[Process, Owner]()
+    for owner in owners:
+        if owner.host == here:
+            pids[owner.pid] = owner
+            starters |= dict.fromkeys(owner.started_by, owner)
     for pid in ancestors(os.getpid()) if pids else ():
         if pid in pids:
             raise NotEntitled(
                 f"{what} was refused: {pids[pid]} runs sessions of this store and started this process, so a "
                 "supervised call may have; decide from a shell of your own"
+            )
+        if starters and (found := identify(pid)) in starters:
+            raise NotEntitled(
+                f"{what} was refused: process {pid} started this process, and it asks for permissions through "
+                f"{starters[found]}, so it may not decide itself; decide from a shell of your own"
             )
 
 
@@ -75,12 +91,50 @@ def ancestors(pid: int) -> Iterator[int]:
         pid = parent
 
 
-def _parent(pid: int) -> int | None:
+def guard_starter() -> None:
+    """Let nothing decide that is below the program that started this process and talks to its standard input. Call it
+    before a store is opened.
+
+    A wrapper such as `sh -c` or `uv run` passes its own standard input on. So the ancestors that have the same one are
+    wrappers, and the next ancestor is the program. Where the system does not show standard inputs, it is the parent.
+    """
+    mine = _stdin(os.getpid())
+    for pid in ancestors(os.getpid()):
+        if (process := identify(pid)) is not None:
+            STARTED_BY.append(process)
+        if mine is None or _stdin(pid) != mine:
+            break
+
+
+def identify(pid: int) -> Process | None:
+    """Return a process that is alive, told from later ones with its pid by its start; None if there is none."""
     try:
         if sys.platform == "linux":
-            # the name in parentheses may contain any characters, spaces and parentheses too
-            return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        found = subprocess.run(["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, check=True)  # noqa: S603 # no shell, own pid
-        return int(found.stdout)
+            return pid, _stat(pid)[19].decode()
+        return pid, _ps("lstart=", pid)
+    except (OSError, IndexError, subprocess.SubprocessError):
+        return None
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(_stat(pid)[1] if sys.platform == "linux" else _ps("ppid=", pid))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return None
+
+
+def _stdin(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/fd/0").readlink())
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of a process's stat after its name, which may contain any characters, parentheses too."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+
+
+def _ps(field: str, pid: int) -> str:
+    found = subprocess.run(["/bin/ps", "-o", field, "-p", str(pid)], capture_output=True, check=True, text=True)  # noqa: S603 # no shell, own pid
+    return found.stdout.strip()

@@ -1,19 +1,26 @@
 """Nothing that a supervised call runs counts as a person's decision, even through the Python API (A4)."""
 
+import os
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from msgspec.structs import replace
 from scenes import deploy, opened
 from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, NotEntitled, agent, allow
 from supervisor.core.marker import CALL_MARKER
+from supervisor.core.rows import Owner
+from supervisor.system import inside
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
+STARTED_BY = Path(__file__).with_name("started_by.py")
 CHILD = """
 import anyio, sys
 from supervisor import Approve, NotEntitled, open_supervisor
@@ -81,3 +88,22 @@ async def test_a_child_of_the_owner_speaks_for_no_person(tmp_path):
         done = await anyio.to_thread.run_sync(lambda: subprocess.run(child, stdout=subprocess.PIPE, text=True))
         assert done.stdout.strip() == "refused"
         await supervisor.cancel("s", by="ana")
+
+
+@pytest.mark.parametrize("wrapper", [[], ["sh", "-c", '"$@"; true', "sh"]], ids=["bare", "wrapped"])
+async def test_the_shell_of_a_program_that_started_an_owner_to_be_asked_by_it_decides_nothing(tmp_path, wrapper):
+    """Such a shell is no child of the owner, and has no mark: the owner's lock file names the program that started it.
+    A wrapper between the two makes no difference."""
+    program = [sys.executable, str(STARTED_BY), str(tmp_path / "state.db"), *wrapper]
+    done = await anyio.to_thread.run_sync(lambda: subprocess.run(program, capture_output=True, text=True))
+    assert (done.stdout.strip(), done.stderr) == ("refused", "")
+
+
+async def test_a_process_that_got_the_pid_of_a_starter_that_died_may_decide(tmp_path, monkeypatch):
+    """A pid is used again: the start of the process tells the two apart."""
+    pid, started = inside.identify(os.getppid())
+    monkeypatch.setattr(inside, "STARTED_BY", [])
+    owner = Owner("a", socket.gethostname(), 0, datetime.now(UTC), ((pid, started),))
+    with pytest.raises(NotEntitled):
+        inside.refuse_below_owner("deciding", [owner])
+    inside.refuse_below_owner("deciding", [replace(owner, started_by=((pid, "earlier"),))])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.abc import Owner
 from supervisor.core.errors import StoreDied
@@ -86,7 +87,8 @@ class OwnedTrees:
         return {row[0]: columns.owner(row[1:]) for row in found if living[row[1]]}
 
     def owners(self) -> list[Owner]:
-        return [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
+        living = [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
+        return [replace(owner, started_by=self._locks.started_by(owner.id)) for owner in living]
 
     def has_others(self) -> bool:
         """Return whether another living process has owned trees."""
