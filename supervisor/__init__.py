@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         TreeOwned,
         UnknownAgent,
     )
+    from supervisor.core.foreign_tool import foreign_tool
     from supervisor.core.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.rules import Rule, allow, ask, deny
     from supervisor.core.tool_spec import ToolSpec, tool
@@ -177,6 +178,7 @@ __all__ = [
     "allow",
     "ask",
     "deny",
+    "foreign_tool",
     "open_remote",
     "open_supervisor",
     "tool",
@@ -201,6 +203,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 ServerMismatch ServerUnavailable SessionConflict StepFailed StoreDied StoreError StoreRefused
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
+            "supervisor.core.foreign_tool": "foreign_tool",
             "supervisor.core.people": "ApproverRule People Person TokenHash",
             "supervisor.core.rules": "Rule allow ask deny",
             "supervisor.core.tool_spec": "ToolSpec tool",

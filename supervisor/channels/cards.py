@@ -53,6 +53,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     facts: tuple[tuple[str, str], ...]
     choices: tuple[Choice, ...]
+    command: str = ""
+    """The label of the fact that is a command; "" without one."""
     wider: tuple[Grant, ...] = ()
     """What the person may allow for longer than once."""
 
@@ -64,8 +66,9 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     arguments = approval.arguments if edited is None else mask(edited, approval.secret)
     agent = visible(approval.path[-1])
     is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
-    facts = [fact for fact in arguments_facts(approval.tool, arguments) if not is_place or fact[0] != "cwd"]
-    of_command = takewhile(lambda fact: fact[0] in ("command", ORDERED, "run by"), facts)
+    facts = [fact for fact in arguments_facts(arguments, approval.command) if not is_place or fact[0] != "cwd"]
+    command = visible(approval.command or "")
+    of_command = takewhile(lambda fact: fact[0] in (command, ORDERED, "run by"), facts)
     facts.insert(len(tuple(of_command)), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
@@ -76,11 +79,12 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
         approval=approval.id,
         headline=headline(approval),
         facts=tuple(facts),
+        command=command,
         wider=wider,
         choices=(
             Choice("a", "approve", runs),
             *((_LONGER,) if wider else ()),
-            Choice("e", "edit", "change the arguments; you see them again before anything runs"),
+            *((_EDIT,) if approval.editable else ()),
             Choice("d", "deny", f"nothing runs; {agent} is told so, with your reason, and goes on"),
         ),
     )
@@ -90,7 +94,7 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
     """Return (label, text) of each fact that is asked: the arguments of a call; the text and the possible answers of a
     question."""
     if approval.kind == "call":
-        return arguments_facts(approval.tool, approval.arguments)
+        return arguments_facts(approval.arguments, approval.command)
     facts = [("question", _text(approval.question or ""))]
     if approval.choices is not None:
         facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
@@ -174,6 +178,7 @@ def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
 
 
+_EDIT: Final = Choice("e", "edit", "change the arguments; you see them again before anything runs")
 _LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session (s) or always (w)")
 """Two keys share a line, since a screen has few. Each opens a list of patterns, and decides nothing by itself."""
 
@@ -182,8 +187,9 @@ def path_text(path: tuple[str, ...]) -> str:
     return PATH_SEPARATOR.join(visible(name) for name in path)
 
 
-def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
-    """Return (label, text) of each argument that is set, then the names of the others.
+def arguments_facts(arguments: Any, command: str | None = None) -> list[tuple[str, str]]:
+    """Return (label, text) of each argument that is set, then the names of the others. `command`: the name of the
+    argument that is a shell command; it is the first.
 
     A text that a screen may draw in another order than it runs is repeated, escaped.
     """
@@ -191,14 +197,14 @@ def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
         return [*_both_ways("arguments", _value_text(arguments))]
     facts: list[tuple[str, str]] = []
     unset: list[str] = []
-    for name, value in arguments.items():
+    for name, value in sorted(arguments.items(), key=lambda item: item[0] != command):
         label = visible(str(name))
         if value is None:
             unset.append(label)
-        elif name == "command" and _is_words(value):
+        elif name == command and _is_words(value):
             facts += _both_ways(label, _text(shlex.join(value)))
-        elif name == "command" and tool == "shell" and isinstance(value, str):
-            facts += [*_both_ways(label, _text(value)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
+        elif name == command and isinstance(value, str):
+            facts += [*_both_ways(label, _text(value)), ("run by", "a shell, which obeys ; && | > $( )")]
         else:
             facts += _both_ways(label, _value_text(value))
     if unset:
@@ -255,16 +261,17 @@ def question_text(approval: Approval) -> str:
 def summary(approval: Approval, width: int = 60) -> str:
     """Return one line for lists. A long one is visibly cut in the middle; a decision from a list needs the id."""
     is_question = approval.kind == "question"
-    text = question_text(approval) if is_question else call_text(approval.tool, approval.arguments)
+    called = approval.tool, approval.arguments, approval.command
+    text = question_text(approval) if is_question else call_text(*called)
     if len(text) <= width:
         return text
     tail = (width - 1) // 3
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def call_text(tool: str, arguments: Any) -> str:
-    """Return a call in one line: its tool, and the first of its arguments."""
-    facts = arguments_facts(tool, arguments)
+def call_text(tool: str, arguments: Any, command: str | None = None) -> str:
+    """Return a call in one line: its tool, and its command or the first of its arguments."""
+    facts = arguments_facts(arguments, command)
     text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
     return f"{visible(tool)}: {text}" if text else visible(tool)
 

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from supervisor.core.rules import SHELL, is_prefix
 from supervisor.core.shell_patterns import what_prefix_shows
 from supervisor.core.values import Approval, Option, Scope
 from supervisor.core.visible import visible
@@ -33,18 +32,20 @@ class Grant(msgspec.Struct, frozen=True):
 def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
     """Return what may be granted in a scope, the exact pattern first; nothing if only "once" is offered."""
     return tuple(
-        Grant(option, visible(option.pattern, lines=True, ordered=True), _covers(approval.tool, option.pattern))
+        Grant(option, visible(option.pattern, lines=True, ordered=True), _covers(approval, option.pattern))
         for option in approval.options
         if option.scope == scope and option.pattern is not None
     )
 
 
-def _covers(tool: str, pattern: str) -> str:
-    if is_prefix(tool, pattern):
+def _covers(approval: Approval, pattern: str) -> str:
+    if approval.command is None:
+        return f"{visible(approval.tool)} with exactly these arguments"
+    if pattern.endswith(" *"):
         shows = what_prefix_shows(pattern)
         more = "also with other operands in this folder and with options known to be harmless"
         return more if shows is None else f"{more}: it shows {shows}, and where links there lead"
-    return "exactly this command" if tool == SHELL else f"{visible(tool)} with exactly these arguments"
+    return "exactly this command"
 
 
 def grant_text(approval: Approval, option: Option) -> str:

@@ -68,7 +68,7 @@ def buttons_of(approval: Approval) -> list[Button]:
     ]
     return [
         *granting,
-        Button(code=EDIT, label="Edit…"),
+        *([Button(code=EDIT, label="Edit…")] if approval.editable else ()),
         Button(code=DENY, label="Deny", tone="no"),
         Button(code=EXPLAIN, label="Deny with a reason…"),
     ]
@@ -98,7 +98,7 @@ def _answers(approval: Approval) -> list[Button]:
 def form_of(code: str, approval: Approval) -> Form:
     """Return the form that a press opens; raises InvalidInput for a code without a form."""
     match code:
-        case "edit":
+        case "edit" if approval.editable:
             text = json_text(approval.arguments, indent=2)
             return Form(title="Edit the arguments", label="Arguments, as JSON", submit="Approve once", text=text)
         case "explain" if approval.kind == "question":
@@ -129,7 +129,7 @@ def decision_of(code: str, approval: Approval, by: str, text: str | None = None)
             return Answer(by=by, value=verb == "yes")
         case "reply" if text is not None and approval.kind == "question":
             return Answer(by=by, value=read_answer(approval, text))
-        case "edit" if text is not None and approval.kind == "call":
+        case "edit" if text is not None and approval.editable:
             return Approve(by=by, arguments=_arguments(text))
         case "deny":
             return Deny(by=by)

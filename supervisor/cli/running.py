@@ -205,7 +205,9 @@ def fork(
                 f"It does not know these later calls of {visible(made.source)}; their effects may happen a second time:"
             )
         for call in made.later_calls:
-            say(f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments)}")
+            say(
+                f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments, call.command)}"
+            )
         return await supervisor.get_run(made.session)
 
     if place.url is not None:

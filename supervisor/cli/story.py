@@ -142,7 +142,7 @@ class Story:
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
             case e.ToolCallRequested():
-                call = call_text(event.tool, msgspec.json.decode(event.arguments))
+                call = call_text(event.tool, msgspec.json.decode(event.arguments), event.command)
                 self._calls[session, event.operation] = call
                 ruled = f", by rule {visible(event.rule)}" if event.rule else ""
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
@@ -286,9 +286,9 @@ def quote(text: str, width: int = _WIDTH) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def call_text(tool: str, arguments: Any) -> str:
-    """Return a call in a few words; `arguments`: as JSON values."""
-    facts = arguments_facts(tool, arguments)
+def call_text(tool: str, arguments: Any, command: str | None = None) -> str:
+    """Return a call in a few words; `arguments`: as JSON values; `command`: the name of the one that is a command."""
+    facts = arguments_facts(arguments, command)
     first = facts[0][1] if facts and facts[0][0] != "not set" else ""
     return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
 

@@ -31,6 +31,8 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     """The tool, the step, or the sub-agents that the run waits for."""
     arguments: Any = None
     """Arguments of a call, with secrets masked."""
+    command: str | None = None
+    """The name of the argument that is a shell command."""
     approval: Approval | None = None
     until: datetime | None = None
     """When a timer or a back-off is due."""

@@ -158,7 +158,9 @@ def _later_call(session: str, entry: int, request: e.ToolCallRequested, at: Any)
     shown = masked(request)
     assert isinstance(shown, e.ToolCallRequested)
     arguments = msgspec.json.decode(shown.arguments)
-    return LaterCall(session=session, entry=entry, tool=shown.tool, arguments=arguments, started_at=at)
+    return LaterCall(
+        session=session, entry=entry, tool=shown.tool, arguments=arguments, command=shown.command, started_at=at
+    )
 
 
 def _fold(rows: Iterable[JournalEntry]) -> dict[str, SessionState]:

@@ -79,7 +79,15 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(arguments, Mapping):
             return True  # in doubt (A5)
         secret = approval.secret  # in doubt, a pattern matches masked arguments (A5)
-        said = policy_of([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
+        said = policy_of(
+            [self.rule],
+            approval.tool,
+            arguments,
+            cwd=approval.cwd,
+            root_session=None,
+            command=approval.command,
+            secret=secret,
+        )
         return said is not None
 
 

@@ -10,15 +10,17 @@ Rules
 - Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
   is in doubt whether a deny applies, a person is asked (A5), and an allow does not count.
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
-- A pattern is a JSON object of arguments (core/patterns.py), or for the shell a command (core/shell_patterns.py). None
-  means any arguments: the whole tool.
+- A pattern is a JSON object of arguments (core/patterns.py), or a command (core/shell_patterns.py), for calls of a tool
+  that declares which argument is its shell command. None means any arguments: the whole tool.
+- Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
+  command on a tool without one allows nothing, and its deny asks.
 - A rule with a `session` counts in the tree of that root session; one without it always.
 - Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
@@ -29,16 +31,17 @@ from supervisor.core.ids import canonical_json
 from supervisor.core.values import Option, Policy
 from supervisor.core.visible import is_visible
 
-SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _ONCE: Final = Option("once")
 
 
 class NamedTool(Protocol):
-    """The tool that a rule is about: a rule needs its name only."""
+    """The tool that a rule is about: its name, and which of its arguments is a shell command."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def command(self) -> str | None: ...
 
 
 AnyTool: TypeAlias = str | NamedTool
@@ -108,11 +111,10 @@ def make_rule(
             f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
             f"{MAX_SHOWN} of them"
         )
-    if pattern is not None and name == SHELL:
-        pattern = shell_patterns.normalise(kind, pattern)
-    elif pattern is not None:
-        pattern = patterns.normalise(pattern)
-    why = shell_patterns.why_not_reviewed(pattern) if (kind, name) == ("allow", SHELL) and pattern is not None else None
+    is_command = pattern is not None and _is_command(tool, pattern)
+    if pattern is not None:
+        pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
+    why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
     if why is not None and not unreviewed:
         raise InvalidInput(
             f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
@@ -128,17 +130,20 @@ def policy_of(
     *,
     cwd: str | None,
     root_session: str | None,
+    command: str | None = None,
     secret: Collection[str] = (),
 ) -> tuple[Policy, Rule] | None:
     """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
-    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of
-    arguments that may not be shown. With any, only an allow without a pattern allows; a deny that mentions one asks.
+    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `command`: the name of
+    the argument that is a shell command. `secret`: names of arguments that may not be shown. With any, only an allow
+    without a pattern allows; a deny that mentions one asks.
     """
     said: dict[Policy, Rule] = {}
+    call = _Call(arguments, cwd, command, secret)
     for rule in rules:
-        kind = _say(rule, tool, arguments, cwd, root_session, secret)
+        kind = _say(rule, call) if rule.tool == tool and rule.session in (None, root_session) else None
         if kind is not None:
             said.setdefault(kind, rule)
     for kind in ("deny", "ask", "allow"):
@@ -153,22 +158,23 @@ def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def grantable(
-    tool: str, arguments: Mapping[str, Any], *, cwd: str | None, secret: Collection[str] = ()
+    arguments: Mapping[str, Any], *, cwd: str | None, command: str | None = None, secret: Collection[str] = ()
 ) -> tuple[str | None, ...]:
     """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
     one. None means exactly these arguments: a pattern would only repeat them on disk.
 
-    Every pattern covers this call. There is none if the exact one is not readable. `cwd` and `secret` as for
+    Every pattern covers this call. There is none if the exact one is not readable. `cwd`, `command` and `secret` as for
     `policy_of`: a call with arguments that may not be shown can be granted only once.
     """
     if secret:
         return ()
-    is_shell = tool == SHELL
-    placed = with_folder(arguments, cwd)
-    exact = shell_patterns.exact_pattern(arguments, cwd) if is_shell else patterns.exact_pattern(placed)
+    if command is None:
+        exact, prefix = patterns.exact_pattern(with_folder(arguments, cwd)), None
+    else:
+        exact = shell_patterns.exact_pattern(arguments, cwd, command)
+        prefix = shell_patterns.prefix_pattern(arguments, cwd, command)
     if exact is None or not _is_readable(exact):
         return ()
-    prefix = shell_patterns.prefix_pattern(arguments, cwd) if is_shell else None
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
 
@@ -180,11 +186,6 @@ def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Op
         text = canonical_json(arguments).decode() if pattern is None else pattern
         options += (Option("session", text), Option("always", text))
     return options
-
-
-def is_prefix(tool: str, pattern: str) -> bool:
-    """Return whether an offered pattern covers more than the call for which it was offered."""
-    return tool == SHELL and pattern.endswith(" *")
 
 
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
@@ -199,41 +200,48 @@ def checked(rule: Rule) -> Rule:
     return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
 
 
-def _say(
-    rule: Rule,
-    tool: str,
-    arguments: Mapping[str, Any],
-    cwd: str | None,
-    root_session: str | None,
-    secret: Collection[str],
-) -> Policy | None:
-    """Return what one rule says; in doubt it asks, unless it would allow."""
-    if rule.tool != tool or rule.session not in (None, root_session):
-        return None
+def _is_command(tool: AnyTool, pattern: str) -> bool:
+    """Return whether a pattern is one of commands. If only the name of the tool is known, its text decides."""
+    fields = patterns.read_object(pattern)
+    if isinstance(tool, str):
+        return fields is None and not pattern.startswith('{"')
+    return tool.command is not None and (fields is None or tool.command in fields)
+
+
+class _Call(NamedTuple):
+    """A call as rules see it: see `policy_of`."""
+
+    arguments: Mapping[str, Any]
+    cwd: str | None
+    command: str | None
+    secret: Collection[str]
+
+    def is_covered(self, rule: Rule, pattern: str) -> bool:
+        if self.command is None:
+            return patterns.covers(pattern, self.arguments, self.cwd)
+        return shell_patterns.covers(pattern, self.arguments, self.cwd, self.command, unreviewed=rule.unreviewed)
+
+    def is_met(self, pattern: str) -> bool | None:
+        """Return whether a deny or ask pattern matches; None in doubt, also if it mentions a secret argument."""
+        fields = patterns.read_object(pattern)
+        if any(name in self.secret for name in (self.command, *(fields or ()))):
+            return None
+        if self.command is None:
+            return patterns.meets(pattern, self.arguments, self.cwd)
+        if fields is not None and self.command not in fields:
+            return patterns.meets(pattern, self.arguments, self.cwd)
+        return shell_patterns.meets(pattern, self.arguments, self.command)
+
+
+def _say(rule: Rule, call: _Call) -> Policy | None:
+    """Return what a rule on the tool says; in doubt it asks, unless it would allow."""
     if rule.kind == "allow":
-        is_proved = rule.pattern is None or (not secret and _covers(rule, rule.pattern, tool, arguments, cwd))
+        is_proved = rule.pattern is None or (not call.secret and call.is_covered(rule, rule.pattern))
         return "allow" if is_proved else None
-    is_doubtful = rule.pattern is not None and _names(rule.pattern, tool, secret)
-    met = None if is_doubtful else rule.pattern is None or _meets(rule.pattern, tool, arguments, cwd)
+    met = rule.pattern is None or call.is_met(rule.pattern)
     if met is False:
         return None
     return "deny" if met and rule.kind == "deny" else "ask"
-
-
-def _covers(rule: Rule, pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
-    if tool == SHELL:
-        return shell_patterns.covers(pattern, arguments, cwd, unreviewed=rule.unreviewed)
-    return patterns.covers(pattern, arguments, cwd)
-
-
-def _meets(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
-    return shell_patterns.meets(pattern, arguments) if tool == SHELL else patterns.meets(pattern, arguments, cwd)
-
-
-def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:
-    """Return whether a pattern mentions an argument that may not be shown; a shell command mentions `command`."""
-    fields = patterns.read_object(pattern)
-    return any(name in secret for name in (("command",) if tool == SHELL else () if fields is None else fields))
 
 
 def _is_readable(text: str) -> bool:

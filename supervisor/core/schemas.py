@@ -31,7 +31,7 @@ _FORMATS: Final[dict[str, Any]] = {
     "uuid": UUID,
     "decimal": Decimal,
 }
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
@@ -59,7 +59,7 @@ def _schema(type_: Any) -> dict[str, Any]:
 
 
 def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
-    """Return why a JSON value does not fit a schema of `schema_of`; None if it fits."""
+    """Return why a JSON value does not fit a schema of `schema_of` or `foreign_schema.checkable`; None if it fits."""
     try:
         return _misfit(value, schema, schema.get("$defs", {}), "")
     except RecursionError:
@@ -90,7 +90,7 @@ def _mapped(schema: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[s
     found = dict(schema)
     for word, said in schema.items():
         match word:
-            case "anyOf" | "prefixItems":
+            case "anyOf" | "allOf" | "prefixItems":
                 found[word] = [_mapped(part, change) for part in said]
             case "properties" | "$defs":
                 found[word] = {name: _mapped(part, change) for name, part in said.items()}
@@ -120,7 +120,7 @@ def _check_words(schema: Mapping[str, Any]) -> None:
 def _parts(word: str, said: Any) -> list[Mapping[str, Any]]:
     """Return the schemas within the value of a word."""
     match word:
-        case "anyOf" | "prefixItems":
+        case "anyOf" | "allOf" | "prefixItems":
             return list(said)
         case "properties":
             return list(said.values())
@@ -145,7 +145,7 @@ def _at(place: str) -> str:
 
 def _type(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     names = said if isinstance(said, list) else [said]
-    if any(_TYPES[name](value) for name in names):
+    if any(TYPES[name](value) for name in names):
         return None
     return f"{_short(value)}{_at(place)} is not of type {' or '.join(names)}"
 
@@ -159,6 +159,10 @@ def _enum(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | No
 def _any_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     problems = [_misfit(value, each, defs, place) for each in said]
     return None if None in problems else "; ".join(problem for problem in problems if problem)
+
+
+def _all_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    return next((problem for each in said if (problem := _misfit(value, each, defs, place))), None)
 
 
 def _ref(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
@@ -241,6 +245,7 @@ _CHECKS: Final[dict[str, Callable[..., str | None]]] = {
     "enum": _enum,
     "const": lambda value, said, *rest: _enum(value, [said], *rest),
     "anyOf": _any_of,
+    "allOf": _all_of,
     "$ref": _ref,
     "properties": _properties,
     "required": _required,

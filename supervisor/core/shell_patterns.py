@@ -45,6 +45,8 @@ from supervisor.core.programs import (
 )
 from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
 
+COMMAND: Final = "command"
+"""The name of the shell tool's argument."""
 DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
 _LONG: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
 _MANY: Final = 100
@@ -87,10 +89,13 @@ class _Call(NamedTuple):
         return simple_words(self.command) if isinstance(self.command, str) else self.command
 
 
-def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unreviewed: bool = False) -> bool:
-    """Return whether an allow pattern covers this call of a session in the folder `cwd`. `unreviewed`: also if it is a
-    prefix that was not reviewed, as its author said."""
-    read, call = _read(pattern), _read_call(arguments, cwd)
+def covers(
+    pattern: str, arguments: Mapping[str, Any], cwd: str | None, command: str = COMMAND, *, unreviewed: bool = False
+) -> bool:
+    """Return whether an allow pattern covers this call of a session in the folder `cwd`. `command`: the name of the
+    argument that is the command, here and below. `unreviewed`: also if it is a prefix that was not reviewed, as its
+    author said."""
+    read, call = _read(pattern), _read_call(arguments, cwd, command)
     if read is None or call is None:
         return False
     if read.fields is not None:
@@ -109,10 +114,10 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unrev
     return read.words is not None and call.words == read.words and read.words[0] not in BUILTINS
 
 
-def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
+def meets(pattern: str, arguments: Mapping[str, Any], command: str = COMMAND) -> bool | None:
     """Return whether a deny or ask pattern matches this call; None in doubt."""
     read = _read(pattern)
-    call = _read_call(arguments, None)
+    call = _read_call(arguments, None, command)
     if read is None or read.words is None or call is None:
         return None
     if not isinstance(call.command, str):
@@ -130,19 +135,20 @@ def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
     return True if True in answers else None if None in answers or not split.is_clear else False
 
 
-def exact_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
+def exact_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str = COMMAND) -> str | None:
     """Return the pattern that covers only this call in this folder, or None if there is none."""
-    return next((each for each in _exact_patterns(arguments, cwd) if covers(each, arguments, cwd)), None)
+    found = _exact_patterns(arguments, cwd, command)
+    return next((each for each in found if covers(each, arguments, cwd, command)), None)
 
 
-def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
+def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str = COMMAND) -> str | None:
     """Return the prefix that a person is offered for this call, or None: only prefixes that are known to only look."""
-    call = _read_call(arguments, cwd)
+    call = _read_call(arguments, cwd, command)
     if call is None or not call.words:
         return None
     known = [prefix for prefix in (call.words[:1], call.words[:2]) if prefix in OFFERED]
     pattern = f"{_head(call)}{' '.join(known[0])} *" if known else ""
-    return pattern if covers(pattern, arguments, cwd) else None
+    return pattern if covers(pattern, arguments, cwd, command) else None
 
 
 def what_prefix_shows(pattern: str) -> str | None:
@@ -215,9 +221,10 @@ def _read_words(text: str) -> tuple[str, ...] | None:
     return words or None
 
 
-def _read_call(arguments: Mapping[str, Any], cwd: str | None) -> _Call | None:
-    """Return what a call of the shell tool would run, or None if its arguments are not those that we know."""
-    command, own, seconds = arguments.get("command"), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT)
+def _read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> _Call | None:
+    """Return what a call would run whose argument `name` is its command, or None if the arguments are not those that we
+    know."""
+    command, own, seconds = arguments.get(name), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT)
     if isinstance(command, list | tuple):
         command = tuple(command)
         if not command or not all(isinstance(word, str) for word in command):
@@ -226,7 +233,7 @@ def _read_call(arguments: Mapping[str, Any], cwd: str | None) -> _Call | None:
         return None
     if not (own is None or isinstance(own, str)) or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    more = [value for name, value in arguments.items() if name not in ("command", "cwd", "timeout", "env")]
+    more = [value for key, value in arguments.items() if key not in (name, "cwd", "timeout", "env")]
     is_bare = not arguments.get("env") and all(value is None or value is False for value in more)
     base = known_folder(cwd)
     folder = own if base is None else folder_of_call(base, own)
@@ -240,9 +247,9 @@ def _head(call: _Call) -> str:
     return f"{head}: " if head else ""
 
 
-def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None) -> Iterator[str]:
+def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None, command: str) -> Iterator[str]:
     """Yield candidates, the most readable first; the caller tests each before it offers it."""
-    call = _read_call(arguments, cwd)
+    call = _read_call(arguments, cwd, command)
     if call is None:
         return
     if isinstance(call.command, str):

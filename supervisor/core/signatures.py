@@ -1,6 +1,7 @@
 """What every declaration knows of its function: its name, and the types into which JSON is converted.
 
-Declared functions are async and at the top of a module: a resumed run imports them again.
+Functions of agents and steps are at the top of a module: a resumed run imports them again. Functions of tools may be
+made while a run goes on, thousands of them, so nothing here keeps a function alive.
 """
 
 import inspect
@@ -86,6 +87,9 @@ def _given(value: T) -> T:
 class DeclaredFunction(ABC):
     """What both kinds of declaration know of their function's signature."""
 
+    command: str | None = None
+    """The name of the argument that is a shell command; rules, patterns and cards read it as one."""
+
     def __init__(self, fn: Callable[..., Any], name: str | None, kind: str) -> None:
         if not inspect.iscoroutinefunction(fn) or not hasattr(fn, "__qualname__"):  # a functools.partial has no name
             raise TypeError(
@@ -115,6 +119,16 @@ class DeclaredFunction(ABC):
         """Raise InvalidInput, naming what does not fit, unless a model may give these arguments."""
         from_json(raw, self.offered_struct, self.arguments_text)
         refuse_unknown(raw, self.offered_struct, self.arguments_text)
+
+    def parameters_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments that a model may give; raises InvalidInput for a type without one."""
+        try:
+            (schema,), parts = msgspec.json.schema_components([self.offered_struct], ref_template="#/$defs/{name}")
+        except (TypeError, NameError) as error:
+            raise InvalidInput(f"tool {self.name} has a parameter that JSON schema cannot describe: {error}") from None
+        schema = parts.pop(schema["$ref"].rpartition("/")[2])
+        del schema["title"]
+        return {**schema, "$defs": parts} if parts else schema
 
     @property
     def arguments_text(self) -> str:

@@ -55,6 +55,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         policy: Policy | Callable[..., Policy] = "ask",
         timeout: float | None = 30.0,
         idempotent: bool = False,
+        editable: bool = True,
+        command: str | None = None,
         secret: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
@@ -65,10 +67,17 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.policy = policy
         self.timeout = timeout
         self.idempotent = idempotent
-        first = next(iter(signature_of(fn).parameters.values()), None)
-        context = self._context_of(first) if first is not None else None
-        self.takes_context = context is not None
-        self.starts_process = context == "ProcessToolContext"
+        self.editable = editable
+        self.command = command
+        if isinstance(secret, str):
+            raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
+        self.secret = tuple(secret)
+        self._take_parameters()
+
+    def _take_parameters(self) -> None:
+        """Read the signature of the function, and check the names of arguments against it."""
+        first = next(iter(signature_of(self.fn).parameters.values()), None)
+        self._take_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
         if late := [p.name for p in self._arguments if self._context_of(p)]:
             raise TypeError(f"tool {self.name}: {late[0]} is its ToolContext, and must be its first parameter")
@@ -76,14 +85,19 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
         self._required = {p.name for p in self._arguments if p.default is p.empty}
         self._defaults = {p.name: p.default for p in self._arguments}
-        if isinstance(secret, str):
-            raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
-        if unknown := [name for name in secret if all(name != p.name for p in self._arguments)]:
+        if unknown := [name for name in self.secret if name not in self._defaults]:
             raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} to keep secret")
-        self.secret = tuple(secret)
+        if self.command is not None and self.command not in self._defaults:
+            raise ValueError(f"tool {self.name} has no parameter {self.command!r} that could be its command")
 
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
+
+    def _take_context(self, first: inspect.Parameter | None) -> None:
+        """Note whether the function's first parameter is a context, and which."""
+        context = self._context_of(first) if first is not None else None
+        self.takes_context = context is not None
+        self.starts_process = context == "ProcessToolContext"
 
     def _context_of(self, parameter: inspect.Parameter) -> str | None:
         """Return the name of the context that a parameter is annotated with; None for an argument."""
@@ -113,6 +127,10 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         ):
             self._signature.bind(*args, **kwargs)  # raises the exact error; too slow for every call
         return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
+
+    def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return arguments by name as a call passes them: those by position, and those by keyword."""
+        return (), arguments
 
     @property
     def offered(self) -> Sequence[inspect.Parameter]:
@@ -154,8 +172,9 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""
         if not callable(self.policy):
             return self.policy
+        args, kwargs = self.spread(arguments)
         try:
-            said = self.policy(**arguments)
+            said = self.policy(*args, **kwargs)
         except Exception:  # noqa: BLE001 # the user's callable may raise anything; fail closed
             return "ask"
         return said if isinstance(said, str) and said in _POLICIES else "ask"
@@ -218,6 +237,8 @@ def tool(
     policy: Policy = "ask",
     timeout: float | None = 30.0,
     idempotent: bool = False,
+    editable: bool = True,
+    command: str | None = None,
     secret: Sequence[str] = (),
 ) -> ToolDecorator: ...
 @overload
@@ -227,6 +248,8 @@ def tool(
     policy: Callable[P, Policy],
     timeout: float | None = 30.0,
     idempotent: bool = False,
+    editable: bool = True,
+    command: str | None = None,
     secret: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
@@ -235,6 +258,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     `policy`: what happens to a call to which no rule applies: "ask" (the default) asks a person, "allow" runs it,
     "deny" denies it; a callable gets the arguments and returns one of these. `timeout`: the call's deadline in seconds
     (T3); None only for a tool that enforces a deadline of its own. `idempotent`: a call lost in a crash may run again.
+    `editable`: whether a person may approve a call with other arguments than it was asked with. `command`: the name of
+    the argument that is a shell command, a text or a list of words: rules on the tool take patterns of commands.
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
     errors do not quote them. A secret with a default is for the program only: models are not offered it.
     A tool that starts processes declares this by the type of its first parameter: ProcessToolContext

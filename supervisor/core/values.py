@@ -134,6 +134,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Channels that show a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()
     """Names of the arguments whose values are masked."""
+    editable: bool = True
+    """Whether it may be approved with other arguments; false for a question."""
+    command: str | None = None
+    """The name of the argument that is a shell command."""
     reminded_at: datetime | None = None
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()
@@ -287,6 +291,8 @@ class LaterCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     """As JSON values, with secrets masked."""
     started_at: datetime
+    command: str | None = None
+    """The name of the argument that is a shell command."""
     result: ResultKind | None = None
     """None: it has none, or the agent abandoned the call."""
 

@@ -30,7 +30,7 @@ NAMED: Final = 10  # processes that a result's content names; its details name u
 SHOWN: Final = 80  # characters of the command of each
 
 
-@tool(name="shell", timeout=None)
+@tool(name="shell", timeout=None, command="command")
 async def shell(
     context: ProcessToolContext,
     command: str | list[str],

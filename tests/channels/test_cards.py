@@ -25,6 +25,7 @@ def make_approval(**changes: Any) -> Approval:
         "agent": "cleaner",
         "operation": "call:shell:0#1",
         "tool": "shell",
+        "command": "command",
         "arguments": {"command": ["rm", "a b"], "cwd": None, "env": None, "timeout": 30},
         "digest": "0" * 64,
         "cwd": "/srv",

@@ -59,7 +59,11 @@ def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():
         run("child", asking("child")),
         run("model", Doing(kind="model_call", since=NOW - timedelta(seconds=50)), clock="running", budget=60.0,
             budget_left=9.0),
-        run("shelled", Doing(kind="call", name="shell", arguments={"command": ["pytest", "-q"]}), clock="paused"),
+        run(
+            "shelled",
+            Doing(kind="call", name="shell", arguments={"command": ["pytest", "-q"]}, command="command"),
+            clock="paused",
+        ),
     ])  # fmt: skip
     assert [re.search(r"root|late|child|model|shelled", line)[0] for line in lines[1:]] == [
         *("root", "child", "late", "model", "shelled")

@@ -14,6 +14,16 @@ async def note(name: str, count: int = 1) -> str:
     return f"noted {name} {count}"
 
 
+@tool(editable=False)
+async def fix(name: str) -> str:
+    return f"fixed {name}"
+
+
+@agent
+async def fixing(ctx: Context, name: str) -> str:
+    return (await ctx.call(fix, name)).content
+
+
 @tool(policy="allow")
 async def approve_myself(words: list[str]) -> int:
     """Try what an eager agent might try: run a command without the marker."""

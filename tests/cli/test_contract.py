@@ -49,7 +49,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["rules", "revoke", "x"], 5),
         (["rules", "allow", "shell"], 2),
         (["allow", "shell", "python *"], 2),
-        (["rules", "allow", "note", "nonsense"], 2),
+        (["rules", "allow", "note", '{"name":nonsense}'], 2),
         (["rules", "ask", "*"], 2),
         (["rules", "deny", "*"], 2),
         (["rules", "forbid", "note"], 2),

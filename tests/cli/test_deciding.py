@@ -28,6 +28,16 @@ def test_edited_arguments_replace_all_of_the_call(supervisor):
     assert supervisor("resume", "asking", "--json").json["outcome"]["value"] == ["noted x 3"]
 
 
+def test_a_call_that_is_not_editable_is_approved_as_it_is(supervisor):
+    """`--edit` is refused with the reason, and decides nothing (A8)."""
+    assert supervisor("run", f"{AGENTS}:fixing", '"it"', "--session", "fixing").code == 3
+    (approval,) = [found["id"] for found in supervisor("approvals", "--json").json]
+    refused = supervisor("approve", approval, "--edit", '{"name": "other"}')
+    assert (refused.code, "may not be approved with other arguments" in refused.err) == (2, True)
+    assert supervisor("approve", approval).code == 0
+    assert supervisor("resume", "fixing", "--json").json["outcome"]["value"] == "fixed it"
+
+
 def test_a_denial_gives_the_agent_its_reason(supervisor):
     """The call's result has the reason."""
     (approval,) = supervisor.ask("it")

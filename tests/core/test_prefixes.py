@@ -14,7 +14,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "prefixes.md"
 
 def said(rules, command):
     arguments = {"command": command, "cwd": None, "env": None, "timeout": 30.0}
-    answer = policy_of(rules, "shell", arguments, cwd="/srv", root_session="root")
+    answer = policy_of(rules, "shell", arguments, cwd="/srv", root_session="root", command="command")
     return answer[0] if answer else None
 
 

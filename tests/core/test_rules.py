@@ -10,6 +10,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.rules import Rule, allow, ask, deny, find_option, grantable, inherit, make_rule, offer, policy_of
 from supervisor.core.tool_spec import tool
 from supervisor.core.values import Option
+from supervisor.tools import shell
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text(max_size=8),
@@ -19,13 +20,21 @@ JSON = st.recursive(
 ARGUMENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=3)
 
 
+COMMANDS = {"shell": "command", "run": "script"}
+"""The tools with a command, and its argument."""
+
+
+@tool
+async def deploy(environment: str) -> None: ...
+
+
 def said(rules, name, arguments, *, cwd="/srv/app", root="root"):
-    answer = policy_of(rules, name, arguments, cwd=cwd, root_session=root)
+    answer = policy_of(rules, name, arguments, cwd=cwd, root_session=root, command=COMMANDS.get(name))
     return answer[0] if answer else None
 
 
 def options_for(name, arguments, *, cwd=None):
-    return offer(grantable(name, arguments, cwd=cwd), arguments)
+    return offer(grantable(arguments, cwd=cwd, command=COMMANDS.get(name)), arguments)
 
 
 def command(text, **more):
@@ -45,10 +54,11 @@ def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
 def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
     """A call that a deny may mean never runs unasked, and a certain deny among the rules denies it."""
     doubtful, certain = deny("shell", "rm *"), deny("shell", "cat *")
+    nowhere = {"cwd": None, "root_session": None, "command": "command"}
     for rules in permutations([allow("shell"), allow("shell", "cat $x"), doubtful]):
-        assert policy_of(rules, "shell", command("$x y"), cwd=None, root_session=None) == ("ask", doubtful)
+        assert policy_of(rules, "shell", command("$x y"), **nowhere) == ("ask", doubtful)
     for rules in permutations([allow("shell"), doubtful, certain]):
-        assert policy_of(rules, "shell", command("cat `x`"), cwd=None, root_session=None) == ("deny", certain)
+        assert policy_of(rules, "shell", command("cat `x`"), **nowhere) == ("deny", certain)
 
 
 def test_without_a_matching_rule_the_tools_own_policy_decides():
@@ -82,7 +92,7 @@ def test_a_pattern_that_is_not_understood_is_refused_and_if_stored_never_allows(
     """A newer version may have written it: its allow does not count, its deny asks."""
     for make in (allow, deny, ask):
         with pytest.raises(InvalidInput):
-            make("deploy", pattern)
+            make(deploy, pattern)
     assert said([Rule(kind="allow", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) is None
     assert said([Rule(kind="deny", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) == "ask"
 
@@ -95,26 +105,53 @@ OTHERS = ["*", "", "  ", "git status\u200b", "in srv: ls", "x" * 1001]
 def test_an_allow_that_could_not_work_as_written_is_refused(pattern):
     """Its author gets the error at once."""
     with pytest.raises(InvalidInput):
-        allow("shell", pattern)
+        allow(shell, pattern)
 
 
 @pytest.mark.parametrize("pattern", ["*", "rm | x", "rm*", "$x", "in /srv: rm *", "for 60 s: rm", '{"command":"rm"}'])
 def test_a_deny_that_is_easy_to_evade_is_refused(pattern):
     """A deny names a program; folder and time cannot be part of it."""
     with pytest.raises(InvalidInput):
-        deny("shell", pattern)
+        deny(shell, pattern)
 
 
 def test_a_rule_names_one_tool():
     """By name or by the tool itself; a wildcard would silently match nothing."""
-
-    @tool
-    async def deploy(environment: str) -> None: ...
-
     assert allow(deploy) == allow("deploy")
     for name in ("", "*", "shell*"):
         with pytest.raises(InvalidInput):
             deny(name)
+
+
+def test_a_command_is_the_argument_that_its_tool_declares():
+    """Whatever the tool and the argument are called: `shell` is no special name, and neither is `command`."""
+    call = {"script": "git status", "cwd": None}
+    for rule in (allow("run", "git status *"), deny("run", "git"), ask("run", "git status")):
+        assert said([rule], "run", call) == rule.kind
+    offered = [each.pattern for each in options_for("run", call) if each.scope == "always"]
+    assert offered == ["git status", "git status *"]
+    other = {"script": "git status", "command": "rm x"}
+    assert said([allow("run", "git status *")], "run", other) is said([deny("run", "rm")], "run", other) is None
+    assert policy_of([allow("shell", "ls")], "shell", {"command": "ls"}, cwd=None, root_session=None) is None
+
+
+def test_a_rule_on_a_tool_that_is_known_by_its_name_only_may_be_a_command_or_an_object():
+    """In a tool without a command, a command allows nothing, and its deny asks. A broken object is no command."""
+    assert allow("reviewer.execute", "git status *").pattern == "git status *"
+    assert said([allow("deploy", "ls")], "deploy", {"command": "ls"}) is None
+    assert said([deny("deploy", "ls")], "deploy", {"command": "cat"}) == "ask"
+    for wrong in ('{"environment":staging}', "*", " ", "python *", "frob *"):
+        with pytest.raises(InvalidInput):
+            allow("reviewer.execute", wrong)
+
+
+def test_a_deny_may_name_other_arguments_of_a_command():
+    """The folder, for example. One that names the command itself would be easy to evade, so it asks."""
+    assert deny(shell, '{"cwd":"/srv"}') == deny("shell", '{"cwd":"/srv"}')
+    here = [deny("run", '{"cwd":"/srv"}')]
+    assert said(here, "run", {"script": "ls", "cwd": "/srv/"}) == "deny"
+    assert said(here, "run", {"script": "ls", "cwd": "/tmp"}) is None
+    assert said([deny("run", '{"script":"rm x"}')], "run", {"script": "ls"}) == "ask"
 
 
 def test_a_rule_of_a_session_counts_in_its_tree_only():

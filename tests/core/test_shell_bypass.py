@@ -33,7 +33,7 @@ RARE = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCh
 def said(rules, command, **more):
     arguments = command if isinstance(command, dict) else {"command": command}
     answer = policy_of(rules, "shell", {"cwd": None, "env": None, "timeout": 30.0, **arguments, **more}, cwd=None,
-                     root_session=None)  # fmt: skip
+                     root_session=None, command="command")  # fmt: skip
     return answer[0] if answer else None
 
 

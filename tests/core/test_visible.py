@@ -46,14 +46,14 @@ def test_an_invisible_character_is_marked_and_cannot_be_in_a_rule(char):
     for text in (f"ls{char}", f"ls {char}", f"\u0430{char}", f"\u1820{char}x", char):
         assert char not in visible(text, lines=True)
         assert not is_visible(text)
-    assert grantable("note", {"text": f"ls{char}"}, cwd="/") == ()
+    assert grantable({"text": f"ls{char}"}, cwd="/") == ()
 
 
 @pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
 def test_text_that_can_be_mistaken_for_another_is_marked(text):
     """All of it that is not ASCII: a reader sees which letters are not what they seem."""
     assert visible(text).isascii()
-    assert grantable("shell", {"command": text}, cwd="/") == ()
+    assert grantable({"command": text}, cwd="/", command="command") == ()
 
 
 @pytest.mark.parametrize("text", HONEST)

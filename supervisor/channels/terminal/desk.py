@@ -134,15 +134,16 @@ class Desk:
         return self._choose(self.selected, keys[0], now)
 
     def _choose(self, selected: str, key: str, now: float) -> Action | None:
+        asked = self.pending[selected]
         match key:
             case "a":
                 return self._approve(selected, now)
-            case "s" | "w" if self.pending[selected].kind == "call":
+            case "s" | "w" if asked.kind == "call":
                 self._open_grants(selected, "session" if key == "s" else "always", now)
             case "d":
                 self.line, self.typing = Line(), "reason"
-            case "e":
-                arguments = self.edited.get(selected, self.pending[selected].arguments)
+            case "e" if asked.editable:
+                arguments = self.edited.get(selected, asked.arguments)
                 if self.has_editor:
                     return OpenEditor(selected, self.drafts.get(selected) or json_text(arguments, indent=2) + "\n")
                 self.line, self.typing = Line(self.drafts.get(selected) or json_text(arguments)), "arguments"

@@ -131,7 +131,7 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for label, text in card.facts:
-        style = "bold" if label in ("command", "question", "edited") else ""
+        style = "bold" if label in (card.command, "question", "edited") else ""
         facts.add_row(label, Text(_gutter(text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")

@@ -289,7 +289,7 @@ def _told(doing: Doing, now: datetime) -> str:
             short = msgspec.structs.replace(doing.approval, arguments=_shortened(doing.approval.arguments))
             return f"{_WORDS['approval']}: {summary(short, _LONGEST)}"
         case "call":
-            return call_text(doing.name, _shortened(doing.arguments))
+            return call_text(doing.name, _shortened(doing.arguments), doing.command)
         case "step":
             return f"step {visible(doing.name)}"
         case "blocked":

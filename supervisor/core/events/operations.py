@@ -85,6 +85,10 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     secret: tuple[str, ...] = ()
     """Names of the arguments that only the effect may see (core/masking.py)."""
+    editable: bool = True
+    """Whether it may be approved with other arguments."""
+    command: str | None = None
+    """The name of the argument that is a shell command (core/rules.py)."""
     given: int | None = None
     """As in OperationStarted."""
 

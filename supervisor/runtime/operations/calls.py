@@ -43,9 +43,20 @@ NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 class Call(ABC):
     """One call in one attempt. `name` is the name of the tool or sub-agent, which rules match and people see. `secret`:
-    the names of the arguments that only the effect may see."""
+    the names of the arguments that only the effect may see. `command`: the name of the one that is a shell command.
+    What the request journals of these counts for the whole life of the call, whatever today's code declares."""
 
-    __slots__ = ("arguments", "attempt", "digest", "is_idempotent", "name", "operation", "secret")
+    __slots__ = (
+        "arguments",
+        "attempt",
+        "command",
+        "digest",
+        "is_editable",
+        "is_idempotent",
+        "name",
+        "operation",
+        "secret",
+    )
 
     def __init__(
         self,
@@ -56,15 +67,19 @@ class Call(ABC):
         digest: str,
         *,
         secret: tuple[str, ...] = (),
+        command: str | None = None,
         is_idempotent: bool = False,
+        is_editable: bool = True,
     ) -> None:
         self.attempt = attempt
         self.operation = operation
         self.name = name
         self.arguments = arguments
         self.secret = secret
+        self.command = command
         self.digest = digest
         self.is_idempotent = is_idempotent
+        self.is_editable = is_editable
 
     @property
     @abstractmethod
@@ -98,7 +113,7 @@ class Call(ABC):
         own_policy = self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, self.arguments)
+            ruled = self.ask_rules(view, state, self.arguments, self.command)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
@@ -111,6 +126,8 @@ class Call(ABC):
                 digest=self.digest,
                 idempotent=self.is_idempotent,
                 secret=self.secret,
+                editable=self.is_editable,
+                command=self.command,
                 approval=approval if asks else None,
                 patterns=self._patterns() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
@@ -124,17 +141,21 @@ class Call(ABC):
 
     def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
-        return grantable(self.name, arguments, cwd=self.attempt.state.facts.cwd, secret=self.secret)
+        cwd = self.attempt.state.facts.cwd
+        return grantable(arguments, cwd=cwd, command=self.command, secret=self.secret)
 
-    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> tuple[Policy, Rule] | None:
+    def ask_rules(
+        self, view: View, state: SessionState, arguments: msgspec.Raw, command: str | None
+    ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
-        return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
+        rules = self.attempt.host.rules
+        return rules.of_call(view, state.facts, self.name, arguments, command=command, secret=self.secret)
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        ruled = self.ask_rules(view, state, record.arguments)
+        ruled = self.ask_rules(view, state, record.arguments, record.request.command)
         policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
         if policy == "deny":
             raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))

@@ -58,7 +58,7 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
     try:
         arguments = _read(call, tool)
         if isinstance(tool, ToolSpec):
-            return FunctionCall(attempt, place, tool, (), arguments, model_id=call.id)
+            return FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id)
         return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id)
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
@@ -124,7 +124,7 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> None:
+    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw, command: str | None) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self) -> Iterable[e.AnyEvent]:

@@ -69,7 +69,15 @@ class FunctionCall(Call):
         operation = attempt.names.of_operation(place, "call", tool.name, named)
         shown = digest(mask(plain(full), tool.secret))
         super().__init__(
-            attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent
+            attempt,
+            operation,
+            tool.name,
+            arguments,
+            shown,
+            secret=tool.secret,
+            command=tool.command,
+            is_idempotent=tool.idempotent,
+            is_editable=tool.editable,
         )
 
     @property
@@ -107,14 +115,15 @@ class FunctionCall(Call):
             timeout = self.attempt.spec.call_timeout or timeout
         # Just after the instant itself: a call that ends exactly at its deadline has ended in time (T3).
         deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
+        args, kwargs = self.tool.spread(arguments)
         body = Body(
             kind="call",
             session=self.attempt.session,
             run=self.attempt.run,
             operation=self.operation,
             fn=self.tool.fn,
-            args=(context,) if self.tool.takes_context else (),
-            kwargs=arguments,
+            args=(context, *args) if self.tool.takes_context else args,
+            kwargs=kwargs,
         )
         try:
             await checkpoint_if_cancelled()  # if a cancellation came during the commit, no effect begins

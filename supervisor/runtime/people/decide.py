@@ -4,6 +4,7 @@ Rules
 - The first decision wins. A later one that is the same (decision, scope, pattern, arguments) is answered `already`. A
   later one that contains a secret value is always answered `conflict`: `already` would confirm a guess of the secret.
 - A decision is checked against what was asked and offered before anything is written (A5, A8).
+- A call that is not editable is approved as it is, or denied.
 - An edit that leaves the mask in place of a secret value keeps that value, which the approver need not know.
 - A decision that does not fit (an approval of a question, an answer to a call) raises, and nothing is decided.
 - A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
@@ -189,6 +190,11 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
         return None
     if not isinstance(arguments, Mapping):
         raise InvalidInput("edited arguments are a JSON object with all of the call's arguments; a patch is not enough")
+    if not approval.editable:
+        raise InvalidInput(
+            f"{approval.id} may not be approved with other arguments: {approval.tool} takes them only as it asked with "
+            "them; approve or deny it as it is"
+        )
     asked, given = set(approval.arguments), set(arguments)
     if asked != given:
         problems = [f"{name} is missing" for name in sorted(asked - given)]

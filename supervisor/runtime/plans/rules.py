@@ -41,18 +41,21 @@ class Ruling:
         facts: e.SessionCreated,
         tool: str,
         arguments: msgspec.Raw,
+        *,
+        command: str | None = None,
         secret: Collection[str] = (),
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `secret`: names of secret arguments, which no pattern may match.
+        `command`: the name of the argument that is a shell command. `secret`: names of secret arguments, which no
+        pattern may match.
         """
         own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
         rules = (*own, *book(view).find(tool, facts.root))
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
-        return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
+        return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, command=command, secret=secret)
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""

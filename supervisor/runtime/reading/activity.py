@@ -208,7 +208,8 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="approval", approval=approval, since=None if approval is None else approval.created_at)
         elif isinstance(request, e.ToolCallRequested):
             since = request.at if record.started is None else record.started.at
-            yield Doing(kind="call", name=request.tool, arguments=_arguments(record), since=since)
+            arguments = _arguments(record)
+            yield Doing(kind="call", name=request.tool, arguments=arguments, command=request.command, since=since)
         elif isinstance(request, e.OperationStarted) and request.kind == "sleep":
             yield Doing(kind="timer", since=request.at, until=request.due_at)
 

@@ -22,6 +22,7 @@ def an_approval(**changes: Any) -> Approval:
         "agent": "cleaner",
         "operation": "call:shell:0#1",
         "tool": "shell",
+        "command": "command",
         "arguments": {"command": "rm 'a b'", "cwd": None, "env": None, "timeout": 30},
         "digest": "0" * 64,
         "cwd": "/srv",
@@ -54,7 +55,13 @@ def rows(*events: e.AnyEvent) -> list[JournalEntry]:
 def asked(seconds: float, operation: str = "call:shell:1#1", approval: str = "a1") -> e.ToolCallRequested:
     arguments = Raw(b'{"command":"make"}')
     return e.ToolCallRequested(
-        at=at(seconds), operation=operation, tool="shell", arguments=arguments, digest="0", approval=approval
+        at=at(seconds),
+        operation=operation,
+        tool="shell",
+        arguments=arguments,
+        digest="0",
+        approval=approval,
+        command="command",
     )
 
 

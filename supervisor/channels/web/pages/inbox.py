@@ -107,7 +107,7 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the session that asks is blocked."""
     grants: tuple[Grant, ...]
     edit_text: str
-    """The arguments as JSON, for an edit."""
+    """The arguments as JSON, for an edit; "" if the call is not editable."""
     has_masked: bool
     """Whether a mask hides some of them. An edit that keeps the mask keeps the value."""
     refusal: str | None
@@ -153,7 +153,7 @@ def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) 
         escalated_to=approval.escalated_to,
         is_blocked=approval.blocked and is_pending,
         grants=tuple(wider(approval)) if is_pending else (),
-        edit_text=json_text(approval.arguments, indent=2) if is_pending and not is_question else "",
+        edit_text=json_text(approval.arguments, indent=2) if is_pending and approval.editable else "",
         has_masked=bool(approval.secret),
         refusal=refusal if is_pending else None,
     )
@@ -197,11 +197,11 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
                     found.append(_fact(f"{old} → {new}", text, "change"))
                     rest = {name: value for name, value in rest.items() if name not in (old, new)}
     plain, unset = list[Fact](), ""
-    for label, text in arguments_facts(approval.tool, rest):
+    for label, text in arguments_facts(rest, approval.command):
         if label == "not set":
             unset = text
         else:
-            is_command = label == "command"
+            is_command = label == visible(approval.command or "")
             plain.append(_fact(label, text, language_of(label, text, is_command=is_command)))
     return (*plain, *found), unset
 
