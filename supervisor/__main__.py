@@ -1,9 +1,13 @@
-"""The commands `supervisor` and `subagent-supervisor`, and `python -m supervisor`."""
+"""The commands `supervisor` and `subagent-supervisor`, and `python -m supervisor`.
+
+`--version` is answered here, before the library of the command line is imported: that takes most of a command's start.
+"""
 
 import io
 import os
 import signal
 import sys
+from importlib import metadata
 from types import FrameType
 
 
@@ -13,6 +17,10 @@ def main() -> None:
     is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false if the caller ignores SIGINT
     if is_heard:
         signal.signal(signal.SIGINT, _stop)
+    _warn_of_namesake()
+    if sys.argv[1:] == ["--version"]:
+        _print_version()
+        return
     from supervisor.cli import main as run
 
     if is_heard:
@@ -33,6 +41,26 @@ def _open_what_is_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def _print_version() -> None:
+    try:
+        print(f"subagent-supervisor {metadata.version('subagent-supervisor')}", flush=True)
+    except BrokenPipeError:  # `supervisor --version | true`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _warn_of_namesake() -> None:
+    """PyPI's `supervisor` (supervisord) ships a package of the same name, and one overwrites the other's files."""
+    try:
+        metadata.distribution("supervisor")
+    except metadata.PackageNotFoundError:
+        return
+    print(
+        "supervisor: warning: the distribution `supervisor` (supervisord) is installed here, too. Each overwrites "
+        "files of the other: install them in separate environments",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

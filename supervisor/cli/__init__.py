@@ -81,7 +81,6 @@ def make_app(called: str | None = None) -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
-        _warn_of_namesake()
         given = sys.argv[1:] if arguments is None else arguments
         result = make_app(called=given[0] if given else None)(given)
         sys.stdout.flush()
@@ -117,16 +116,3 @@ def _misused(error: CycloptsError) -> str:
 def _fail(text: str, code: int) -> int:
     print(f"supervisor: {' '.join(text.split())}", file=sys.stderr)
     return code
-
-
-def _warn_of_namesake() -> None:
-    """PyPI's `supervisor` (supervisord) ships a package of the same name, and one overwrites the other's files."""
-    try:
-        metadata.distribution("supervisor")
-    except metadata.PackageNotFoundError:
-        return
-    print(
-        "supervisor: warning: the distribution `supervisor` (supervisord) is installed here, too. Each overwrites "
-        "files of the other: install them in separate environments",
-        file=sys.stderr,
-    )

@@ -167,6 +167,29 @@ def test_commands_import_nothing_that_takes_long():
     assert found.strip() == "[]"
 
 
+def imported(*command):
+    """Return the modules that a command imports, and the packages that are neither ours nor Python's."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "supervisor", *command], capture_output=True, text=True, check=True
+    )
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"imported package"}
+    return [name for name in names if name.startswith("supervisor")], packages - {"supervisor", "sitecustomize"}
+
+
+def test_the_version_is_answered_before_the_command_line_is_imported():
+    """Nor is any other package than ours."""
+    ours, others = imported("--version")
+    assert (sorted(ours), others) == (["supervisor", "supervisor.lazy"], set())
+
+
+def test_a_command_that_reads_imports_few_modules(tmp_path: Path):
+    """Each module costs a millisecond or more. Raise the number only for modules that every command needs."""
+    ours, others = imported("approvals", "--store", str(tmp_path / "s.db"))
+    assert len(ours) <= 200
+    assert not others & {"rich", "markdown_it", "structlog", "trio", "watchfiles", "starlette", "httpx", "jinja2"}
+
+
 def test_a_command_that_does_not_serve_imports_no_server(tmp_path: Path):
     """This holds for commands that open a store, too."""
     served = "{'starlette', 'hypercorn', 'httpx', 'jinja2', 'slack_sdk', 'cryptography'}"
