@@ -50,7 +50,7 @@ _PAUSE: Final = 0.02  # seconds between two looks at a warden that is ending its
 _CHUNK: Final = 65536
 
 
-class InputClosed(Exception):
+class InputClosed(anyio.BrokenResourceError):
     """The process takes no more input: it has exited, or has closed its standard input."""
 
 
