@@ -42,7 +42,8 @@ def finished(
 def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
     """Return the result of a call that a person denied."""
     content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
-    return finished(decided.operation, now, "denied", content, {"effect": "none"})
+    said = {} if decided.reason is None else {"said": decided.reason}
+    return finished(decided.operation, now, "denied", content, {"effect": "none", **said})
 
 
 def result_of(event: e.ToolCallFinished, type_: Any, what: str) -> ToolResult[Any]:

@@ -1,0 +1,13 @@
+"""Coding agents that speak ACP, the Agent Client Protocol, as sub-agents: `acp_agent`."""
+
+from typing import TYPE_CHECKING
+
+from supervisor.lazy import lazily
+
+if TYPE_CHECKING:
+    from supervisor.agents.acp.agent import acp_agent
+
+__all__ = ["acp_agent"]
+
+if not TYPE_CHECKING:  # a type checker reads the imports above
+    __getattr__, __dir__ = lazily(__name__, {"supervisor.agents.acp.agent": "acp_agent"})

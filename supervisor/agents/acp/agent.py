@@ -1,0 +1,68 @@
+"""`acp_agent`: the declaration of an agent that another program runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from supervisor.abc import Context
+from supervisor.agents.acp.process import open_agent
+from supervisor.agents.acp.run import Connect, Settings, converse
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.rules import Rule
+
+
+def acp_agent(
+    name: str,
+    command: Sequence[str],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    rules: Sequence[Rule] = (),
+    call_timeout: float = 600.0,
+    inactivity_timeout: float = 600.0,
+    stop_timeout: float = 30.0,
+    passivate_after: float | None = None,
+    **budgets: Any,
+) -> AgentSpec[[str], str]:
+    """Declare a coding agent that speaks ACP as an agent: `acp_agent("opencode", ["opencode", "acp"])`.
+
+    It takes a text, the first prompt of a session of its own, and returns its last message. Each later message to the
+    session is one more prompt. Its permission requests are calls named NAME.KIND, such as `opencode.execute`; rules are
+    about their raw input. Needs the extra `acp`.
+
+    `command`: the words of the command, run without a shell. `cwd`: its folder, relative to the session's folder, which
+    is the default. `env`: variables to add to the supervisor's environment, from which our own secrets are removed.
+    `call_timeout`: seconds that a call may take from its approval until the agent reports its end.
+    `inactivity_timeout`: seconds between two of its updates; it says nothing while its model thinks or a command of its
+    own runs. `first_progress_timeout`: seconds from a prompt to the first update. The other budgets are those of
+    `@agent`. `passivate_after`: seconds of waiting for people after which its process ends and the run leaves memory; a
+    decision starts it again, and it must ask again. None: it stays.
+
+    Raises ValueError for a name or a command that cannot be one.
+    """
+    settings = Settings(
+        name=name,
+        command=tuple(command),
+        cwd=cwd,
+        env=dict(env or {}),
+        stop_timeout=stop_timeout,
+        call_timeout=call_timeout,
+    )
+    budgets |= {
+        "rules": rules,
+        "call_timeout": call_timeout,
+        "inactivity_timeout": inactivity_timeout,
+        "stop_timeout": stop_timeout,
+        "passivate_after": passivate_after,
+    }
+    return declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
+
+
+def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[str, Any]) -> AgentSpec[[str], str]:
+    """Return the agent. `module`: the name of the module that declares it. `connect`: how its process is started."""
+
+    async def run(ctx: Context, message: str) -> str:
+        return await converse(ctx, message, settings, connect)
+
+    run.__module__, run.__name__, run.__qualname__ = module, settings.name, settings.name
+    return AgentSpec(run, name=settings.name, **budgets)

@@ -1,0 +1,132 @@
+"""Permission requests: what an agent asks to be allowed, as a call of ours. Pure.
+
+The agent sends its raw input, a kind, a title, and perhaps diffs. Only the raw input is what the call is about. All the
+rest are the agent's own words, so they are claims: a card shows and marks them, and rules do not see them.
+
+Rules
+- The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field of the
+  raw input that has the name of a claim is shown in the raw input's place, and the claim is left out.
+- A raw input that is empty or missing says nothing. Such a call can be allowed once only.
+- The argument `command` is a shell command if it is a text or a list of texts, whatever the kind.
+- Our answer is the agent's own option: `allow_once`, never `allow_always`, since standing decisions are our rules;
+  `reject_once`, or else `reject_always`. Options do not fit if one of both is missing, or if there are several that
+  allow once. Then the agent's names of its options are a question.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import unified_diff
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core.ids import canonical_json
+
+KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+TITLE: Final = "the agent's title"
+DIFF: Final = "the agent's diff"
+PLACES: Final = "the agent's places"
+CLAIMS: Final = (TITLE, DIFF, PLACES)
+MAX_CLAIM: Final = 65_536  # characters
+
+
+class Option(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    kind: str
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call."""
+
+    call: str
+    tool: str
+    given: Any
+    arguments: dict[str, Any]
+    options: tuple[Option, ...]
+
+    @property
+    def is_question(self) -> bool:
+        return allowing(self.options) is None or rejecting(self.options) is None
+
+
+def read(agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]]) -> Permission:
+    """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here."""
+    kind, given = told.get("kind"), told.get("rawInput")
+    given = None if given in (None, {}, [], "") else given
+    return Permission(
+        call=told["toolCallId"],
+        tool=f"{agent}.{kind if kind in KINDS else 'other'}",
+        given=given,
+        arguments=arguments_of(given, told),
+        options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
+    )
+
+
+def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the call. `told`: all that the agent has said of it."""
+    fields = given if isinstance(given, Mapping) else {} if given is None else {"input": given}
+    claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
+    shown = {name: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str) and name not in fields}
+    return {**fields, **shown}
+
+
+def claims_in(given: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the arguments that are claims."""
+    own = given if isinstance(given, Mapping) else ()
+    return tuple(name for name in CLAIMS if name in arguments and name not in own)
+
+
+def command_in(given: Any) -> str | None:
+    """Return the name of the field of the raw input that is a shell command; None if there is none."""
+    command = given.get("command") if isinstance(given, Mapping) else None
+    is_words = isinstance(command, list) and bool(command) and all(isinstance(word, str) for word in command)
+    return "command" if is_words or isinstance(command, str) else None
+
+
+def is_same(tool: str, given: Any, permission: Permission) -> bool:
+    """Return whether a request is for the same call. Requests that do not say what they are for are never the same."""
+    if given is None or permission.given is None or tool != permission.tool:
+        return False
+    return canonical_json(given) == canonical_json(permission.given)
+
+
+def allowing(options: Iterable[Option]) -> str | None:
+    """Return the id of the one option that allows once; None if there is none, or more than one."""
+    found = [option.id for option in options if option.kind == "allow_once"]
+    return found[0] if len(found) == 1 else None
+
+
+def rejecting(options: Iterable[Option]) -> str | None:
+    """Return the id of the option that rejects, once rather than always; None if there is none."""
+    found = sorted((option.kind != "reject_once", number) for number, option in enumerate(options) if _rejects(option))
+    return list(options)[found[0][1]].id if found else None
+
+
+def choices(options: Sequence[Option]) -> dict[str, Option]:
+    """Return the options by the agent's names of them. Options of one name also have their ids in it."""
+    names = [option.name for option in options]
+    return {
+        option.name if names.count(option.name) == 1 else f"{option.name} ({option.id})": option for option in options
+    }
+
+
+def _rejects(option: Option) -> bool:
+    return option.kind in ("reject_once", "reject_always")
+
+
+def _diffs(content: Any) -> str | None:
+    """Return the diffs among the content of a tool call as text; None if there are none."""
+    diffs = [each for each in content or () if isinstance(each, Mapping) and each.get("type") == "diff"]
+    return "\n".join(_diff(each) for each in diffs) if diffs else None
+
+
+def _diff(change: Mapping[str, Any]) -> str:
+    path, old, new = str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or "")
+    if len(old) + len(new) > MAX_CLAIM:
+        return f"{path}: {len(old)} characters become {len(new)}, too many to compare here"
+    return "\n".join(unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""))
+
+
+def _places(locations: Any) -> str | None:
+    places = [each for each in locations or () if isinstance(each, Mapping) and isinstance(each.get("path"), str)]
+    return "\n".join(f"{each['path']}:{each['line']}" if each.get("line") else each["path"] for each in places) or None

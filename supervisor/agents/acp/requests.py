@@ -1,0 +1,305 @@
+"""Permission requests of one run, as our calls: asked, decided, answered, and each of them once.
+
+    saved -> asked (ctx.call, in a branch of its number) -> decided -> answered -> the call's end, or the turn's
+
+A later attempt finds the saved requests and asks each again before it starts the agent: the branch and the arguments
+are the same, so the operation and the approval are. When the agent asks for the same call again, its message is
+*attached* to our request, and gets the answer.
+
+Rules
+- Nothing is allowed before `executing` is on disk: the answer `allow_once` is the effect of the call. So a call that
+  was executing when its process died is lost, and never answered again.
+- A decision is used once. A call that is approved, and not asked for again in the turn whose prompt told the agent,
+  gets an error, and had no effect. A denial that came while no agent lived answers the first message for the same call.
+- The end of a turn withdraws the requests of that turn that no person has decided: the agent waits for them no more.
+  The state that says so is saved first, since a withdrawn operation does not come to an end in a replay.
+- Between the end of an operation and the state that knows it there is no await: a save of another task would drop it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
+
+from supervisor.abc import Context
+from supervisor.agents.acp.conversation import Conversation, Incoming
+from supervisor.agents.acp.permissions import TITLE, Permission, allowing, choices, command_in, is_same, rejecting
+from supervisor.agents.acp.saved import Asked, Saved
+from supervisor.agents.acp.updates import result_text
+from supervisor.core.errors import QuestionUnanswered
+from supervisor.core.foreign_tool import foreign_tool
+from supervisor.core.ids import canonical_json
+from supervisor.core.values import Policy, ToolResult
+
+_STEPS: Final = 100  # a call that waits is reached in fewer
+
+
+class Request:
+    """One request in this attempt."""
+
+    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "result", "scope", "told_in")
+
+    def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
+        self.asked = asked
+        self.incoming = incoming
+        """The agent's message that waits for our answer; None for a request of an earlier process."""
+        self.is_approved = False
+        """Whether its effect has begun: it is approved, and `executing` is on disk."""
+        self.told_in: int | None = None
+        """The turn whose prompt told the agent what was decided."""
+        self.is_withdrawn = asked.is_dropped
+        self.scope = anyio.CancelScope()
+
+    @property
+    def is_decided(self) -> bool:
+        return self.is_approved or self.asked.ended is not None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a person may still decide it."""
+        return not self.is_decided and not self.is_withdrawn
+
+
+class Requests:
+    """`tasks`: the group in which they wait. `saved`: what the run has saved."""
+
+    def __init__(self, ctx: Context, tasks: TaskGroup, saved: Saved, call_timeout: float) -> None:
+        self.saved = saved
+        self.conversation: Conversation | None = None
+        self._ctx = ctx
+        self._tasks = tasks
+        self._call_timeout = call_timeout
+        self._turn = self._over = 0
+        """The number of the latest turn, and of the latest one that has ended."""
+        self._live = {each.number: Request(each) for each in saved.asked}
+        self._denied: list[tuple[Asked, bool]] = []
+        """Denials in this turn, and whether a person gave a reason."""
+        self._changed = anyio.Event()
+        for request in self._left_over:
+            if request.asked.ended is None:
+                tasks.start_soon(self._carry, request)
+            if request.is_withdrawn:
+                tasks.start_soon(self._withdraw_again, request)
+
+    # -- what the run asks ---------------------------------------------------------------------------------------------
+
+    def ring(self) -> None:
+        """Wake the tasks that wait in `until`: something has changed."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
+
+    @property
+    def _left_over(self) -> list[Request]:
+        """The requests of an earlier process for which the agent has not asked again."""
+        return [request for request in self._live.values() if request.incoming is None]
+
+    @property
+    def is_any_undecided(self) -> bool:
+        return any(request.is_undecided for request in self._left_over)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the agent can go on: something was decided that it does not know, or nothing is to be decided."""
+        is_new = any(request.is_decided and request.told_in is None for request in self._left_over)
+        return is_new or not self.is_any_undecided
+
+    @property
+    def waits_for_us(self) -> bool:
+        """Whether the agent waits for an answer, or is at a call that it was allowed, and at nothing else."""
+        asked = {request.incoming.permission.call for request in self._live.values() if request.incoming is not None}
+        return bool(asked) and self.conversation is not None and self.conversation.updates.running <= asked
+
+    async def save(self, **changed: Any) -> None:
+        """Save the state with these changes, and with the requests that are open now."""
+        self.saved = replace(self.saved, **changed, asked=tuple(each.asked for each in self._live.values()))
+        await self._ctx.save(msgspec.to_builtins(self.saved))
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def tell(self, *, also_undecided: bool) -> list[tuple[Asked, bool]]:
+        """Begin a turn: return the requests of an earlier process that its prompt tells, and whether each is approved.
+        The agent has this turn to ask for them again."""
+        self._turn += 1
+        found = [each for each in self._left_over if each.told_in is None and not each.is_withdrawn]
+        for request in found:
+            if request.is_decided:
+                request.told_in = self._turn
+        return [(each.asked, each.is_approved) for each in found if also_undecided or each.is_decided]
+
+    async def end_turn(self) -> None:
+        """End the turn's requests: those that are undecided are withdrawn, and the others get their results."""
+        self._over = self._turn
+        late = [each for each in self._live.values() if each.incoming is not None and each.is_undecided]
+        for request in late:
+            request.is_withdrawn = True
+            request.asked = replace(request.asked, is_dropped=True)
+        if late:
+            await self.save()
+        for request in late:
+            if not request.is_approved:
+                request.scope.cancel()
+        for request in [*self._live.values()]:
+            if request.asked.ended is not None and self._is_of_past(request):
+                self._conclude(request)
+        self.ring()
+        await self.until(lambda: not any(self._is_of_past(request) for request in self._live.values()))
+
+    def _is_of_past(self, request: Request) -> bool:
+        """Whether nothing more is to be told of a request once it has its result."""
+        return request.incoming is not None or (request.told_in is not None and request.told_in <= self._over)
+
+    def take_denied(self, stop: str) -> list[tuple[Asked, bool]]:
+        """Return the denials that the next prompt tells: those with a reason and, if the rejection has ended the turn,
+        all others. `stop`: why the turn stopped."""
+        found, self._denied = self._denied, []
+        return [(asked, False) for asked, has_reason in found if has_reason or stop == "cancelled"]
+
+    # -- one request ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, incoming: Incoming) -> None:
+        """Bring a message of the agent to its answer."""
+        permission = incoming.permission
+        for request in self._left_over:
+            is_open = request.asked.ended in (None, "denied") and not request.is_withdrawn
+            if is_open and is_same(request.asked.tool, request.asked.given, permission):
+                request.incoming = incoming
+                if request.asked.ended is not None:
+                    self._conclude(request)
+                self.ring()
+                return
+        number = self.saved.number + 1
+        self.saved = replace(self.saved, number=number)
+        request = self._live[number] = Request(_asked(number, permission), incoming)
+        self.ring()
+        await self.save()
+        await self._carry(request)
+
+    async def _carry(self, request: Request) -> None:
+        """Ask a person if need be, and journal the result; until the end of the turn withdraws the request."""
+        with request.scope:
+            result = await self._decide(request)
+            request.asked = replace(request.asked, ended=result.kind, content=result.content)
+            if request.incoming is not None and result.kind == "denied":
+                self._denied.append((request.asked, "said" in result.details))
+            if self._is_of_past(request):
+                self._conclude(request)
+        if request.is_withdrawn:
+            self._conclude(request)
+        self.ring()
+
+    async def _withdraw_again(self, request: Request) -> None:
+        """Withdraw a request that an earlier attempt was withdrawing when its process died."""
+        for _ in range(_STEPS):
+            await checkpoint()
+        request.scope.cancel()
+
+    async def _decide(self, request: Request) -> ToolResult[Any]:
+        asked = request.asked
+        policy: Policy = "ask"
+        here = self._ctx.branch(f"request{asked.number}")
+        if asked.choices and asked.choice is None:
+            try:
+                choice = await here.ask(_question(asked), choices=asked.choices)
+            except QuestionUnanswered as unanswered:
+                return ToolResult(kind="denied", content=str(unanswered))
+            asked = request.asked = replace(request.asked, choice=choice)
+        if asked.choice is not None:
+            if asked.choice not in asked.allowing:
+                return ToolResult(kind="denied", content=f"a person chose {asked.choice!r}")
+            policy = "allow"
+        called = foreign_tool(
+            asked.tool,
+            self._effect(request),
+            policy=policy,
+            timeout=None,
+            editable=False,
+            command=command_in(asked.given),
+        )
+        return await here.call(called, asked.arguments)
+
+    def _effect(self, request: Request) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+        async def allow(arguments: Mapping[str, Any]) -> ToolResult[Any]:
+            request.is_approved = True
+            self.ring()
+            await self.until(lambda: request.is_withdrawn or self._is_of_past(request) or request.incoming is not None)
+            if request.is_withdrawn:
+                return _without_effect("withdrawn", "the agent's turn had ended before this was decided")
+            if request.incoming is None or self.conversation is None:
+                return _without_effect("not_asked_again", "the agent did not ask for this call again; it did not run")
+            return await self._allow(self.conversation, request.asked, request.incoming)
+
+        return allow
+
+    async def _allow(self, conversation: Conversation, asked: Asked, incoming: Incoming) -> ToolResult[Any]:
+        """Let the agent make the call, and wait for its end. The deadline is kept here, since the agent goes on."""
+        option = _option(asked, incoming.permission)
+        if option is None:
+            conversation.refuse(incoming, "none of the options allows exactly this call")
+            return _without_effect("no_option", "the agent offered no option that allows exactly this call")
+        ending = conversation.updates.expect_end(incoming.permission.call)
+        conversation.answer(incoming, option)
+        with anyio.move_on_after(self._call_timeout) as scope:
+            await ending.over.wait()
+        content, status = result_text(ending.told), ending.told.get("status")
+        if status == "completed":
+            return ToolResult(kind="ok", content=content)
+        if status == "failed":
+            return ToolResult(kind="error", content=content, details={"reason": "failed", "effect": "maybe"})
+        reason, text = "unreported", "the turn ended, and the agent did not say how this call had ended"
+        if scope.cancelled_caught:
+            reason = "deadline"
+            text = (
+                f"the agent did not report the end of this call within {self._call_timeout:g} s; it may still be at it"
+            )
+        return ToolResult(kind="error", content=text, details={"reason": reason, "effect": "maybe"})
+
+    def _conclude(self, request: Request) -> None:
+        """Answer the agent's message, unless it was answered, and forget the request."""
+        incoming = request.incoming
+        if incoming is not None and not incoming.is_answered and self.conversation is not None:
+            asked = request.asked
+            option = _option(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
+            if (option := option or rejecting(incoming.permission.options)) is not None:
+                self.conversation.answer(incoming, option)
+            else:
+                self.conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
+        self._live.pop(request.asked.number, None)
+        self.ring()
+
+
+def _asked(number: int, permission: Permission) -> Asked:
+    named = choices(permission.options) if permission.is_question else {}
+    return Asked(
+        number=number,
+        tool=permission.tool,
+        given=permission.given,
+        arguments=permission.arguments,
+        choices=tuple(named),
+        allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
+    )
+
+
+def _option(asked: Asked, permission: Permission) -> str | None:
+    """Return the id of the option that a person chose, or else of the one that allows once."""
+    if asked.choice is None:
+        return allowing(permission.options)
+    found = choices(permission.options).get(asked.choice)
+    return None if found is None else found.id
+
+
+def _question(asked: Asked) -> str:
+    title = str(asked.arguments.get(TITLE) or asked.tool)
+    given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
+    return f"The agent asks, in its own words: {title}{given}"
+
+
+def _without_effect(reason: str, text: str) -> ToolResult[Any]:
+    return ToolResult(kind="error", content=text, details={"reason": reason, "effect": "none"})

@@ -1,0 +1,162 @@
+"""One run of an agent that speaks ACP: a message, and as many processes and turns as it takes.
+
+    ask again what an earlier process left -> [when one is decided] start the agent -> open its session
+        -> prompt, and answer its requests -> [while people gave reasons, or decided] prompt again -> its last message
+
+Rules
+- No process lives while only an earlier process's requests wait for people.
+- The watchdog's clock runs while the agent is at work: until its first sign of a turn as for a model call's first
+  progress, then from sign to sign. It stands while the agent waits only for people, or for calls that it was allowed,
+  which have a deadline of their own.
+- Every way out of a process is the same: session/cancel if a turn is under way, `cancelled` as the answer of all that
+  is open, a bounded wait, the end of its input. The warden ends what is left.
+- What identifies the process is saved before its command begins. So a later attempt ends what is left of it first.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+
+from supervisor.abc import Context
+from supervisor.agents.acp import words
+from supervisor.agents.acp.conversation import AgentFailed, Conversation
+from supervisor.agents.acp.requests import Requests
+from supervisor.agents.acp.saved import read
+from supervisor.agents.acp.schema import load_schema
+from supervisor.agents.json_lines import Talking
+from supervisor.core.folders import folder_of_call
+
+WARDEN: Final = 5.0  # seconds of the stop that are kept for the warden
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `acp_agent` was given. `stop_timeout` and `call_timeout` are seconds."""
+
+    name: str
+    command: tuple[str, ...]
+    cwd: str | None
+    env: Mapping[str, str]
+    stop_timeout: float
+    call_timeout: float
+
+
+class Connect(Protocol):
+    """Starts the process of an agent; the block's end ends it. `save` is awaited before the command begins, with what
+    identifies the process; `former` identifies the one before it."""
+
+    def __call__(
+        self, settings: Settings, cwd: str, session: str, former: Mapping[str, Any] | None, save: Callable[..., Any]
+    ) -> AbstractAsyncContextManager[Talking]: ...
+
+
+async def converse(ctx: Context, message: str, settings: Settings, connect: Connect) -> str:
+    """Bring one message to the agent's last word."""
+    saved = read(ctx.saved, ctx.saved_before())
+    async with anyio.create_task_group() as tasks:
+        requests = Requests(ctx, tasks, saved, settings.call_timeout)
+        run = _Run(ctx, message, settings, connect, requests)
+        while not run.is_over:
+            await requests.until(lambda: requests.has_news)
+            await run.one_process()
+        tasks.cancel_scope.cancel()
+    return run.result
+
+
+class _Run:
+    """`result`: the agent's last message. `is_over`: whether nothing is left to be decided."""
+
+    def __init__(self, ctx: Context, message: str, settings: Settings, connect: Connect, requests: Requests) -> None:
+        self.is_over = False
+        self.result = ""
+        self._ctx = ctx
+        self._message = message
+        self._settings = settings
+        self._connect = connect
+        self._requests = requests
+
+    async def one_process(self) -> None:
+        """Start the agent, and talk with it until it has nothing to do, or waits for people only."""
+        ctx, settings, requests = self._ctx, self._settings, self._requests
+        cwd = folder_of_call(ctx.cwd, settings.cwd)
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._watch)
+            schema = await load_schema()
+            async with self._connect(settings, cwd, ctx.session, requests.saved.process, self._save_process) as process:
+                conversation = Conversation(settings.name, process, schema, getattr(ctx, "report", _none))
+                await self._with(conversation, cwd)
+            requests.conversation = None
+            watching.cancel_scope.cancel()
+
+    async def _with(self, conversation: Conversation, cwd: str) -> None:
+        settings, requests = self._settings, self._requests
+        reading = anyio.CancelScope(shield=True)
+        async with anyio.create_task_group() as tasks:
+            conversation.on_permission = lambda incoming: tasks.start_soon(requests.ask, incoming)
+            conversation.on_sign = self._take_sign
+            tasks.start_soon(_carry, conversation, reading)
+            requests.conversation = conversation
+            try:
+                await self._talk(conversation, cwd)
+            finally:
+                with anyio.move_on_after(max(settings.stop_timeout - WARDEN, settings.stop_timeout / 2), shield=True):
+                    await conversation.leave()
+                reading.cancel()
+
+    async def _talk(self, conversation: Conversation, cwd: str) -> None:
+        ctx, requests, before = self._ctx, self._requests, self._requests.saved
+        try:
+            session, way = await conversation.open(cwd, before.acp_session)
+        except AgentFailed as failure:
+            command = shlex.join(self._settings.command)
+            raise AgentFailed(f"{failure}. To see what it needs, run it in a terminal: {command}") from None
+        prompt = words.resumed(self._message, requests.tell(also_undecided=True), was_prompted=before.is_prompted)
+        if way == "new" and before.acp_session is not None:
+            await getattr(ctx, "report", _none)(
+                "text", "[supervisor] the agent's session could not be opened again; it goes on in a new one"
+            )
+            prompt = words.begun_anew(ctx.transcript(), prompt)
+        if (session, True) != (before.acp_session, before.is_prompted):
+            await requests.save(acp_session=session, is_prompted=True)
+        while True:
+            stop = await conversation.prompt(prompt)
+            await requests.end_turn()
+            told = [*requests.take_denied(stop), *requests.tell(also_undecided=False)]
+            if not told:
+                break
+            prompt = words.decided(told)
+        self.is_over = not requests.is_any_undecided
+        self.result = conversation.updates.said or self.result
+        if self.is_over and stop not in ("end_turn", "cancelled"):
+            self.result = f"{self.result}\n[the agent stopped: {stop}]".strip()
+
+    async def _save_process(self, process: Mapping[str, Any]) -> None:
+        await self._requests.save(process=process)
+
+    # -- the watchdog --------------------------------------------------------------------------------------------------
+
+    def _take_sign(self) -> None:
+        self._ctx.heartbeat()
+        self._requests.ring()
+
+    async def _watch(self) -> None:
+        """Let the clock run while the agent is at work, from its start on."""
+        requests = self._requests
+        while True:
+            await requests.until(lambda: not requests.waits_for_us)
+            async with self._ctx.model_call():
+                if requests.conversation is not None and requests.conversation.has_spoken:
+                    self._ctx.heartbeat()
+                await requests.until(lambda: requests.waits_for_us)
+
+
+async def _carry(conversation: Conversation, scope: anyio.CancelScope) -> None:
+    with scope:
+        await conversation.carry()
+
+
+async def _none(*args: Any, **kwargs: Any) -> None:
+    pass

@@ -1,0 +1,73 @@
+"""What the supervisor tells an agent in a prompt, besides the messages of people: what was decided, and what was lost.
+
+An agent remembers less than the journal. After its process has ended it may show a call as completed that never ran,
+or not know the session at all. So a prompt says what the journal knows.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from supervisor.agents.acp.saved import Asked
+from supervisor.core.ids import canonical_json
+from supervisor.core.values import Message
+
+LONGEST: Final = 2_000  # characters of one call, or of one message, in a prompt
+SUMMARY: Final = 16_000  # characters of a session's history that a new session is told
+
+
+def resumed(message: str, known: Iterable[tuple[Asked, bool]], *, was_prompted: bool) -> str:
+    """Return the first prompt of a process. `known`: the requests of an earlier process, and whether each is approved.
+    `was_prompted`: whether the agent may have had the message already."""
+    calls = lines(known)
+    if not was_prompted and not calls:
+        return message
+    told = ["Your process ended while you were at work, and was started again."]
+    if calls:
+        told += [
+            "Whatever the history of this session says, this is known of the calls that you asked permission for:",
+            *calls,
+        ]
+    return "\n".join([*told, "Go on with what you were asked:", "", message])
+
+
+def decided(known: Iterable[tuple[Asked, bool]]) -> str:
+    """Return the prompt that tells decisions after a turn."""
+    return "\n".join(["This was decided on calls for which you had asked permission:", *lines(known), "Go on."])
+
+
+def begun_anew(history: Sequence[Message], prompt: str) -> str:
+    """Return a prompt for a new session that takes the place of one that could not be opened again."""
+    text = "\n".join(f"[{each.kind}] {_cut(each.text)}" for each in history)
+    if len(text) > SUMMARY:
+        text = f"(the beginning is left out)\n{text[-SUMMARY:]}"
+    said = ["This is what was said in it:", "", text, "", "It goes on with this:"] if text else ["It was about this:"]
+    return "\n".join(
+        ["The session in which you worked could not be opened again; this is a new one.", *said, "", prompt]
+    )
+
+
+def lines(known: Iterable[tuple[Asked, bool]]) -> list[str]:
+    return [f"- {call_text(asked)}: {_state(asked, is_approved)}" for asked, is_approved in known]
+
+
+def call_text(asked: Asked) -> str:
+    given = "" if asked.given is None else f" {canonical_json(asked.given).decode()}"
+    return f"{asked.tool.rpartition('.')[2]}{_cut(given)}"
+
+
+def _state(asked: Asked, is_approved: bool) -> str:
+    match asked.ended:
+        case "denied":
+            return f"{_cut(asked.content)}; it did not run."
+        case "interrupted":
+            return "lost; it may or may not have run. Look before you make it again: permission is asked again."
+        case None if is_approved:
+            return "approved, and not run yet. Make exactly this call again: it is allowed once."
+        case None:
+            return "still waits for a person. Make exactly this call again if you need it: it waits on."
+        case kind:
+            return f"it had ended ({kind})."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text) - LONGEST} characters more)"
