@@ -90,6 +90,7 @@ class Launcher:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for fd in (requests.fileno(), self._wakeup, *([] if owner is None else [owner])):
             self._poll.register(fd, select.POLLIN)
+        started_at(os.getpid())  # reads the number of this boot, which all wardens then know
         gc.disable()  # a collection would find few cycles, and copy every page that a fork shares
 
     def serve(self) -> None:

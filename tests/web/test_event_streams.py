@@ -142,7 +142,7 @@ class TestAStream:
                 await anyio.sleep_forever()
 
         async def news():
-            return "approval", "0123456789.1", {}
+            return "approval", "0123456789.1", b"{}"
 
         await self.serve(news, send)
         assert anyio.current_time() - self.began == pytest.approx(SLOW)

@@ -31,7 +31,7 @@ from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
 from supervisor.channels.web.state import Site
-from supervisor.core.documents import approval_document, event_document
+from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown
 from supervisor.core.events import RunFinished
 
@@ -42,8 +42,8 @@ SLOW: Final = 30.0
 RETRY: Final = 1000
 """Milliseconds after which a browser reconnects."""
 
-Next = Callable[[], Awaitable[tuple[str, str, Any] | None]]
-"""Returns the next event's name, id and document; None at the end. Giving up waiting for it loses nothing."""
+Next = Callable[[], Awaitable[tuple[str, str, bytes] | None]]
+"""Returns the next event's name, id and JSON document; None at the end. Giving up waiting for it loses nothing."""
 
 
 class EventStream(Response):
@@ -124,7 +124,7 @@ class EventStream(Response):
             if found is None:
                 return None
             name, cursor, document = found
-            return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), cursor.encode(), msgspec.json.encode(document))
+            return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), cursor.encode(), document)
         return b": still here\n\n"
 
 
@@ -142,12 +142,12 @@ async def inbox_events(call: Call) -> Response:
         watch = await run.watch_approvals().__aenter__()
         is_over = partial(_has_ended, run)
 
-    async def next_event() -> tuple[str, str, Any] | None:
+    async def next_event() -> tuple[str, str, bytes] | None:
         approval = await anext(watch, None)
         if approval is None:
             return None
         call.show(approval)
-        return "approval", watch.cursor, approval_document(approval)
+        return "approval", watch.cursor, call.site.encoded.json_of(approval)
 
     return EventStream(next_event, call.site, call.still_counts, watch, is_over, is_reset=is_reset)
 
@@ -157,12 +157,12 @@ async def session_events(call: Call) -> Response:
     session, latest = call.path("id"), list[Any]()
     watch, is_reset = await _open(partial(call.supervisor.watch_session, session, stay=query.stay), _cursor(call))
 
-    async def next_event() -> tuple[str, str, Any] | None:
+    async def next_event() -> tuple[str, str, bytes] | None:
         row = await anext(watch, None)
         if row is None:
             return None
         latest[:] = [row.event]
-        return "journal", watch.cursor, event_document(row)
+        return "journal", watch.cursor, msgspec.json.encode(event_document(row))
 
     async def is_over() -> bool:
         if any(isinstance(event, RunFinished) for event in latest):

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Final
 
 import anyio
+import msgspec
 
 from supervisor.abc import Supervisor
 from supervisor.channels.web.auth import Guard
@@ -11,6 +12,8 @@ from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
+from supervisor.core.documents import approval_document
+from supervisor.core.values import Approval
 
 MAX_STREAMS: Final = 500
 """Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
@@ -27,6 +30,20 @@ class Tally:
 
     def answered(self, method: str, status: int) -> None:
         self.requests[method if method in _METHODS else "other", status] += 1
+
+
+class Encoded:
+    """The JSON of the approval that a stream sent last. All clients of the inbox are woken by the same change: it is
+    encoded for the first of them."""
+
+    def __init__(self) -> None:
+        self._approval: Approval | None = None
+        self._json = b""
+
+    def json_of(self, approval: Approval) -> bytes:
+        if approval is not self._approval:  # the watches of one store return the same object; see Reader.newest
+            self._approval, self._json = approval, msgspec.json.encode(approval_document(approval))
+        return self._json
 
 
 class Site:
@@ -47,6 +64,7 @@ class Site:
         self.tally = Tally()
         self.shown = Shown()
         self.looks = Looks()
+        self.encoded = Encoded()
         self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
         self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
         """All running requests, including event streams."""

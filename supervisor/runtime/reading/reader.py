@@ -4,7 +4,7 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 use it directly.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from supervisor.abc import JournalEntry, SessionRow, Store, TreeView
@@ -14,11 +14,15 @@ from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorEr
 from supervisor.core.masking import shown
 from supervisor.core.rows import ids_from
 from supervisor.core.values import Approval
+from supervisor.runtime.journal.hub import INBOX_EVENTS
 from supervisor.runtime.reading.sessions import block_of, session_views
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
     from supervisor.runtime.reading.streams import SessionJournal
+
+MOST: Final = 100
+"""The most approvals that are kept for inboxes that ask for the same."""
 
 
 class Reader:
@@ -32,6 +36,8 @@ class Reader:
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.watching: WeakSet[SessionJournal] = WeakSet()
         """The journals that are watched, to be told their end."""
+        self._changes: tuple[tuple[int, int], list[tuple[str, int]]] = ((0, 0), [])
+        self._newest: tuple[int, dict[str, Approval | None]] = (0, {})
 
     def now(self) -> str:
         """Return the cursor of now."""
@@ -128,6 +134,27 @@ class Reader:
         if found is None:
             raise NotFound(f"there is no approval {approval} in {self.store.name}")
         return self.mark(found)
+
+    def changes(self, after: int, to: int) -> list[tuple[str, int]]:
+        """Return the approvals whose status changed between two positions, with the position of each change. Inboxes
+        that are woken together ask for the same positions, which are read once."""
+        if self._changes[0] != (after, to):
+            rows = self.store.rows(after, to)
+            found = [(e.approval_in(row.event), row.position) for row in rows if type(row.event) in INBOX_EVENTS]
+            self._changes = (after, to), [(approval, at) for approval, at in found if approval is not None]
+        return self._changes[1]
+
+    def newest(self, approval: str) -> Approval | None:
+        """Return an approval as it is now, None if it does not exist. Until the store has another entry, inboxes get
+        the same object."""
+        if self._newest[0] != (last := self.store.last_position()):
+            self._newest = last, {}
+        known = self._newest[1]
+        if approval not in known:
+            if len(known) >= MOST:  # an inbox that continues from an old cursor meets many
+                known.clear()
+            known[approval] = self.store.get_approval(approval)
+        return known[approval]
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval, marked if its session is blocked."""

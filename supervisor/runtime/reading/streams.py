@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio
 
 from supervisor.abc import JournalEntry, Watch
-from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
-from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS
+from supervisor.runtime.journal.hub import INBOX
 from supervisor.runtime.reading.pieces import PIECE
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class Inbox(_LocalWatch[Approval]):
             while self._changed:
                 changed = next(iter(self._changed))
                 self._position = self._changed.pop(changed)
-                approval = self._reader.store.get_approval(changed)
+                approval = self._reader.newest(changed)
                 if approval is not None and self._concerns(approval):
                     return approval
             if self._listed is not None:
@@ -165,16 +164,10 @@ class Inbox(_LocalWatch[Approval]):
 
     def _look(self, to: int) -> None:
         """Note the approvals that have changed up to a position."""
-        for row in self._reader.store.rows(self._read, to):
-            if (approved := _approval_in(row)) is not None:
-                self._changed.pop(approved, None)
-                self._changed[approved] = row.position
+        for approval, position in self._reader.changes(self._read, to):
+            self._changed.pop(approval, None)
+            self._changed[approval] = position
         self._read = to
-
-
-def _approval_in(row: JournalEntry) -> str | None:
-    """Return the approval whose status an entry changes."""
-    return e.approval_in(row.event) if type(row.event) in INBOX_EVENTS else None
 
 
 class SessionJournal(_LocalWatch[JournalEntry]):

@@ -1,5 +1,7 @@
 """Lists come page by page, of one store alone, and no long one holds the loop."""
 
+from contextlib import AsyncExitStack
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -169,6 +171,28 @@ async def test_a_long_inbox_does_not_hold_the_loop(store):
             found, most = await most_in_a_step(store, take_all)
             assert found == [each.id for each in await supervisor.find_approvals(limit=None)]
             assert most <= STEP < MANY
+
+
+async def test_a_change_is_read_once_for_all_inboxes(store):
+    """They are woken together, and get the same object."""
+    async with opened(store) as supervisor, AsyncExitStack() as watching:
+        await supervisor.start(asks, "x", session="s")
+        await wait_for_all(supervisor, 1)
+        (asked,) = page = await supervisor.find_approvals()
+        inboxes = [await watching.enter_async_context(supervisor.watch_inbox(after=page.cursor)) for _ in range(20)]
+        found = []
+
+        async def follow(inbox):
+            found.append(await anext(inbox))
+
+        async with anyio.create_task_group() as tasks:
+            for inbox in inboxes:
+                tasks.start_soon(follow, inbox)
+            await anyio.wait_all_tasks_blocked()
+            store.steps = [0]
+            await supervisor.decide(asked.id, Deny(by="ana"))
+        assert (len(found), found[0].status, {id(each) for each in found}) == (20, "denied", {id(found[0])})
+        assert sum(store.steps) < len(inboxes)
 
 
 async def test_one_session_is_read_without_its_tree_and_without_a_journal(store):
