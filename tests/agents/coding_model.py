@@ -2,8 +2,8 @@
 
     unshare -n python tests/agents/coding_model.py [LOG]
 
-It brings up the loopback of its network namespace, prints its port, and serves there what agents ask of a provider:
-OpenAI's chat completions and responses, and Anthropic's messages, as one answer or as a stream.
+It brings up the loopback of its network namespace, prints its port, and serves there what agents ask of a provider, as
+one answer or as a stream: OpenAI's chat completions and responses, Anthropic's messages, Google's generateContent.
 
 The prompt holds a script, a JSON list after the word `script:`. Each step is one answer of the model:
 
@@ -15,9 +15,9 @@ The prompt holds a script, a JSON list after the word `script:`. Each step is on
     ["silent", seconds]                    nothing for so long, then the text `late`
 
 The server keeps no state: the last script of a conversation counts, and the position in it is the number of tool
-results since then. A result that only says that the call was lost, since the agent was killed in it, does not count:
-an agent that goes on asks for that call again. After the last step the model says `done`. With LOG, each request is
-appended to that file, one JSON object a line: {"path", "body"}.
+results since it was said for the first time. A result that only says that the call was lost, since the agent was
+killed in it, does not count: an agent that goes on asks for that call again. After the last step the model says `done`.
+With LOG, each request is appended to that file, one JSON object a line: {"path", "body"}.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ids = itertools.count(1)
-LOST = re.compile(r"aborted|interrupted|was lost", re.IGNORECASE)
+LOST = re.compile(r"aborted$|\[Tool (execution was|call) interrupted")  # in the words of Codex, OpenCode, Claude Code
 
 # -- what is to be said next: the same for each protocol -------------------------------------------------------------
 
@@ -45,9 +45,9 @@ def next_step(turns):
     """`turns`: (role, text) in order, role one of user, result. The step that the model takes now."""
     script, position = None, 0
     for role, text in turns:
-        if role == "user" and (found := script_of(text)) is not None:
+        if role == "user" and (found := script_of(text)) not in (None, script):
             script, position = found, 0
-        elif role == "result" and not LOST.search(text[:200]):
+        elif role == "result" and not LOST.match(text):
             position += 1
     if script is None:
         return ["say", "ok"]
@@ -97,7 +97,7 @@ def text_of(content):
     return str(content or "")
 
 
-# -- the three protocols: (turns, names of tools) of a request, and the events of an answer --------------------------
+# -- the four protocols: (turns, names of tools) of a request, and the events of an answer --------------------------
 
 
 def read_chat(body):
@@ -213,10 +213,31 @@ def messages(body, text, calls):
     return [(name, {"type": name} | data) for name, data in events]
 
 
+def read_contents(body):
+    turns = []
+    for content in body["contents"]:
+        for part in content["parts"]:
+            if "functionResponse" in part:
+                turns.append(("result", json.dumps(part["functionResponse"]["response"])))
+            elif content.get("role") == "user" and "text" in part:
+                turns.append(("user", part["text"]))
+    return turns, [each["name"] for tool in body.get("tools", []) for each in tool.get("functionDeclarations", [])]
+
+
+def contents(body, text, calls):
+    parts = [{"text": text}] if text else []
+    parts += [{"functionCall": {"id": f"call_{next(ids)}", "name": name, "args": given}} for name, given in calls]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    whole = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
+    return [(None, whole)] if body.get("stream") else whole
+
+
 PROTOCOLS = {
     "/v1/chat/completions": (read_chat, chat),
     "/v1/responses": (read_responses, responses),
     "/v1/messages": (read_messages, messages),
+    "generateContent": (read_contents, contents),
 }
 
 
@@ -236,6 +257,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         path = self.path.partition("?")[0]
+        if (model := re.fullmatch(r"/v1beta/models/.*:(stream)?generateContent", path, re.IGNORECASE)) is not None:
+            path, body["stream"] = "generateContent", model[1] is not None
         if self.log_path:
             with Path(self.log_path).open("a") as log:
                 log.write(json.dumps({"path": path, "body": body}) + "\n")

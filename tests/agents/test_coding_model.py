@@ -23,6 +23,7 @@ RUN, BOTH, BYE, DONE = ["run", "make"], ["both", ["run", "a"], ["run", "b"]], ["
         ([("user", PROMPT), ("result", "refused by the user")], BOTH),
         ([("user", PROMPT), ("result", "[Tool execution was interrupted]"), ("user", "go on")], RUN),
         ([("user", PROMPT), ("result", "made"), ("user", 'script: [["run", "other"]]')], ["run", "other"]),
+        ([("user", PROMPT), ("result", "made"), ("user", "You were asked: " + PROMPT)], BOTH),
         ([("user", 'script: [["run", "x"]]'), ("result", "x")], DONE),
     ],
 )
@@ -39,19 +40,27 @@ def served():
         server.shutdown()
 
 
+USER = {"role": "user", "content": PROMPT}
+MODEL = "/v1beta/models/m"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "conversation", "tool"),
     [
-        ("chat/completions", {"messages": [{"role": "user", "content": PROMPT}]}, {"function": {"name": "bash"}}),
-        ("responses", {"input": [{"role": "user", "content": PROMPT}]}, {"name": "exec_command"}),
-        ("messages", {"messages": [{"role": "user", "content": PROMPT}]}, {"name": "Bash"}),
+        ("/v1/chat/completions", {"messages": [USER]}, {"function": {"name": "bash"}}),
+        ("/v1/responses", {"input": [USER]}, {"name": "exec_command"}),
+        ("/v1/messages", {"messages": [USER]}, {"name": "Bash"}),
+        (MODEL, {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}, {"name": "run_shell_command"}),
     ],
 )
 def test_each_protocol_calls_the_tool_that_the_agent_offers(path, conversation, tool, stream):
-    body = {"model": "m", "stream": stream, "tools": [tool], **conversation}
+    offered = [{"functionDeclarations": [tool]}] if path == MODEL else [tool]
+    if path == MODEL:  # there it is the address that asks for a stream
+        path += ":streamGenerateContent?alt=sse" if stream else ":generateContent"
+    body = {"model": "m", "stream": stream, "tools": offered, **conversation}
     with served() as connection:
-        connection.request("POST", f"/v1/{path}", json.dumps(body))
+        connection.request("POST", path, json.dumps(body))
         answer = connection.getresponse()
         assert answer.headers["Content-Type"] == ("text/event-stream" if stream else "application/json")
         text = answer.read().decode()
