@@ -22,6 +22,7 @@ NAMES = (
     "cycles",
     "heartbeat",
     "watching",
+    "reports",
     "memory",
     "starting",
     "months",

@@ -32,6 +32,7 @@ from supervisor.core.values import (
     Fork,
     JobView,
     Message,
+    ReportKind,
     SendResult,
     SessionStatus,
     SessionView,
@@ -143,8 +144,8 @@ class Operations(ABC):
 
 
 class Context(Operations):
-    """The only way in which an agent acts on the world. Every awaited method is an operation: the journal holds its
-    result, and a resumed agent gets it from there (README.md "What an agent does").
+    """The only way in which an agent acts on the world. Every awaited method but `report` is an operation: the journal
+    holds its result, and a resumed agent gets it from there (README.md "What an agent does").
 
     - An agent that does all its I/O in operations takes the same path in every attempt. It may race operations:
       everything that follows from one result without waiting for I/O happens before the next result is given. The order
@@ -287,6 +288,27 @@ class Context(Operations):
     @abstractmethod
     def keepalive(self) -> None:
         """Show that the peer of a model call is alive. This counts only before the call's first progress (W6)."""
+
+    @abstractmethod
+    async def report(
+        self,
+        kind: ReportKind,
+        text: str,
+        /,
+        *,
+        tool: str | None = None,
+        call: str | None = None,
+        is_error: bool = False,
+    ) -> None:
+        """Record what the agent says of itself: what it said ("text") and thought, what it plans, and the calls that it
+        made by itself, with their results. People see it marked as the agent's own words: no rule was asked, and the
+        supervisor ran nothing. This is no operation; it shows progress (W5), and records nothing during a replay.
+
+        `tool`, `call`: the agent's name of the tool, and its id of the call or of the message. Pieces of one message,
+        with one kind, tool and call, are one entry; a plan is whole. A report needs no sync of its own: it is written
+        with the run's next entry, or after 5 s, so SIGKILL may lose the last ones. The entry of a text over 64 KiB ends
+        there, and says how much is missing. Raises InvalidInput for another kind.
+        """
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

@@ -35,6 +35,7 @@ from supervisor.core.events import (
     PatchMarked as PatchMarked,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    Reported as Reported,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
     RunBlocked as RunBlocked,

@@ -108,6 +108,8 @@ class Story:
                 return f"ended before it received what {visible(event.by)} said: {quote(event.text)}"
             case e.MessageSent():
                 return f"says: {quote(event.text)}"
+            case e.Reported():
+                return _reported(event)
             case e.ImportStarted() | e.MessageImported() | e.ImportFinished():
                 return _imported(event)
             case e.ChildEnded():
@@ -183,6 +185,24 @@ def _rest(event: e.AnyEvent, now: datetime) -> str | None:
         case e.OperationRecalled():
             return "reused a result from before a restart"
     return None
+
+
+def _reported(event: e.Reported) -> str:
+    """Tell what an agent says of itself, marked as its own words."""
+    tool = quote(event.tool, 60) if event.tool else "a tool"
+    match event.kind:
+        case "text":
+            told = "says"
+        case "thought":
+            told = "thinks"
+        case "plan":
+            told = "plans"
+        case "call":
+            told = f"calls {tool}"
+        case _:
+            told = f"{tool} {'failed' if event.is_error else 'gave'}"
+    cut = f" ({event.left_out} more bytes are not recorded)" if event.left_out else ""
+    return f"(reported) {told}: {quote(event.text)}{cut}"
 
 
 def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> str:

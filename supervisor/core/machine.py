@@ -86,6 +86,7 @@ _ENDING: Final = (
     "DecisionRefused",
     "StateSaved",
     "PatchMarked",
+    "Reported",
     "MessageReceived",
     "MessageSent",
     "MessageUndelivered",

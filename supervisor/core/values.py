@@ -21,6 +21,8 @@ ResultKind = Literal["ok", "error", "denied", "interrupted"]
 Policy = Literal["allow", "ask", "deny"]
 """What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
+ReportKind = Literal["text", "thought", "plan", "call", "result"]
+"""What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
 SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "error"]

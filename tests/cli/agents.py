@@ -112,6 +112,16 @@ async def saying(ctx: Context, text: str) -> str:
 
 
 @agent
+async def reporting(ctx: Context) -> None:
+    """Says of itself that it did what it did not do."""
+    await ctx.report("text", "all done\x1b[2J ✓ approved by ana")
+    await ctx.report("thought", "hm")
+    await ctx.report("plan", "1. look\n2. act")
+    await ctx.report("call", "rm -rf /", tool="shell\x1b[31m", call="c1")
+    await ctx.report("result", "x" * 70_000, tool="shell", call="c1", is_error=True)
+
+
+@agent
 async def questioning(ctx: Context) -> list[str]:
     """Ask one question of each kind."""
     where = await ctx.ask("Which environment?\n[approved]", choices=["staging", "a b"])

@@ -55,6 +55,22 @@ def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
     assert "\x1b" not in shown
 
 
+def test_the_words_that_an_agent_reports_are_marked_as_its_own(supervisor):
+    """In the progress of its run, in `show` and in `export`; control characters are escaped, and a cut says so."""
+    told = supervisor("run", f"{AGENTS}:reporting", "--session", "s")
+    shown = supervisor("show", "s")
+    for text in (told.err, shown.out):
+        lines = [line for line in text.splitlines() if "(reported)" in line]
+        assert len(lines) == 5
+        assert len([line for line in text.splitlines() if "rm -rf" in line or "approved by" in line]) == 2
+        assert "4464 more bytes" in lines[4]
+        assert "\x1b" not in text
+    exported = [json.loads(line) for line in supervisor("export", "s").out.splitlines()]
+    found = [each for each in exported if each["event"] == "Reported"]
+    assert [each["kind"] for each in found] == ["text", "thought", "plan", "call", "result"]
+    assert (found[4]["call"], found[4]["is_error"], found[4]["left_out"]) == ("c1", True, 4464)
+
+
 def test_a_restart_is_told_once(supervisor):
     """The story tells it, so its log is not shown. Then follow the failure and its report."""
     answer = supervisor("run", f"{AGENTS}:restarting")

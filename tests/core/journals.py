@@ -52,6 +52,7 @@ FIELDS = {
     "JobEnded": {"job": "j1", "how": "exited", "exit_code": 0},
     "StateSaved": {"state": Raw(b"7"), "counts": {}},
     "PatchMarked": {"name": "check first"},
+    "Reported": {"kind": "text", "text": "I look at the tests"},
     "CancelRequested": {"by": "ben", "origin": "s"},
     "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
     "MessageSent": {"text": "done"},
@@ -120,6 +121,7 @@ def _possible():
         yield event_of("OperationFinished", f"receive::0#{n}", kind="receive", message=message)
         yield event_of("RunStarted", message=message)
     yield event_of("MessageSent")
+    yield event_of("Reported")
     yield event_of("JobStarted")
     yield event_of("StateSaved", counts={"ask:which:0": 1})
     for counts in ({}, {"step:f:0": 1}, {"call:t:0": 1, "step:f:0": 2}, {"call:t:0": 2, "timer::0": 1, "spawn:a:0": 2}):

@@ -68,6 +68,7 @@ ToolCallFinished          .         .         .         open      stopping  .
 ChildEnded                .         .         .         open      stopping  .
 StateSaved                .         .         .         open      stopping  .
 PatchMarked               .         .         .         open      stopping  .
+Reported                  .         .         .         open      stopping  .
 CancelRequested           .         .         .         stopping  .         .
 OperationRecalled         .         .         .         open      stopping  .
 RunPassivated             .         .         .         open      .         .

@@ -123,6 +123,7 @@ async def janitor(ctx: Context, folders: list[str]) -> list[str]:
     assert_type(await ctx.run(cleaner, folder="/srv"), str)
     assert_type(await ctx.run(cleaner, "/srv", cwd="/srv"), str)
     assert_type(await ctx.spawn(clock, cwd="/srv"), ChildRun[datetime])
+    assert_type(await ctx.report("call", "make", tool="shell", call="c1"), None)
     assert_type(await ctx.run(optional), Order)
     assert_type(await ctx.run(optional, Order("a")), Order)
     return [await child.result() for child in children]

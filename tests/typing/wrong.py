@@ -14,6 +14,7 @@ async def wrong_sub_agents(ctx: Context) -> None:
     await ctx.spawn(cleaner, dir="/a")  # error: another name
     await ctx.spawn(cleaner, 3, cwd="/a")  # error: the input's type
     await ctx.spawn(cleaner, "/a", cwd=3)  # error: a folder is a text
+    await ctx.report("shout", "hello")  # error: no kind of report
     await ctx.spawn(clock, 3)  # error: it takes none
     await ctx.spawn(add, 3)  # error: a tool is no agent
     await ctx.run(janitor, ["/a", 3])  # error: an item's type

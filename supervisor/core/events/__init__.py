@@ -55,6 +55,7 @@ from supervisor.core.events.runs import (
     CancelRequested as CancelRequested,
     ChildEnded as ChildEnded,
     PatchMarked as PatchMarked,
+    Reported as Reported,
     RunBlocked as RunBlocked,
     RunFinished as RunFinished,
     RunPassivated as RunPassivated,
@@ -98,6 +99,7 @@ AnyEvent = (
     | ChildEnded
     | StateSaved
     | PatchMarked
+    | Reported
     | CancelRequested
     | MessageReceived
     | MessageSent

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from supervisor.core.blocking import Block
 from supervisor.core.events.facts import Event, traits
-from supervisor.core.values import OutcomeKind
+from supervisor.core.values import OutcomeKind, ReportKind
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,6 +112,20 @@ class PatchMarked(Event, frozen=True, kw_only=True):
     """The run takes the path of a named change of its code (Context.patched). Not an operation: it has no result."""
 
     name: str
+
+
+@traits("told", "own", "no progress", "unwinding")
+class Reported(Event, frozen=True, kw_only=True):
+    """What the agent says of itself, in its own words. Not an operation: nothing in the run depends on it, and no rule
+    was asked about a call in it. `tool`, `call`: the agent's name of a tool, and its id of a call or a message."""
+
+    kind: ReportKind
+    text: str
+    tool: str | None = None
+    call: str | None = None
+    is_error: bool = False
+    left_out: int = 0
+    """How many bytes of the text are not recorded, at its end."""
 
 
 @traits("audited", "told", "trouble", "wakes", "last append", "unwinding")

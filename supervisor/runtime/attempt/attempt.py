@@ -85,8 +85,10 @@ class Attempt:
         "task",
         "timers",
         "to_save",
+        "unwritten",
         "waiting",
         "watch",
+        "written_at",
     )
 
     def __init__(self, host: Host, session: str, spec: AgentSpec[Any, Any]) -> None:
@@ -136,6 +138,10 @@ class Attempt:
         self.quiet_spells = 0
         self.overdue: Appointment | None = None
         """The appointment that abandons the attempt if it has not ended by then, once it was told to end."""
+        self.unwritten = 0
+        """The bytes of the reports that are not written yet, at most."""
+        self.written_at: Appointment | None = None
+        """The appointment that writes them."""
         self.is_finishing = False
         """Whether the agent function has returned and waits for its children."""
         self._waiters: dict[str, anyio.Event] = {}

@@ -84,15 +84,21 @@ class View:
             body = encode_event(event)
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
+        self.write_notes(session)
+        self._draft(session).apply(event)
+        self._add(session, event, body)
+
+    def write_notes(self, session: str) -> tuple[()]:
+        """Append a session's notes to the batch, unless they are in it. Return what a plan returns that has no entry of
+        its own."""
         if (reason := self.store.unreadable.get(session)) is not None:
             raise StoreUnreadable(reason)
-        draft = self._draft(session)
         if session not in self.noted and (notes := self._notes.get(session)):
+            self._draft(session)  # a session with a draft takes no note until the commit has landed
             self.noted[session] = len(notes)
             for note in notes:
                 self._add(session, note, encode_event(note))
-        draft.apply(event)
-        self._add(session, event, body)
+        return ()
 
     def cut(self, length: int) -> None:
         """Drop the entries after the first `length`: they are from a plan that raised half-way."""
@@ -102,6 +108,7 @@ class View:
         self.drafts = {session: draft for session, draft in self.drafts.items() if session not in written}
         for row in kept:
             if row.session not in self.noted and row.session in noted:
+                self._draft(row.session)
                 self.noted[row.session] = noted[row.session]
             elif noted.get(row.session, 0) > 1:
                 noted[row.session] -= 1

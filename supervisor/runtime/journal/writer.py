@@ -184,16 +184,28 @@ class Journal:
         await self.append(run)
         return answers[0]
 
-    async def note(self, session: str, make: Callable[[], AnyEvent | None], step: Step | None = None) -> bool:
+    async def note(
+        self,
+        session: str,
+        make: Callable[[], AnyEvent | None],
+        step: Step | None = None,
+        join: Callable[[AnyEvent], AnyEvent | None] | None = None,
+    ) -> bool:
         """Apply an entry to the live state now; it is written before the session's next append.
 
         `make` is called in the same step of the loop in which its entry is applied. If it returns None, nothing is
-        noted, and the result is False. A caller that is cancelled before that step has noted nothing.
+        noted, and the result is False. A caller that is cancelled before that step has noted nothing. `join`: is asked
+        first, with the last note that is not written yet; an entry that it returns takes the place of that note, and
+        must mean the same for the state.
         """
         self._check_alive()
         while session in self._in_flight:
             await self._wait_for_landing(step)
         await checkpoint_if_cancelled()
+        notes = self.notes.get(session)
+        if join is not None and notes and (longer := join(notes[-1])) is not None:
+            notes[-1] = longer
+            return True
         event = make()
         if event is not None:
             self.states[session].apply(event)
@@ -228,8 +240,9 @@ class Journal:
         rows = self.store.journal(session)
         self.states[session] = replay(session, [row.event for row in rows if row.position <= self.position])
 
-    def has_notes(self, session: str) -> bool:
-        return session in self.notes
+    def count_notes(self, session: str) -> int:
+        """Return how many notes of a session are not written yet."""
+        return len(self.notes.get(session, ()))
 
     def unpin(self, session: str) -> None:
         """Drop a session's state from memory. Its notes must have been written, or they are lost on purpose."""

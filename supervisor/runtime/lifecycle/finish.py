@@ -30,7 +30,7 @@ class Finishing:
             state = view.session(attempt.session)
             if state.phase != "open" or state.waiting_for is not None:
                 return []
-            is_due = state.barren or self._journal.has_notes(attempt.session)
+            is_due = state.barren or self._journal.count_notes(attempt.session)
             return [(attempt.session, e.AttemptSettled(at=self._clock.now()))] if is_due else []
 
         if self._journal.death is None:

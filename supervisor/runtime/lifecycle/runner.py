@@ -335,6 +335,7 @@ class Runner:
         del self.attempts.live[session]
         self.hub.signs.pop(session, None)
         self.alarm.take_back(attempt.overdue)
+        self.alarm.take_back(attempt.written_at)
         self.passivation.forget(attempt)
         attempt.has_ended = True
         if not state.is_open or session not in self.attempts.endings:

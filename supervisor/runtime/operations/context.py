@@ -23,7 +23,7 @@ from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
 from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.values import Message, ToolCall, ToolResult
+from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.journal.writer import View
@@ -33,6 +33,7 @@ from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
+from supervisor.runtime.operations.reports import report
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 
@@ -216,6 +217,18 @@ class LocalContext(LocalOperations, Context):
 
     def keepalive(self) -> None:
         self._attempt.watch.keepalive()
+
+    async def report(
+        self,
+        kind: ReportKind,
+        text: str,
+        /,
+        *,
+        tool: str | None = None,
+        call: str | None = None,
+        is_error: bool = False,
+    ) -> None:
+        await report(self._attempt, kind, text, tool, call, is_error=is_error)
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

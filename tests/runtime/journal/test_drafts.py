@@ -1,5 +1,6 @@
 """Live states hold what is on disk, even if plans and commits are refused."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from random import Random
 
@@ -87,3 +88,36 @@ async def test_live_states_equal_the_journal_although_plans_and_commits_are_refu
             ]
             await append(journal, [(run.session, event) for event in ended])
             await run.cancel()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_notes_are_written_once_and_in_order_although_plans_and_commits_are_refused(seed):
+    """A batch may hold only notes of a session, next to plans that raise. What is noted meanwhile is written later."""
+    random, store, noted = Random(seed), RefusingStore(), list[str]()
+    legal, illegal = ("a", e.MessageSent(at=AT, text="legal")), ("a", e.ChildEnded(at=AT, child="none", kind="failed"))
+
+    async def note(journal) -> None:
+        text = str(len(noted))
+        noted.append(text)
+        assert await journal.note("a", lambda: e.Reported(at=AT, kind="plan", text=text))
+
+    async def append(journal, events=None) -> None:
+        with suppress(IllegalEvent, StoreRefused):
+            await journal.append(lambda view: view.write_notes("a") if events is None else events)
+
+    async with opened(store) as supervisor:
+        journal = supervisor._runner.journal
+        run = await supervisor.start(idle, session="a")
+        for _ in range(40):
+            store.is_held, store.is_full = True, random.random() < 0.3
+            async with anyio.create_task_group() as tasks:
+                for _ in range(random.randint(1, 4)):
+                    await note(journal)
+                    tasks.start_soon(append, journal, random.choice([None, [legal], [legal, illegal]]))
+                await anyio.sleep(0.1)
+                store.is_held = False
+        store.is_full = False
+        await append(journal)
+        assert [row.event.text for row in store.journal("a") if isinstance(row.event, e.Reported)] == noted
+        assert (journal.states["a"], journal.count_notes("a")) == (replayed(store, "a"), 0)
+        await run.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -13,6 +14,8 @@ from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+from supervisor.runtime.operations.reports import MOST
 
 pytestmark = pytest.mark.anyio
 
@@ -175,3 +178,63 @@ async def test_a_stop_ends_when_the_last_call_has_its_result(commits_take):
                 stopped = anyio.current_time()
                 scope.cancel()
         assert anyio.current_time() - stopped < 1.5
+
+
+@agent
+async def narrates(ctx: Context) -> None:
+    for n in range(2 * MOST):
+        await ctx.report("plan", str(n))
+
+
+@agent
+async def narrates_aside(ctx: Context) -> None:
+    """One task reports while another one's entries are being committed."""
+
+    async def narrate(inner: Context) -> None:
+        for n in range(30):
+            await inner.report("plan", str(n))
+            await anyio.sleep(0.5)
+
+    async with ctx.task_group() as group:
+        group.start_soon(narrate)
+        for _ in range(5):
+            await ctx.call(quick)
+
+
+@pytest.mark.parametrize(("spec", "count"), [(narrates, 2 * MOST), (narrates_aside, 30)])
+async def test_reports_during_a_commit_are_written_with_the_next_one(commits_take, spec, count):
+    """Those that the commit writes are not written again, and none is dropped with them."""
+    commits_take(3)
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(spec, session="s")).result()
+    assert [each.text for each in events(store, "s", e.Reported)] == [str(n) for n in range(count)]
+
+
+async def test_a_report_during_a_commit_of_notes_alone_is_kept(commits_take):
+    """Also if another plan of the batch, with entries of the same session, is refused half-way."""
+    commits_take(3)
+    store, now = MemoryStore(), datetime.now(UTC)
+    legal, illegal = e.MessageSent(at=now, text="x"), e.ChildEnded(at=now, child="none", kind="failed")
+
+    async def refused(journal) -> None:
+        with pytest.raises(IllegalEvent):
+            await journal.append(lambda view: [("s", legal), ("s", illegal)])
+
+    def report(text: str) -> e.Reported:
+        return e.Reported(at=now, kind="plan", text=text)
+
+    async with opened(store) as supervisor:
+        journal = supervisor._runner.journal
+        run = await supervisor.start(deployer, "x", session="s")
+        await next_of(run.watch_approvals())
+        await anyio.sleep(30)
+        await journal.note("s", lambda: report("first"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(journal.append, lambda view: view.write_notes("s"))
+            tasks.start_soon(refused, journal)
+            await anyio.sleep(1)
+            await journal.note("s", lambda: report("second"))
+        await run.cancel()
+        await run.outcome()
+    assert [each.text for each in events(store, "s", e.Reported)] == ["first", "second"]

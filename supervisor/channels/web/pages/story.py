@@ -3,6 +3,7 @@
 Rules
 - A call is one entry, where it was asked: its approval, its decision and its result stand with it (A15).
 - Texts stay as they were written; the rendering makes them visible and harmless.
+- What the agent reports of itself is marked. It may say much: its reports take no place from other entries.
 - Pure and bounded: of a long journal the latest entries are shown, with the number of the others.
 """
 
@@ -22,7 +23,16 @@ MOST_ENTRIES: Final = 200
 MOST_CHARACTERS: Final = 20_000
 """Of one text; the journal has all of it."""
 
-EntryKind = Literal["said", "heard", "call", "question", "step", "child", "life", "job"]
+EntryKind = Literal["said", "heard", "call", "question", "step", "child", "life", "job", "report"]
+
+
+_REPORTED: Final[dict[str, str]] = {
+    "text": "says",
+    "thought": "thinks",
+    "plan": "plans",
+    "call": "calls a tool",
+    "result": "has a result",
+}
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -44,6 +54,8 @@ class Entry(msgspec.Struct, kw_only=True):
     session: str | None = None
     """A sub-agent that the entry is about."""
     is_cut: bool = False
+    left_out: int = 0
+    """Of a report: bytes that the journal does not have either."""
     traceback: str = ""
 
 
@@ -57,7 +69,20 @@ def story(rows: Iterable[JournalEntry], names: dict[str, str], most: int = MOST_
     teller = _Teller(names)
     for row in rows:
         teller.take(row.event)
-    return Story(entries=tuple(teller.entries[-most:]), left_out=max(0, len(teller.entries) - most))
+    entries = _latest(teller.entries, most)
+    return Story(entries=tuple(entries), left_out=len(teller.entries) - len(entries))
+
+
+def _latest(entries: list[Entry], most: int) -> list[Entry]:
+    """Return the latest entries: so many, and half as many reports."""
+    left = {True: most // 2, False: most}
+    found = []
+    for entry in reversed(entries):
+        is_report = entry.kind == "report"
+        if left[is_report]:
+            left[is_report] -= 1
+            found.append(entry)
+    return found[::-1]
 
 
 class _Teller:
@@ -67,12 +92,31 @@ class _Teller:
         self._calls: dict[str, Entry] = {}
         self._heard: dict[str, Entry] = {}
         self._requester: str | None = None
+        self._said: tuple[Any, ...] | None = None
+        """The message that the last entry reports; pieces of it that were written one by one follow."""
 
     def take(self, event: e.AnyEvent) -> None:
         if isinstance(event, e.SessionCreated):
             self._requester = event.requester
-        if not (self._call(event) or self._message(event)):
-            self._life(event)
+        if isinstance(event, e.Reported):
+            self._report(event)
+        else:
+            self._said = None
+            if not (self._call(event) or self._message(event)):
+                self._life(event)
+
+    def _report(self, event: e.Reported) -> None:
+        said = (event.kind, event.tool, event.call, event.is_error)
+        title = _REPORTED[event.kind] + (f", {event.tool}" if event.tool else "")
+        if said == self._said and event.kind in ("text", "thought"):
+            entry = self.entries[-1]
+            whole = entry.text + event.text
+            entry.text, entry.is_cut = whole[:MOST_CHARACTERS], entry.is_cut or len(whole) > MOST_CHARACTERS
+        else:
+            state = "error" if event.is_error else ""
+            entry = self._add("report", event.at, title, event.text, state=state)
+        entry.left_out += event.left_out
+        self._said = said
 
     def _add(self, kind: EntryKind, at: datetime, title: str, text: str = "", **facts: Any) -> Entry:
         entry = Entry(kind=kind, at=at, title=title, text=text[:MOST_CHARACTERS], **facts)
