@@ -6,7 +6,8 @@ held: no new operation begins, so no step, no call and no question. Plain code b
 Rules
 - The copy is a separate MemoryStore. The check writes nothing to the original store. It owns no tree, ends no process,
   watches no job, and asks no one.
-- Agents are found by name among the given ones; the path in the journal does not matter.
+- Agents are found by name among the given ones; the path in the journal does not matter. Sessions whose agent only one
+  command can run (supervisor/loading.py) are left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
 from supervisor.core.reminders import Reminders
 from supervisor.core.rows import JournalEntry
 from supervisor.core.session import SessionState, replay
+from supervisor.loading import why_not_here
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
@@ -124,7 +126,8 @@ def _open_states(rows: list[JournalEntry]) -> dict[str, SessionState]:
     for row in rows:
         journals.setdefault(row.session, []).append(row.event)
     states = {session: replay(session, events) for session, events in journals.items() if _is_session(events)}
-    return {session: state for session, state in states.items() if state.phase == "open"}
+    mine = {session: state for session, state in states.items() if why_not_here(state.facts.agent) is None}
+    return {session: state for session, state in mine.items() if state.phase == "open"}
 
 
 def _is_session(events: list[e.AnyEvent]) -> bool:

@@ -4,6 +4,8 @@ Rules
 - A reference is "module:name". For `__main__`, and for a file that was loaded by its path, it is
   "/absolute/file.py:name".
 - An agent that this process has already loaded under a reference is used again, so that nothing is imported twice.
+- An agent of one command (`COMMANDS`) has the reference "command:name". It is in memory where that command runs, and
+  no other process can load it: a daemon leaves its sessions alone.
 - If an agent cannot be found, UnknownAgent is raised, and its session is left untouched.
 """
 
@@ -14,11 +16,16 @@ from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest
+
+COMMANDS: Final[Mapping[str, str]] = {"command:claude-code": "supervisor mcp --permissions --session"}
+"""The agents that only one command can run, by reference, with that command. The session's id follows."""
+COMMAND_AGENTS: Final = frozenset(reference.rpartition(":")[2] for reference in COMMANDS)
+"""Their names."""
 
 _seen: dict[str, AgentSpec[Any, Any]] = {}
 _files: dict[str, ModuleType] = {}
@@ -40,12 +47,36 @@ def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
     return reference, path
 
 
+def declare(spec: AgentSpec[Any, Any], reference: str) -> AgentSpec[Any, Any]:
+    """Give the agent of a command its reference, in the process of that command."""
+    assert reference in COMMANDS, f"{reference} is no agent of a command"
+    assert spec.name in COMMAND_AGENTS, f"{reference} has another name than {spec.name}"
+    _located[spec] = reference, None
+    _seen[reference] = spec
+    return spec
+
+
+def why_not_here(reference: str) -> str | None:
+    """Return why this process can run no session of an agent: only the process of a command can. None: it may."""
+    if reference not in COMMANDS or reference in _seen:
+        return None
+    return f"only the command `{COMMANDS[reference]} ID` runs it, and a program that asks for permissions starts it"
+
+
+def command_of(agent: str, session: str) -> str | None:
+    """Return the command that alone runs a session, by the name of its agent; None for an agent that can be loaded."""
+    found = next((command for reference, command in COMMANDS.items() if reference.endswith(f":{agent}")), None)
+    return None if found is None else f"{found} {session}"
+
+
 def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
     """Return the agent of "module:name" or "path/file.py:name". `file`: the file to load if the module cannot be
     imported.
 
     Raises UnknownAgent, and says what was searched for and what went wrong.
     """
+    if (why := why_not_here(reference)) is not None:
+        raise UnknownAgent(f"{reference} cannot be loaded: {why}")
     where, _, name = reference.rpartition(":")
     if not where or not name:
         raise UnknownAgent(f"{reference!r} does not name an agent: write FILE.py:NAME or MODULE:NAME")

@@ -31,6 +31,10 @@ _COMMANDS = {
     ),
     "fork": ("running", "Start a new session from a copy of another one, as it was before a journal entry."),
     "serve": ("serving", "Run a store's sessions, and let people decide in browsers, in chats and over HTTP."),
+    "mcp": (
+        "mcp_server",
+        "Ask people for the permissions that Claude Code wants; Claude Code starts it.",
+    ),
     "init": ("configuring", "Write a commented configuration for `serve`, to start from."),
     "check": ("configuring", "Check a configuration."),
     "check-replay": ("checking", "Check whether today's code can go on with the open sessions, by a replay in memory."),

@@ -75,8 +75,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def say_kept(root: str, option: str) -> None:
-    """Say that no process runs the tree yet for which something was decided or sent, and what runs it."""
+def say_kept(agent: str, root: str, option: str) -> None:
+    """Say that no process runs the tree yet for which something was decided or sent, and what runs it. `agent`: the
+    name of the root's agent."""
+    from supervisor.loading import command_of
+
+    if (command := command_of(agent, root)) is not None:
+        say(f"It is kept until the program that asked starts {command} again, and asks for the same.")
+        return
     say(
         "It is kept until a process runs the session. A daemon (supervisor serve) does; "
         f"without one: supervisor resume {root}{option}"

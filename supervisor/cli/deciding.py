@@ -180,7 +180,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             say(f"No longer asked {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
             say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
-        answers.say_kept(found.root_session, place.option)
+        answers.say_kept(found.path[0], found.root_session, place.option)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 

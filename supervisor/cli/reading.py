@@ -28,6 +28,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.values import Approval, SessionView
 from supervisor.core.visible import visible
+from supervisor.loading import command_of
 
 T = TypeVar("T")
 
@@ -254,7 +255,8 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     if view.pending_approvals:
         say(f"\nsupervisor approvals{place.option}")
     elif view.outcome is None and not view.owner:
-        say(f"\nsupervisor resume {view.root}{place.option}")
+        command = command_of(view.path[0], view.root)
+        say(f"\nsupervisor resume {view.root}{place.option}" if command is None else f"\nonly {command} runs it")
 
 
 def block_lines(view: SessionView, option: str) -> list[str]:

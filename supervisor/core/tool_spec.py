@@ -47,6 +47,10 @@ CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolC
 class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     """A function tool: its policy, its deadline, and whether it may run twice. Made by `tool`."""
 
+    is_ready: Callable[[Callable[[], None]], bool] | None = None
+    """Whether an approved call may begin now. If it may not, the call waits, still approved, until the function that is
+    passed was called, and asks again. None: an approved call begins at once."""
+
     def __init__(
         self,
         fn: Callable[..., Awaitable[Any]],

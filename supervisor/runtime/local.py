@@ -64,6 +64,7 @@ from supervisor.loading import find_declared, load_agent, locate
 from supervisor.logs import FactLog
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.operations.messages import transcript
 from supervisor.runtime.people.decide import decide
@@ -406,6 +407,7 @@ class LocalSupervisor(StoreSupervisor):
         root = self.reader.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
+            refuse_of_command(view, root)
             found = list(retry_events(view, root, who, self._runner.clock.now()))
             view.claim(root)
             return found
@@ -426,6 +428,7 @@ class LocalSupervisor(StoreSupervisor):
         forking = Forking(self.store, root, session, before, fork)
 
         def plan(view: View) -> list[Entry]:
+            refuse_of_command(view, root)
             found = list(forking.events(view, who, version, self._runner.clock.now()))
             view.claim(fork)
             return found

@@ -12,6 +12,8 @@ Rules
 - If another process is faster, the tree is left to that process.
 - Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search is of no
   single instant: each claim checks its tree again, in its own append.
+- A tree whose agent only one command can run (supervisor/loading.py) is left to that command, unless it was cancelled:
+  its end needs no agent.
 """
 
 from collections.abc import Iterable
@@ -23,8 +25,9 @@ from anyio.lowlevel import checkpoint
 
 from supervisor.abc import SessionRow
 from supervisor.core import events as e
-from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned
+from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
 from supervisor.core.session import SessionState, replay
+from supervisor.loading import COMMAND_AGENTS, why_not_here
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.signals import Signal
@@ -52,7 +55,8 @@ class Claims:
     async def take(self, roots: Iterable[str], *, only_one: bool = False) -> list[str]:
         """Claim trees, STEP in one append, and launch their sessions. Return the trees that this process now owns.
 
-        `only_one`: raise TreeOwned if another process owns a tree, rather than leave it out.
+        `only_one`: raise TreeOwned if another process owns a tree, and UnknownAgent if only a command can run it,
+        rather than leave it out.
         """
         wanted, taken = list(roots), list[str]()
         for start in range(0, len(wanted), STEP):
@@ -65,8 +69,9 @@ class Claims:
             taken = []
             for root in wanted:
                 try:
+                    refuse_of_command(view, root)
                     view.claim(root)
-                except TreeOwned:
+                except (TreeOwned, UnknownAgent):
                     if only_one:
                         raise
                 else:
@@ -111,6 +116,16 @@ class Claims:
             if root is not None and root.outcome is not None and store.get_owner(root.id) is None:
                 found[root.id] = None
         return list(found)
+
+
+def refuse_of_command(view: View, root: str) -> None:
+    """Raise UnknownAgent for a tree that only the process of a command can run, unless it was cancelled."""
+    row = view.store.get_session(root)
+    if row is None or row.agent not in COMMAND_AGENTS:
+        return  # decided without reading its journal: a daemon claims many trees at its start
+    state = view.session(root)
+    if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
+        raise UnknownAgent(f"session {root} cannot be run here: {why}")
 
 
 class ClaimLoop:

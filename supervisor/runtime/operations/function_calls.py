@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import inf, nextafter
 from typing import Any, Final
 
@@ -95,6 +96,7 @@ class FunctionCall(Call):
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
         if not is_executing:
+            await self._wait_until_ready()
             await self.attempt.hold()
         with self.attempt.host.acting():
             if not is_executing and self.tool.starts_process:
@@ -107,6 +109,12 @@ class FunctionCall(Call):
                 await self._act(_CallContext(self), arguments)
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _wait_until_ready(self) -> None:
+        """Wait until the tool is ready for the call. `executing` is not committed, so a later attempt waits, too."""
+        if (is_ready := self.tool.is_ready) is not None:
+            attempt, key = self.attempt, f"ready:{self.operation}"
+            await attempt.wait(key, key, lambda: is_ready(partial(attempt.wake, key)))
 
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
         """Run the effect, and commit its result whatever happens."""

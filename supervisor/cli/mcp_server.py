@@ -1,0 +1,100 @@
+"""`supervisor mcp`: serve the Model Context Protocol on standard input and output, for a program that starts us."""
+
+import sys
+from contextlib import suppress
+from importlib import metadata
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+
+from supervisor.abc import Run, Supervisor
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Refused
+from supervisor.cli.options import HERE, BackendOption, Place
+from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, SupervisorError
+from supervisor.core.events import SessionCreated
+from supervisor.stopping import bare, run_until_stopped
+from supervisor.system.identity import working_directory
+from supervisor.system.inside import guard_starter
+
+
+class _Left(Exception):
+    """The client has closed the connection. Raised inside the supervisor, so that it keeps all requests as they are."""
+
+
+def mcp(
+    *,
+    permissions: Annotated[
+        bool,
+        Parameter(negative=(), help="Answer the permission requests of `claude -p --permission-prompt-tool`."),
+    ] = False,
+    session: Annotated[
+        str, Parameter(help="The session of the requests; the same id again continues where it stopped.")
+    ],
+    backend: BackendOption = "asyncio",
+    place: Place = HERE,
+) -> int:
+    """Ask people for the permissions that Claude Code wants: an MCP server, which Claude Code starts.
+
+    Its tool is `permission`: claude -p --permission-prompt-tool mcp__supervisor__permission. Each request becomes an
+    approval, which any command or channel on the store decides. See docs/how-to/claude-code.md.
+    """
+    if not permissions:
+        raise InvalidInput("say what to serve: supervisor mcp --permissions --session ID")
+    if sys.stdin.isatty():
+        raise InvalidInput(
+            "an MCP client starts this command and talks to it; your terminal does not. Write it into the "
+            "configuration of Claude Code: docs/how-to/claude-code.md"
+        )
+    try:
+        from supervisor.agents.permission_server import serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("mcp", "mcp_types"):
+            raise
+        raise Refused("supervisor mcp needs the extra `mcp`: pip install 'subagent-supervisor[mcp]'") from None
+    from supervisor.agents.permissions import Denied, Permissions, why_closed
+
+    guard_starter()
+    asked = Permissions()
+
+    async def follow(run: Run[None]) -> None:
+        """Deny all requests when the session has ended, or cannot go on."""
+        try:
+            outcome = await run.outcome()
+        except SupervisorError as error:
+            asked.close(Denied(f"no person can be asked: {error}"))
+        else:
+            asked.close(why_closed(outcome.kind, outcome.cause, session))
+
+    async def body() -> None:
+        async with place.open_store(create=True) as supervisor:
+            await _check(supervisor, session)
+            run = await supervisor.start(asked.agent, session=session)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow, run)
+                say(f"Permission requests of session {session} wait in {place.where}.")
+                await serve(asked, metadata.version("subagent-supervisor"))
+                tasks.cancel_scope.cancel()
+            raise _Left
+
+    with suppress(_Left):
+        return run_until_stopped(bare(body), backend) or 0
+    return 0
+
+
+async def _check(supervisor: Supervisor, session: str) -> None:
+    """Raise if the session has ended, or belongs to another folder: a card shows the folder of the session."""
+    try:
+        view = await supervisor.get_session(session)
+    except NotFound:
+        return
+    if view.outcome is not None:
+        raise SessionConflict(f"session {session} has ended; choose another --session")
+    created = (await supervisor.find_entries(session, limit=1))[0].event
+    here = working_directory()
+    if isinstance(created, SessionCreated) and created.cwd != here:
+        raise SessionConflict(
+            f"session {session} belongs to {created.cwd}, and this is {here}: start Claude Code there, or choose "
+            "another --session"
+        )

@@ -1,0 +1,301 @@
+"""`supervisor mcp --permissions`: a real MCP client, in a process of its own, asks, and people decide."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import preloaded
+import pytest
+
+CLIENT = Path(__file__).with_name("permission_client.py")
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "claude-code.md"
+SERVE = [sys.executable, "-m", "supervisor", "mcp", "--permissions", "--session"]
+LIST = {"tool_name": "Bash", "input": {"command": "ls -l", "description": "List files"}, "tool_use_id": "toolu_1"}
+WRITE = {"tool_name": "Write", "input": {"file_path": "/tmp/a", "content": "hello"}, "tool_use_id": "toolu_2"}
+
+
+class Claude:
+    """A client and its server."""
+
+    def __init__(self, supervisor, *command):
+        self.process = preloaded.Popen(
+            [sys.executable, str(CLIENT), *command],
+            cwd=supervisor.folder,
+            env=supervisor.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        supervisor.started.append(self.process)
+        assert self.hear() == {"tools": ["permission"]}
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        return json.loads(line)
+
+    def tell(self, **order):
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+
+    def ask(self, request, name="a"):
+        self.tell(ask=request, **{"as": name})
+
+    def answer(self, name="a"):
+        """Return the next answer, which is one block of JSON."""
+        heard = self.hear()
+        assert heard["as"] == name, heard
+        (block,) = heard["answer"]
+        return json.loads(block)
+
+    def shell(self, *words):
+        self.tell(shell=words)
+        return self.hear()
+
+    def leave(self):
+        self.process.stdin.close()
+        self.process.stdin = None
+        return self.process.wait(60)
+
+
+class Sessions:
+    def __init__(self, supervisor):
+        self.supervisor = supervisor
+
+    def claude(self, session="s", *options):
+        return Claude(self.supervisor, *SERVE, session, *options)
+
+    def pending(self, number=1):
+        """Wait until so many approvals are pending, and return their ids, oldest first."""
+        while len(found := self.supervisor("approvals", "--json").json) < number:
+            pass
+        assert len(found) == number
+        return [each["id"] for each in found]
+
+    def approve(self, approval, *options):
+        assert self.supervisor("approve", approval, *options).code == 0
+
+    def deny(self, approval, reason):
+        assert self.supervisor("deny", approval, "--reason", reason, "--by", "ana").code == 0
+
+    def events(self, *kinds):
+        lines = self.supervisor("export", "s").out.splitlines()
+        entries = [json.loads(line) for line in lines]
+        return [each for each in entries if each.get("event") in kinds]
+
+    def owner(self, session):
+        return next(each["owner"] for each in self.supervisor("sessions", "--json").json if each["id"] == session)
+
+    def wait_for_owner(self, session, owner):
+        """Wait until a process whose name begins like this owns the session, or none."""
+        while (found := self.owner(session)) != owner:
+            if found is not None and owner is not None and found.startswith(owner):
+                return
+
+    def server(self):
+        """The pid of the process that owns the session."""
+        return int(self.owner("s").split()[1])
+
+
+@pytest.fixture
+def sessions(supervisor):
+    return Sessions(supervisor)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_approved_call_is_allowed_and_a_denied_one_is_not(sessions, backend):
+    """Two requests at a time have two approvals, and each gets its own answer, in one block of JSON."""
+    claude = sessions.claude("s", "--backend", backend)
+    claude.ask(LIST, "list")
+    first = sessions.pending(1)
+    claude.ask(WRITE, "write")
+    (second,) = [each for each in sessions.pending(2) if each not in first]
+    sessions.deny(second, "not there")
+    assert claude.answer("write") == {"behavior": "deny", "message": "denied by ana: not there"}
+    sessions.approve(first[0])
+    assert claude.answer("list") == {"behavior": "allow", "updatedInput": LIST["input"]}
+    assert claude.leave() == 0
+
+
+def test_a_card_shows_the_tool_and_its_input_as_claude_gives_them(sessions):
+    claude = sessions.claude()
+    claude.ask(WRITE)
+    sessions.pending()
+    (found,) = sessions.supervisor("approvals", "--json").json
+    assert (found["tool"], found["arguments"], found["agent"]) == ("Write", WRITE["input"], "claude-code")
+
+
+def test_an_edited_input_is_the_input_that_claude_may_use(sessions):
+    claude = sessions.claude()
+    claude.ask(LIST)
+    edited = {"command": "ls", "description": "List files"}
+    sessions.approve(sessions.pending()[0], "--edit", json.dumps(edited))
+    assert claude.answer() == {"behavior": "allow", "updatedInput": edited}
+
+
+def test_rules_decide_in_place_of_a_person(sessions):
+    """A pattern for Bash is a shell command: a prefix covers no second command behind it."""
+    assert sessions.supervisor("rules", "allow", "Bash", "git status *").code == 0
+    assert sessions.supervisor("rules", "deny", "Write").code == 0
+    claude = sessions.claude()
+    status = {"command": "git status --short"}
+    claude.ask({"tool_name": "Bash", "input": status})
+    assert claude.answer() == {"behavior": "allow", "updatedInput": status}
+    claude.ask(WRITE)
+    assert claude.answer()["behavior"] == "deny"
+    claude.ask({"tool_name": "Bash", "input": {"command": "git status --short; rm -rf ."}}, "both")
+    sessions.pending(1)
+
+
+def test_the_server_of_the_guide_starts_as_it_is_written_there(supervisor):
+    (block,) = re.findall(r"```json\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    server = json.loads(block)["mcpServers"]["supervisor"]
+    supervisor.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{supervisor.env['PATH']}"
+    Claude(supervisor, server["command"], *server["args"]).ask(LIST)
+    Sessions(supervisor).pending(1)
+
+
+GARBAGE = [
+    {},
+    {"tool_name": "Bash"},
+    {"tool_name": 7, "input": {}},
+    {"tool_name": "Bash", "input": ["ls"]},
+    {"tool_name": "B#1/ash:2", "input": {}},
+    {"tool_name": "", "input": {}},
+]
+
+
+def test_a_request_that_cannot_be_asked_for_is_denied_with_the_reason(sessions):
+    """Then the server goes on."""
+    claude = sessions.claude()
+    for garbage in GARBAGE:
+        claude.ask(garbage)
+        denied = claude.answer()
+        assert denied["behavior"] == "deny"
+        assert denied["message"]
+    claude.ask(LIST)
+    sessions.pending(1)
+
+
+def test_a_decision_after_claude_died_is_given_to_the_same_call_once(sessions):
+    """The server ends with Claude. The same call asked again there gets the decision; asked a third time, it is new."""
+    claude = sessions.claude()
+    claude.ask(LIST, "list")
+    claude.ask(WRITE, "write")
+    first, second = sessions.pending(2)
+    claude.process.kill()
+    sessions.approve(first)
+    sessions.deny(second, "no")
+    claude = sessions.claude()
+    other_order = dict(reversed(LIST["input"].items()))
+    claude.ask({"tool_name": "Bash", "input": other_order, "tool_use_id": "toolu_9"})
+    both = [claude.answer()["behavior"]]
+    claude.ask(WRITE)
+    both.append(claude.answer()["behavior"])
+    assert sorted(both) == ["allow", "deny"]
+    claude.ask(LIST, "again")
+    assert sessions.pending(1) not in ([first], [second])
+
+
+def test_a_client_that_gives_up_leaves_its_approval_and_gets_the_decision_later(sessions):
+    claude = sessions.claude()
+    claude.ask(LIST)
+    (asked,) = sessions.pending(1)
+    claude.tell(give_up="a")
+    assert claude.hear() == {"as": "a", "answer": None}
+    sessions.approve(asked)
+    claude.ask(LIST, "b")
+    assert claude.answer("b")["behavior"] == "allow"
+    assert len(sessions.events("ToolCallRequested")) == 1
+
+
+def test_a_server_that_is_killed_loses_no_pending_request(sessions):
+    """The approval was on disk before it could be shown, and its later decision counts."""
+    claude = sessions.claude()
+    claude.ask(LIST)
+    (asked,) = sessions.pending(1)
+    os.kill(sessions.server(), signal.SIGKILL)
+    assert sessions.pending(1) == [asked]
+    sessions.approve(asked)
+    claude = sessions.claude()
+    claude.ask(LIST)
+    assert claude.answer()["behavior"] == "allow"
+    assert [each["kind"] for each in sessions.events("ToolCallFinished")] == ["ok"]
+
+
+def test_a_signal_ends_the_server_and_withdraws_nothing(sessions):
+    claude = sessions.claude()
+    claude.ask(LIST)
+    asked = sessions.pending(1)
+    os.kill(sessions.server(), signal.SIGTERM)
+    sessions.wait_for_owner("s", None)
+    assert sessions.pending(1) == asked
+    assert sessions.events("ApprovalWithdrawn", "RunFinished") == []
+
+
+def test_a_second_server_on_the_session_is_refused_in_one_line(sessions):
+    sessions.claude()
+    second = sessions.supervisor("mcp", "--permissions", "--session", "s")
+    assert (second.code, second.out, second.err.count("\n")) == (6, "", 1)
+
+
+def test_only_its_own_command_runs_the_session(sessions):
+    """`resume` says which one does, and a session of another folder or one that has ended is refused."""
+    claude = sessions.claude()
+    claude.ask(LIST)
+    sessions.pending(1)
+    claude.process.kill()
+    refused = sessions.supervisor("resume", "s")
+    assert (refused.code, "supervisor mcp --permissions" in refused.err) == (2, True)
+    assert sessions.supervisor("resume").code == 0
+    sessions.pending(1)
+    assert sessions.supervisor("cancel", "s").code == 0
+    ended = sessions.supervisor("mcp", "--permissions", "--session", "s")
+    assert (ended.code, ended.err.count("\n")) == (4, 1)
+
+
+def test_a_cancelled_session_allows_nothing_and_ends_the_turn(sessions):
+    claude = sessions.claude()
+    claude.ask(LIST)
+    sessions.pending(1)
+    assert sessions.supervisor("cancel", "s").code == 0
+    assert (claude.answer().items()) >= {"behavior": "deny", "interrupt": True}.items()
+    claude.ask(WRITE)
+    assert (claude.answer().items()) >= {"behavior": "deny", "interrupt": True}.items()
+
+
+@pytest.mark.parametrize("wrapper", [[], ["sh", "-c", '"$@"; true', "sh"]], ids=["bare", "wrapped"])
+def test_the_shell_of_the_program_that_asks_decides_nothing(sessions, wrapper):
+    """Also if a wrapper is between it and the server. A person's own shell decides."""
+    claude = Claude(sessions.supervisor, *wrapper, *SERVE, "s")
+    claude.ask(LIST)
+    (asked,) = sessions.pending(1)
+    for words in (["approve", asked], ["deny", asked], ["rules", "allow", "Bash", "ls"]):
+        refused = claude.shell(sys.executable, "-m", "supervisor", *words)
+        assert (refused["code"], refused["err"].count("\n")) == (6, 1), refused
+    sessions.approve(asked)
+    assert claude.answer()["behavior"] == "allow"
+
+
+@pytest.mark.slow
+def test_a_daemon_shows_the_card_and_leaves_the_session_to_its_server(sessions):
+    """When the server has died, the daemon adopts the sessions of others, and not this one."""
+    daemon = sessions.supervisor.start("serve", "--port", "0")
+    claude = sessions.claude()
+    claude.ask(LIST)
+    (asked,) = sessions.pending(1)
+    while not sessions.events("CardPosted"):
+        assert daemon.poll() is None, daemon.communicate()
+    claude.process.kill()
+    sessions.wait_for_owner("s", None)
+    sessions.supervisor.ask("x", session="other")
+    sessions.wait_for_owner("other", f"process {daemon.pid} ")
+    sessions.wait_for_owner("s", None)
+    sessions.approve(asked)
+    claude = sessions.claude()
+    claude.ask(LIST)
+    assert claude.answer()["behavior"] == "allow"
