@@ -1,0 +1,127 @@
+"""What agents of all frameworks have in common: the framework runs the loop, and its I/O is done by operations.
+
+Rules
+- A framework runs on asyncio. On trio its agent is refused before anything is journaled.
+- Each model request is a named step, and each tool call a named call of a foreign tool, `AGENT.TOOL`. Names are made of
+  what the model answered, so that each attempt makes the same ones.
+- Models repeat the ids of their calls, and frameworks refuse that. So a repeated id is made a new one, the same in each
+  attempt. A call is identified by its request, its id, its arguments, and the use of all three.
+- The last save of a run holds its output and its messages, for the turns after it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import sniffio
+
+from supervisor.abc import Context, Operations
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.ids import digest
+from supervisor.core.values import ToolResult
+
+_NOT_IN_NAMES: Final = re.compile(r"[/#:*\s]+")
+_SUB_AGENT: Final[ContextVar[Operations | None]] = ContextVar("supervisor_sub_agent", default=None)
+"""The operations by which the tool that runs now may call a sub-agent."""
+
+
+class FrameworkAgent(AgentSpec[[str], Any]):
+    """An agent whose loop another framework runs, on asyncio only."""
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if (backend := _other_backend()) is not None:
+            raise InvalidInput(_refusal(self.name, backend))
+        return super().encode_input(args, kwargs)
+
+    def at_version(self, version: str) -> AgentSpec[Any, Any]:
+        if (backend := _other_backend()) is not None:
+            raise UnknownAgent(_refusal(self.name, backend))
+        return super().at_version(version)
+
+
+def _other_backend() -> str | None:
+    """Return the backend that runs now, unless it is asyncio."""
+    try:
+        backend = sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return None
+    return None if backend == "asyncio" else backend
+
+
+def _refusal(name: str, backend: str) -> str:
+    return f"agent {name} runs on asyncio only, as its framework does, and not on {backend}: run the program on asyncio"
+
+
+def framework_agent(
+    name: str, run: Callable[[Context, str], Awaitable[Any]], module: str, description: str, options: Mapping[str, Any]
+) -> FrameworkAgent:
+    """Make the agent of a variable `name` of a module. `run`: its function; it may be a closure."""
+
+    async def agent(ctx: Context, text: str) -> Any:
+        if ctx.saved is not None:  # the attempt before this one ended between its save and its outcome
+            return ctx.saved["output"]
+        return await run(ctx, text)
+
+    agent.__name__ = agent.__qualname__ = name
+    agent.__module__ = module
+    agent.__doc__ = description
+    return FrameworkAgent(agent, name=name, **options)
+
+
+def word(text: str) -> str:
+    """Return a text as a word of the name of a tool or an operation."""
+    return _NOT_IN_NAMES.sub("_", text)
+
+
+class Names:
+    """Names the operations of one attempt."""
+
+    def __init__(self) -> None:
+        self._uses: Counter[str] = Counter()
+        self._ids: set[str] = set()
+
+    def request(self, kind: str = "request") -> str:
+        """Return the name of the next request of a kind."""
+        return self._next(word(kind).replace("_", " "))
+
+    def call_id(self, given: str) -> str:
+        """Return the id of the next call of an answer: the model's own, unless an earlier call of the run has it."""
+        found, number = given, 1
+        while found in self._ids:
+            number += 1
+            found = f"{given}_{number}"
+        self._ids.add(found)
+        return found
+
+    def call(self, request: int, call_id: str, tool: str, arguments: Any) -> str:
+        """Return the name of a call: of its request, its place in it and its use."""
+        return self._next(f"request {request} {word(tool)} {digest([call_id, arguments])[:12]}")
+
+    def _next(self, name: str) -> str:
+        self._uses[name] += 1
+        return f"{name} {self._uses[name]}"
+
+
+@contextmanager
+def calling_sub_agents(operations: Operations) -> Iterator[None]:
+    """Let a `supervisor_tool` that runs in this block call its agent, by these operations."""
+    token = _SUB_AGENT.set(operations)
+    try:
+        yield
+    finally:
+        _SUB_AGENT.reset(token)
+
+
+async def call_sub_agent(agent: AgentSpec[..., Any], arguments: Mapping[str, Any]) -> ToolResult[Any]:
+    """Call a sub-agent for a `supervisor_tool`. Raises InvalidInput outside an agent of ours."""
+    operations = _SUB_AGENT.get()
+    if operations is None:
+        raise InvalidInput(
+            f"the tool {agent.name} starts a sub-agent of a supervised agent: wrap the agent that has it, and run it "
+            "with a supervisor"
+        )
+    return await operations.call(agent, **arguments)

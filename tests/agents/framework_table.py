@@ -1,0 +1,117 @@
+"""The frameworks whose agents are ours: for each, how the suite makes its agents, tools and models.
+
+All models follow the same scripts. A script is stateless: it sees what a real model sees, and answers. So a model that
+is asked again gives the same answer, and a suite that counts requests knows which ones were asked twice.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import agents
+import agents.testing
+from pydantic_ai import Agent as PydanticAgent, Tool as PydanticTool
+from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+
+from supervisor import AgentSpec
+from supervisor.agents import openai_agents, pydantic_ai
+
+
+class Said(NamedTuple):
+    """What a model sees: what people have said, and what the tools of this turn have returned."""
+
+    texts: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+class Wanted(NamedTuple):
+    """A call that a model wants."""
+
+    tool: str
+    arguments: dict[str, Any]
+    id: str
+
+
+Answer = str | list[Wanted]
+Script = Callable[[Said], Awaitable[Answer]]
+
+
+class Framework(NamedTuple):
+    """How one framework makes what the suite needs."""
+
+    name: str
+    agent: Callable[..., AgentSpec[[str], Any]]
+    """`agent(name, script, tools, below=(), **options)`. `below`: agents of the same framework that are its tools."""
+    tool: Callable[..., Any]
+    """`tool(function, asks=False)`."""
+    sub_agent: Callable[[AgentSpec[..., Any]], Any]
+    """Its `supervisor_tool`."""
+
+
+# -- Pydantic AI
+
+
+def _pydantic_model(script: Script) -> FunctionModel:
+    async def stream(messages: Sequence[Any], info: Any) -> Any:
+        texts, results = [], []
+        for part in (part for message in messages for part in message.parts):
+            if isinstance(part, UserPromptPart):
+                texts.append(str(part.content))
+                results.clear()
+            elif isinstance(part, ToolReturnPart):
+                results.append(str(part.content))
+        answer = await script(Said(tuple(texts), tuple(results)))
+        if isinstance(answer, str):
+            yield answer
+        else:
+            for place, want in enumerate(answer):
+                arguments = json.dumps(want.arguments)
+                yield {place: DeltaToolCall(name=want.tool, json_args=arguments, tool_call_id=want.id)}
+
+    return FunctionModel(stream_function=stream)
+
+
+def _pydantic_agent(name: str, script: Script, tools: Sequence[Any] = (), **options: Any) -> AgentSpec[[str], Any]:
+    return pydantic_ai.pydantic_agent(name, PydanticAgent(_pydantic_model(script), tools=tools), **options)
+
+
+def _pydantic_tool(function: Any, *, asks: bool = False) -> Any:
+    return PydanticTool(function, requires_approval=asks)
+
+
+# -- OpenAI Agents
+
+
+def _openai_model(script: Script) -> Any:
+    async def respond(call: Any) -> Any:
+        items = [{"role": "user", "content": call.input}] if isinstance(call.input, str) else call.input
+        texts, results = [], []
+        for item in items:
+            if item.get("role") == "user":
+                texts.append(item["content"])
+                results.clear()
+            elif item.get("type") == "function_call_output":
+                results.append(item["output"])
+        answer = await script(Said(tuple(texts), tuple(results)))
+        if isinstance(answer, str):
+            return [agents.testing.assistant_message(answer)]
+        return [agents.testing.function_call(want.tool, want.arguments, call_id=want.id) for want in answer]
+
+    return agents.testing.ScriptedModel([agents.testing.ModelStep.respond(respond)] * 50)
+
+
+def _openai_agent(name: str, script: Script, tools: Sequence[Any] = (), **options: Any) -> AgentSpec[[str], Any]:
+    agent = agents.Agent(name, model=_openai_model(script), tools=[*tools])
+    quiet = agents.RunConfig(tracing_disabled=True)
+    return openai_agents.openai_agent(name, agent, run_config=quiet, **options)
+
+
+def _openai_tool(function: Any, *, asks: bool = False) -> Any:
+    return agents.function_tool(function, needs_approval=asks)
+
+
+FRAMEWORKS = (
+    Framework("pydantic_ai", _pydantic_agent, _pydantic_tool, pydantic_ai.supervisor_tool),
+    Framework("openai_agents", _openai_agent, _openai_tool, openai_agents.supervisor_tool),
+)

@@ -1,0 +1,315 @@
+"""One suite for the agents of all frameworks: what people decide, what models read, and what a death leaves."""
+
+from contextlib import asynccontextmanager
+from copy import deepcopy
+
+import anyio
+import pytest
+from framework_table import FRAMEWORKS, Said, Wanted
+from watching import next_of
+
+from supervisor import Approve, Deny, MemoryStore, agent, allow, ask, deny, open_supervisor
+from supervisor.core import events as e
+from supervisor.testing import virtual_asyncio
+
+pytestmark = pytest.mark.anyio
+WEEK = 7 * 86_400.0
+effects: list[str] = []
+requests: list[Said] = []
+
+
+@pytest.fixture
+def anyio_backend():
+    return virtual_asyncio()
+
+
+@pytest.fixture(params=FRAMEWORKS, ids=lambda framework: framework.name)
+def framework(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_happened(monkeypatch):
+    """Keep all commits in the loop, too: the virtual clock does not wait for a thread."""
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    effects.clear()
+    requests.clear()
+
+
+@asynccontextmanager
+async def opened(store=None, **options):
+    with anyio.fail_after(30 * 86_400.0):
+        async with open_supervisor(MemoryStore() if store is None else store, **options) as supervisor:
+            yield supervisor
+
+
+async def delete(path: str) -> str:
+    """Delete a file."""
+    effects.append(path)
+    return f"deleted {path}"
+
+
+def wants(*paths):
+    """Return calls of `delete`, one for each path."""
+    return [Wanted("delete", {"path": path}, f"c{number}") for number, path in enumerate(paths)]
+
+
+def script_of(*answers):
+    """Return a script that gives these answers in each turn, and then what the tools have returned."""
+
+    async def script(said):
+        requests.append(said)
+        done = 0
+        for answer in answers:
+            if done == len(said.results):
+                return answer
+            done += len(answer)
+        return " and ".join(said.results)
+
+    return script
+
+
+def cleaner_of(framework, *answers, asks=True, **options):
+    return framework.agent("cleaner", script_of(*answers), [framework.tool(delete, asks=asks)], **options)
+
+
+def killed(store):
+    """Return the store that another process would find now."""
+    copy = MemoryStore()
+    copy._entries = list(store._entries)
+    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
+    for name in ("_sessions", "_approvals", "_pending"):
+        setattr(copy, name, dict(getattr(store, name)))
+    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
+    return copy
+
+
+DECISIONS = {
+    "allow": (Approve(by="ana"), "deleted a", ["a"]),
+    "deny": (Deny(by="ana", reason="keep it"), "denied by ana: keep it", []),
+    "edit": (Approve(by="ana", arguments={"path": "b"}), "deleted b", ["b"]),
+}
+
+
+@pytest.mark.parametrize("decided", DECISIONS)
+async def test_a_person_decides_about_a_call(framework, decided):
+    """A tool that needs an approval asks as AGENT.TOOL; the model reads the result, or the denial with its reason."""
+    decision, said, done = DECISIONS[decided]
+    async with opened() as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a")), "clean up")
+        approval = await next_of(run.watch_approvals())
+        assert (approval.tool, approval.arguments) == ("cleaner.delete", {"path": "a"})
+        await supervisor.decide(approval.id, decision)
+        assert await run.result() == said
+        assert (await supervisor.decide(approval.id, Approve(by="bo"))).kind != "accepted"
+    assert effects == done
+
+
+async def test_edited_arguments_must_fit_the_tool(framework):
+    """Its own schema refuses them: nothing runs, and the model reads why."""
+    async with opened() as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a")), "clean up")
+        approval = await next_of(run.watch_approvals())
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
+        assert "path" in await run.result()
+    assert effects == []
+
+
+async def test_approvals_are_answered_in_any_order(framework):
+    """Three calls of one answer ask together, each under its own id."""
+    async with opened() as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a", "b", "c")), "clean up")
+        async with run.watch_approvals() as watch:
+            asked = [await anext(watch) for _ in range(3)]
+        for approval in reversed(asked):
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "deleted a and deleted b and deleted c"
+    assert sorted(effects) == ["a", "b", "c"]
+
+
+RULES = {
+    "asks": (ask("cleaner.delete"), None, None),
+    "allows": (allow("cleaner.delete"), "deleted a", ["a"]),
+    "denies": (deny("cleaner.delete"), "denied by a rule from code: cleaner.delete", []),
+}
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("kind", RULES)
+async def test_a_rule_beats_what_the_framework_says(framework, kind, asks):
+    """A7: also its "needs no approval"."""
+    rule, said, done = RULES[kind]
+    async with opened(rules=[rule]) as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a"), asks=asks), "clean up")
+        if said is None:
+            approval = await next_of(run.watch_approvals())
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == (said or "deleted a")
+    assert effects == (["a"] if done is None else done)
+
+
+@pytest.mark.parametrize("policy", ["allow", "ask"])
+async def test_the_wrapper_says_what_other_tools_do(framework, policy):
+    """A tool that needs no approval runs at once, unless the wrapper wants it asked about."""
+    async with opened() as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a"), asks=False, policy=policy), "clean up")
+        if policy == "ask":
+            approval = await next_of(run.watch_approvals())
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "deleted a"
+
+
+async def fails(path: str) -> str:
+    """Fail."""
+    raise ConnectionError(f"the line to {path} is down")
+
+
+async def test_a_model_reads_the_error_of_a_tool(framework):
+    async with opened() as supervisor:
+        script = script_of([Wanted("fails", {"path": "a"}, "c1")])
+        run = await supervisor.start(framework.agent("cleaner", script, [framework.tool(fails)]), "clean up")
+        assert "error" in (await run.result()).lower()
+
+
+async def test_a_cancel_withdraws_what_is_asked(framework):
+    """W8: nothing runs, and no call is left without a result."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a", "b")), "clean up", session="s")
+        await next_of(run.watch_approvals())
+        await supervisor.cancel("s", by="ana")
+        assert (await run.outcome()).kind == "cancelled"
+        assert not (await supervisor.find_approvals()).items
+    assert effects == []
+    assert dangling(store) == set()
+
+
+def dangling(store):
+    """Return the calls without a result."""
+    rows = [row.event for row in store.journal("s")]
+    asked = {event.operation for event in rows if isinstance(event, e.ToolCallRequested)}
+    return asked - {event.operation for event in rows if isinstance(event, e.ToolCallFinished | e.OperationAbandoned)}
+
+
+async def test_a_silent_model_stalls(framework):
+    """W5: it has `first_progress_timeout` until the first part of its answer."""
+
+    async def script(said):
+        await anyio.sleep(3600)
+        return "too late"
+
+    async with opened() as supervisor:
+        run = await supervisor.start(framework.agent("cleaner", script, first_progress_timeout=60), "clean up")
+        before = anyio.current_time()
+        assert (await run.outcome()).kind == "stalled"
+        assert anyio.current_time() - before < 120
+
+
+async def test_a_week_later_the_run_wakes_from_disk(framework):
+    """It has left memory; the model is not asked again for what it has answered."""
+    async with opened(passivate_after=1.0) as supervisor:
+        run = await supervisor.start(cleaner_of(framework, wants("a")), "clean up", session="s")
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(WEEK)
+        assert not supervisor._runner.attempts.live
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "deleted a"
+    assert [len(said.results) for said in requests] == [0, 1]
+
+
+@pytest.mark.parametrize("paths", [("a", "b"), ("a", "a")])
+async def test_models_may_repeat_their_ids(framework, paths):
+    """In one answer and in the next: each call runs once, and has its own result."""
+    again = [Wanted("delete", {"path": path}, "same") for path in paths]
+    async with opened() as supervisor:
+        run = await supervisor.start(cleaner_of(framework, again, again, asks=False), "clean up")
+        said = await run.result()
+    assert effects == [*paths, *paths]
+    assert said.count("deleted") == 4
+
+
+async def test_a_second_turn_knows_the_first(framework):
+    """R7: the messages of earlier turns come before the text of this one, also in another process."""
+
+    async def script(said):
+        requests.append(said)
+        return " then ".join(said.texts)
+
+    store = MemoryStore()
+    talker = framework.agent("cleaner", script)
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(talker, "one", session="s")).result() == "one"
+    async with opened(killed(store)) as supervisor:
+        await supervisor.send("s", "two")
+        assert await (await supervisor.get_run("s")).result() == "one then two"
+        await supervisor.send("s", "three")
+        assert await (await supervisor.get_run("s")).result() == "one then two then three"
+
+
+@agent
+async def researcher(ctx, question: str) -> str:
+    """Finds out."""
+    return f"the answer to {question}"
+
+
+async def test_a_model_starts_a_sub_agent_of_ours(framework):
+    """By `supervisor_tool`: a rule asks about it by its name, and it has a session of its own."""
+    script = script_of([Wanted("researcher", {"question": "why"}, "c1")])
+    parent = framework.agent("cleaner", script, [framework.sub_agent(researcher)])
+    async with opened(rules=[ask("researcher")]) as supervisor:
+        run = await supervisor.start(parent, "find out", session="s")
+        approval = await next_of(run.watch_approvals())
+        assert (approval.tool, approval.arguments) == ("researcher", {"question": "why"})
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "the answer to why"
+        assert len((await supervisor.find_sessions(root="s")).items) == 2
+
+
+async def test_an_approval_of_a_sub_agent_is_asked_below_it(framework):
+    """A nested approval: an agent of the framework below another one, each with its own calls."""
+    below = cleaner_of(framework, wants("a"))
+    script = script_of([Wanted("cleaner", {"text": "clean up"}, "c1")])
+    async with opened() as supervisor:
+        run = await supervisor.start(framework.agent("boss", script, [framework.sub_agent(below)]), "work")
+        approval = await next_of(run.watch_approvals())
+        assert (approval.path, approval.tool) == (("boss", "cleaner"), "cleaner.delete")
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "deleted a"
+
+
+class Copying(MemoryStore):
+    """Keeps what a process leaves if it is killed just after, or just before the next, append."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = []
+
+    def commit(self):
+        super().commit()
+        if self.left:
+            self.left[-1][1:] = [list(effects), list(requests)]
+        self.left.append([killed(self), list(effects), list(requests)])
+
+
+async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
+    """T1, R1: no tool runs twice, no answered request is asked again, and every call has a result."""
+    store = Copying()
+    cleaner = cleaner_of(framework, wants("a"), wants("b", "c"))
+
+    async def lives(on):
+        async with opened(on) as supervisor:
+            run = await supervisor.start(cleaner, "clean up", session="s")
+            async with run.watch_approvals() as watch:
+                async for approval in watch:
+                    await supervisor.decide(approval.id, Approve(by="ana"))
+            return await run.outcome()
+
+    assert (await lives(store)).value == "deleted a and deleted b and deleted c"
+    assert len(store.left) > 10
+    for left, done, asked in store.left:
+        effects[:], requests[:] = done, asked
+        answered = sum(isinstance(row.event, e.OperationFinished) for row in left.journal("s"))
+        assert (await lives(left)).kind == "succeeded"
+        assert max(effects.count(path) for path in "abc") == 1, done
+        assert len(requests) <= max(3, len(asked) + 3 - answered)
+        assert dangling(left) == set()
