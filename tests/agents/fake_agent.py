@@ -19,11 +19,13 @@ A script is one object. All its fields are optional:
     deaf       true: the end of standard input and SIGTERM change nothing
     ignores_cancel   true: session/cancel changes nothing (else: asks get their answers, the turn ends as cancelled)
     reject_ends      true: a rejected ask ends the whole turn as cancelled (codex)
+    dies_in    a method: the agent exits with 3 when such a request comes, after a line on standard error
     at_start   steps before the first message is read: garbage, stderr, exit, child
 
 A step is an object; "do" names what is done:
 
     {"do": "say", "text": T, "times": 1}          agent_message_chunk; `think`: agent_thought_chunk
+    {"do": "flood", "text": T, "times": N}        N agent_message_chunk, each T, which the session does not keep
     {"do": "plan", "entries": ["a", "b"]}         plan
     {"do": "call", "id": I, "title": T, "kind": K, "input": {...}, "status": "in_progress"}      tool_call
     {"do": "called", "id": I, "status": "completed", "text": T}                                  tool_call_update
@@ -37,6 +39,7 @@ A step is an object; "do" names what is done:
                                                   "holds": true: it gets its answer, but its effect and its end come
                                                   only with `await` of it.
                                                   "if_rejected": steps instead of going on.
+                                                  "after": F: once allowed, the effect waits for the file F in the home.
     {"do": "await", "ids": [I, ...]}              wait for the answers of these asks, in whichever order they come
     {"do": "effect", "text": E}                   append to effects without asking
     {"do": "update", "update": {...}}             any session/update; unknown kinds too
@@ -190,6 +193,9 @@ class Agent:
         while True:
             message = self.wire.requests.get()
             try:
+                if message["method"] == self.script.get("dies_in"):
+                    self.do_stderr(f"fake: no {message['method']}")
+                    os._exit(3)
                 result = self.answer(message["method"], message.get("params", {}))
             except Refused as refused:
                 self.wire.send(id=message["id"], error=refused.error)
@@ -300,6 +306,10 @@ class Agent:
         for _ in range(times):
             self.update("agent_thought_chunk", content=content(text))
 
+    def do_flood(self, text, times):
+        for _ in range(times):
+            self.send_update({"sessionUpdate": "agent_message_chunk", "content": content(text)})
+
     def do_plan(self, entries):
         rows = [{"content": each, "priority": "medium", "status": "pending"} for each in entries]
         self.update("plan", entries=rows)
@@ -323,13 +333,14 @@ class Agent:
         holds=False,
         effect=None,
         if_rejected=None,
+        after=None,
         content=None,
     ):
         call = call_of(id, title, kind, input, "pending", content)
         self.keep({"sessionUpdate": "tool_call", **call})
         params = {"sessionId": self.session.name, "toolCall": call, "options": options}
         answer = self.wire.ask("session/request_permission", params)
-        asked = Asked(answer, {each["optionId"]: each["kind"] for each in options}, effect or id, if_rejected)
+        asked = Asked(answer, {each["optionId"]: each["kind"] for each in options}, effect or id, if_rejected, after)
         self.asked[id] = asked
         if not holds:
             threading.Thread(target=self.act, args=(id, asked), daemon=True).start()
@@ -343,6 +354,8 @@ class Agent:
                 return
             outcome = asked.answer.get().get("result", {}).get("outcome", {})
             asked.is_allowed = asked.kinds.get(outcome.get("optionId"), "").startswith("allow")
+            while asked.is_allowed and asked.after and not (self.home / asked.after).exists():
+                time.sleep(PAUSE)
             if asked.is_allowed:
                 append(self.home / "effects", asked.effect)
                 self.do_called(name, "completed")
@@ -421,8 +434,8 @@ class Agent:
 class Asked:
     """A permission that the agent has asked for."""
 
-    def __init__(self, answer, kinds, effect, if_rejected):
-        self.answer, self.kinds, self.effect, self.if_rejected = answer, kinds, effect, if_rejected
+    def __init__(self, answer, kinds, effect, if_rejected, after):
+        self.answer, self.kinds, self.effect, self.if_rejected, self.after = answer, kinds, effect, if_rejected, after
         self.is_allowed = False
         self.is_over = threading.Event()
         self.lock = threading.Lock()

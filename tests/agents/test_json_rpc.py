@@ -8,6 +8,8 @@ import pytest
 
 from supervisor.agents.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.tools.duplex import open_duplex
+from supervisor.tools.finished import Finished
+from supervisor.tools.output import Output
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +118,7 @@ async def test_a_request_that_is_given_up_leaves_the_others_alone(connect, tmp_p
         assert scope.cancelled_caught
         (tmp_path / "go").touch()
         assert await peer.request("echo", "next") == "next"
+        await until(lambda: not peer._waiting)
     assert found == ["kept"]
 
 
@@ -173,16 +176,37 @@ async def test_a_signal_is_told(connect):
     assert (caught.value.exit_code, caught.value.signal) == (None, 9)
 
 
-async def test_the_output_of_a_process_before_its_end_counts(connect):
-    """It exits while we still send: its answer counts."""
-    async with connect("\nanswer(read())\nos._exit(0)") as peer, anyio.create_task_group() as tasks:
+class Ended:
+    """A process in memory that has ended, and has written an answer before."""
 
-        async def send_more():
-            for _ in range(50):
-                peer.notify("note", "x" * 100_000)
+    def __init__(self):
+        self._chunks = [b'{"id": 1, "result": "done"}\n']
+        self._is_refused = anyio.Event()
 
-        tasks.start_soon(send_more)
-        assert await peer.request("echo", "result") == "result"
+    async def send(self, data):
+        self._is_refused.set()
+        raise anyio.BrokenResourceError
+
+    async def receive(self):
+        await self._is_refused.wait()
+        await anyio.wait_all_tasks_blocked()
+        if not self._chunks:
+            raise anyio.EndOfStream
+        return self._chunks.pop()
+
+    async def wait(self):
+        return Finished(exit_code=0, signal=None, duration=0, was_ended=False, timed_out=False, output=Output())
+
+    def stderr_tail(self):
+        return ""
+
+
+async def test_the_output_of_a_process_before_its_end_counts():
+    """It ended while we still sent."""
+    peer = Peer(Ended(), on_request=pytest.fail, on_notification=pytest.fail)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.carry)
+        assert await peer.request("echo", None) == "done"
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])

@@ -140,7 +140,7 @@ async def test_a_blocked_sender_hears_of_the_death(talk):
 
 
 async def test_a_process_that_closes_its_output_lives_until_the_block_is_left(talk):
-    async with talk("exec >&-; trap '' TERM; while :; do sleep 0.1; done", stop_timeout=0, grace=0.1) as process:
+    async with talk("trap '' TERM; exec >&-; while :; do sleep 0.1; done", stop_timeout=0, grace=0.1) as process:
         with pytest.raises(anyio.EndOfStream):
             await process.receive()
         assert process_state(process.pid) not in ("Z", None)

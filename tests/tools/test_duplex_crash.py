@@ -33,10 +33,10 @@ anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
 DEAF = "trap '' TERM; setsid sh -c 'trap \"\" TERM; touch ready; while :; do sleep 1; done' & while :; do sleep 1; done"
 
 
-@pytest.fixture
-def owner(anyio_backend_name, marker, tmp_path):
-    """A process of ours that talks with a deaf one, and the identity of that."""
-    argv = [sys.executable, "-c", OWNER, anyio_backend_name, DEAF, marker]
+@pytest.fixture(params=[DEAF], ids=["deaf"])
+def owner(request, anyio_backend_name, marker, tmp_path):
+    """A process of ours that talks with another one, and the identity of that."""
+    argv = [sys.executable, "-c", OWNER, anyio_backend_name, request.param, marker]
     with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE) as started:
         yield started, msgspec.json.decode(started.stdout.readline(), type=ProcessIdentity)
         started.kill()
@@ -50,6 +50,19 @@ async def test_a_kill_of_the_owner_ends_all_at_once(owner, marker):
     with anyio.fail_after(60):
         assert await end_former_process(identity) in ("gone", "not ours")
     assert processes_with(marker) == []
+
+
+TIDY = "exec 2>/dev/null; trap 'sleep 0.2; touch saved; exit' TERM; touch ready; while :; do sleep 0.01; done"
+
+
+@pytest.mark.parametrize("owner", [TIDY], ids=["tidy"], indirect=True)
+async def test_the_next_process_lets_the_former_one_tidy_up(owner, tmp_path):
+    """It waits for the warden, which sends SIGTERM first."""
+    started, identity = owner
+    started.kill()
+    with anyio.fail_after(60):
+        await end_former_process(identity)
+    assert (tmp_path / "saved").exists()
 
 
 async def test_a_process_without_owner_launcher_and_warden_is_ended_by_the_next(owner, marker):
