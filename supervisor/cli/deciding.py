@@ -19,6 +19,7 @@ from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
+from supervisor.core.rules import find_option
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.core.visible import visible
 
@@ -160,24 +161,25 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
     place.check_by(by)
 
-    async def decide() -> tuple[DecisionResult, Approval]:
+    async def decide() -> tuple[DecisionResult, Decision, Approval]:
         async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
             try:
                 found = await supervisor.get_approval(approval)
             except NotFound:
                 raise await _unknown(supervisor, approval) from None
-            name = place.name_of(by, supervisor)
-            result = await supervisor.decide(approval, decision(name, found), channel="command line")
-            return result, await supervisor.get_approval(approval)
+            made = decision(place.name_of(by, supervisor), found)
+            return await supervisor.decide(approval, made, channel="command line"), made, found
 
-    result, found = anyio.run(decide)
+    result, made, found = anyio.run(decide)
     if as_json:
         answers.print_json(answers.decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{approval}]")
-        if result.rule is not None:
-            here = where(found.root_session if found.scope == "session" else None)
-            say(f"No longer asked {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
+        if result.rule is not None and isinstance(made, Approve):
+            option = find_option(found.options, made.scope, made.pattern)
+            pattern = option.pattern if option is not None else None
+            here = where(found.root_session if made.scope == "session" else None)
+            say(f"No longer asked {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
             say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place.option)

@@ -81,10 +81,9 @@ async def _hear(place: AnyPlace, session: str, text: str, by: str | None) -> "tu
     from supervisor.cli.reading import get_session
 
     async with place.open(wanted=("session", session), action="sending") as supervisor:
-        await get_session(supervisor, session)
+        view = await get_session(supervisor, session)  # of this, only what never changes is printed
         who = place.name_of(by, supervisor)
-        heard = await supervisor.chat(session, text, by=who, shown_before=datetime.now(UTC))
-        return heard, await supervisor.get_session(session)
+        return await supervisor.chat(session, text, by=who, shown_before=datetime.now(UTC)), view
 
 
 def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:
