@@ -190,6 +190,8 @@ class RemoteSupervisor(Supervisor):
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self._me(decision.by, "decide")
         body = {name: value for name, value in _said(decision).items() if value is not None or name == "value"}
+        if channel is not None:
+            body["channel"] = channel
         path = _path("approvals", approval, "decision")
         answer = await self._connection.answer("POST", path, body=body, repeats=True)
         result = answer.document

@@ -173,15 +173,15 @@ async def decide(call: Call) -> Response:
             if body.value is msgspec.UNSET:
                 raise Problem(422, "an answer has a value")
             decision = Answer(value=body.value, by=by)
-    return await _decide(call, call.path("id"), decision)
+    return await _decide(call, call.path("id"), decision, body.channel)
 
 
 def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
     return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
 
 
-async def _decide(call: Call, approval: str, decision: Decision) -> Response:
-    result = await call.supervisor.decide(approval, decision, channel="web")
+async def _decide(call: Call, approval: str, decision: Decision, channel: str = "web") -> Response:
+    result = await call.supervisor.decide(approval, decision, channel=channel)
     status = DECISION_STATUS[result.kind]
     if status < 400:
         return document(decision_document(result), status)

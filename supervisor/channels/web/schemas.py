@@ -79,9 +79,10 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
 class DecisionBody(RequestFields, frozen=True, kw_only=True):
     """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
     `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees. `answer` takes
-    the `value` that answers the question."""
+    the `value` that answers the question. `channel`: where the person decides, for the audit trail."""
 
     decision: Literal["approve", "deny", "answer"]
+    channel: Annotated[str, Meta(pattern=r"^[a-z][a-z -]{0,30}$")] = "web"
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
