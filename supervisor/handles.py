@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from supervisor.core.activity import Activity
 from supervisor.core.events import MessageImported
@@ -107,20 +107,39 @@ class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC
         async for approval in watch: ...
     """
 
+    _is_open = False
+
     @property
     @abstractmethod
     def cursor(self) -> str:
         """The cursor after the last item that the watch returned: the `after` of another watch of the same kind, in any
         process."""
 
-    @abstractmethod
-    async def __aenter__(self) -> "Watch[T_co]":
+    async def __aenter__(self) -> Self:
         """Open the watch: from now on it misses no change. Raises as documented at the method that returned it."""
+        await self._open()
+        self._is_open = True
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close it."""
+        self._is_open = False
+
+    async def __anext__(self) -> T_co:
+        """Return the next item, as soon as there is one."""
+        if not self._is_open:
+            raise RuntimeError("a watch is opened by `async with` before it is iterated over")
+        return await self._next()
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open it, for an implementation."""
+
+    @abstractmethod
+    async def _next(self) -> T_co:
+        """Return the next item. Raises StopAsyncIteration at the end."""
 
 
 class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):

@@ -79,26 +79,21 @@ class RemoteWatch(Watch[T]):
         self._source = EventSource(connection, path, query, after, begins_again=begins_again)
         self._read = read
         self._keeps = keeps
-        self._is_open = False
 
     @property
     def cursor(self) -> str:
         return self._source.cursor or make_cursor(self._connection.greeting.store, 0)
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         await self._source.open()
-        self._is_open = True
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._is_open = False
+        await super().__aexit__(kind, error, traceback)
         await self._source.close()
 
-    async def __anext__(self) -> T:
-        if not self._is_open:
-            raise RuntimeError("a watch is opened by `async with` before it is iterated over")
+    async def _next(self) -> T:
         while True:
             item = self._read(await self._source.next())
             if self._keeps(item):

@@ -127,9 +127,10 @@ class Lists:
         for each in sessions:
             start, some = position, list[JournalEntry]()
             while most is None or len(some) < most:
-                read = [row for row in self._store.journal(each, start, PIECE) if row.position <= end]
+                size = PIECE if most is None else min(PIECE, most - len(some))
+                read = [row for row in self._store.journal(each, start, size) if row.position <= end]
                 some += read
-                if len(read) < PIECE:
+                if len(read) < size:
                     break
                 start = read[-1].position
                 yield

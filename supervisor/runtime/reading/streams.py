@@ -6,11 +6,9 @@ task. When the supervisor closes, all watches end. A watch of a journal first re
 returned yet.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
@@ -44,41 +42,24 @@ class _LocalWatch(Watch[T]):
         self._after = after
         self._position = 0
         """The position of the last item that it returned."""
-        self._is_open = False
 
     @property
     def cursor(self) -> str:
         return make_cursor(self._reader.store.id, self._position)
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         await anyio.lowlevel.checkpoint()
         if self._session is not None:
             self._root = self._reader.get_row(self._session).root
         if self._after is not None:
             self._position = self._reader.position_of(self._after)
         self._begin()
-        self._is_open = True
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._is_open = False
-
-    async def __anext__(self) -> T:
-        if not self._is_open:
-            raise RuntimeError("a watch is opened by `async with` before it is iterated over")
-        return await self._next()
 
     def _concerns(self, approval: Approval) -> bool:
         return self._session in (None, self._root) or self._reader.is_below(approval.session, self._session)
 
     def _begin(self) -> None:
         """Read what it begins with."""
-
-    @abstractmethod
-    async def _next(self) -> T:
-        """Return the next item. Raises StopAsyncIteration at the end."""
 
 
 class PendingApprovals(_LocalWatch[Approval]):
