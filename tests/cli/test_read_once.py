@@ -30,7 +30,7 @@ class LostAfterwards:
 
     def __getattr__(self, name):
         if self._is_lost:
-            raise ServerUnavailable("the connection is lost")
+            raise ServerUnavailable("the connection is lost", maybe_done=False)
         return getattr(self._supervisor, name)
 
     async def get_approval(self, approval):
