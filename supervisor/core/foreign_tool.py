@@ -48,6 +48,7 @@ def foreign_tool(
     idempotent: bool = False,
     editable: bool = True,
     command: str | None = None,
+    claims: Sequence[str] = (),
     secret: Sequence[str] = (),
 ) -> ToolSpec[[Mapping[str, Any]], Any]:
     """Make a tool of a function of one mapping, for `ctx.call(tool, {...})` or an agent's `tools`.
@@ -58,11 +59,15 @@ def foreign_tool(
     edits them, must fit it. Checked are: types, enum, const, properties, required, additionalProperties, propertyNames,
     items, prefixItems, bounds, anyOf, allOf, oneOf (at least one must fit) and references within it. All else is left
     to the function, such as `not`, `if`, patterns and formats. None: any object.
+    `claims`: names of arguments that are the caller's own words about the call, such as a title. People see them, and
+    rules do not. The last part of the name, after a dot, is a claim then, too: a rule that denies or asks by arguments
+    counts whatever that part is. A call with nothing but claims can be allowed once only, by a person.
     `policy` as a callable gets the mapping. All other options are as in `tool`.
     Raises ValueError or TypeError for options that cannot work.
     """
     options: dict[str, Any] = {"policy": policy, "timeout": timeout, "idempotent": idempotent}
-    return _ForeignTool(name, fn, schema, description, **options, editable=editable, command=command, secret=secret)
+    options |= {"editable": editable, "command": command, "secret": secret}
+    return _ForeignTool(name, fn, schema, description, tuple(claims), **options)
 
 
 class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
@@ -72,6 +77,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         fn: Callable[..., Awaitable[Any]],
         schema: Mapping[str, Any] | None,
         description: str,
+        claims: tuple[str, ...],
         **options: Any,
     ) -> None:
         if not _NAME.fullmatch(name) or not is_visible(name):
@@ -79,6 +85,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
                 f"{name!r} cannot name a tool: use 1 to 128 visible characters without spaces, '/', '#', ':' and '*'"
             )
         super().__init__(fn, name=name, **options)
+        self.claims = claims
         self.__doc__ = description
         self._schema = _object_schema(name, schema)
         self.value_type = self.return_type = Any

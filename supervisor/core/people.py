@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.core.chat_words import read_word
-from supervisor.core.rules import Rule, policy_of
+from supervisor.core.rules import Rule, is_about, policy_of
 from supervisor.core.values import Approval, Approve, Decision
 
 Role = Literal["approver", "operator"]
@@ -74,7 +74,7 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.rule is None:
             return True
-        if self.rule.tool != approval.tool:
+        if not is_about(self.rule, approval.tool, approval.claims):
             return False
         if not isinstance(arguments, Mapping):
             return True  # in doubt (A5)
@@ -86,6 +86,7 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
             cwd=approval.cwd,
             root_session=None,
             command=approval.command,
+            claims=approval.claims,
             secret=secret,
         )
         return said is not None

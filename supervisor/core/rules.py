@@ -131,19 +131,23 @@ def policy_of(
     cwd: str | None,
     root_session: str | None,
     command: str | None = None,
+    claims: Collection[str] = (),
     secret: Collection[str] = (),
 ) -> tuple[Policy, Rule] | None:
     """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
     that name none; None: unknown, and a rule that names a folder covers only calls that name it. `command`: the name of
-    the argument that is a shell command. `secret`: names of arguments that may not be shown. With any, only an allow
-    without a pattern allows; a deny that mentions one asks.
+    the argument that is a shell command. `claims`: names of arguments that are the caller's own words (see `is_about`).
+    `secret`: names of arguments that may not be shown. With any, only an allow without a pattern allows; a deny that
+    mentions one asks.
     """
     said: dict[Policy, Rule] = {}
-    call = _Call(arguments, cwd, command, secret)
+    call = _Call(without(arguments, claims), cwd, command, secret)
+    is_empty = bool(claims) and not call.arguments
     for rule in rules:
-        kind = _say(rule, call) if rule.tool == tool and rule.session in (None, root_session) else None
+        is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
+        kind = _say(rule, call) if is_open and is_about(rule, tool, claims) else None
         if kind is not None:
             said.setdefault(kind, rule)
     for kind in ("deny", "ask", "allow"):
@@ -152,27 +156,49 @@ def policy_of(
     return None
 
 
+def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
+    """Return whether a rule is on a tool. If a call has claims, the last part of its tool's name is one, too. So a rule
+    that denies or asks by arguments is about each tool whose name differs in that part only."""
+    if rule.tool == tool:
+        return True
+    if not claims or rule.kind == "allow" or rule.pattern is None:
+        return False
+    (ours, dot, _), (theirs, _, _) = tool.rpartition("."), rule.tool.rpartition(".")
+    return bool(dot) and ours == theirs
+
+
+def without(arguments: Mapping[str, Any], claims: Collection[str]) -> Mapping[str, Any]:
+    """Return the arguments that rules see."""
+    return {name: value for name, value in arguments.items() if name not in claims} if claims else arguments
+
+
 def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules of a sub-agent: the rules above it, and those of its own that do not widen them."""
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
 def grantable(
-    arguments: Mapping[str, Any], *, cwd: str | None, command: str | None = None, secret: Collection[str] = ()
+    arguments: Mapping[str, Any],
+    *,
+    cwd: str | None,
+    command: str | None = None,
+    claims: Collection[str] = (),
+    secret: Collection[str] = (),
 ) -> tuple[str | None, ...]:
     """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
     one. None means exactly these arguments: a pattern would only repeat them on disk.
 
-    Every pattern covers this call. There is none if the exact one is not readable. `cwd`, `command` and `secret` as for
-    `policy_of`: a call with arguments that may not be shown can be granted only once.
+    Every pattern covers this call. There is none if the exact one is not readable. The others as for
+    `policy_of`: a call with arguments that may not be shown, or with nothing but claims, can be granted only once.
     """
-    if secret:
+    ruled = without(arguments, claims)
+    if secret or (claims and not ruled):
         return ()
     if command is None:
-        exact, prefix = patterns.exact_pattern(with_folder(arguments, cwd)), None
+        exact, prefix = patterns.exact_pattern(with_folder(ruled, cwd)), None
     else:
-        exact = shell_patterns.exact_pattern(arguments, cwd, command)
-        prefix = shell_patterns.prefix_pattern(arguments, cwd, command)
+        exact = shell_patterns.exact_pattern(ruled, cwd, command)
+        prefix = shell_patterns.prefix_pattern(ruled, cwd, command)
     if exact is None or not _is_readable(exact):
         return ()
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)

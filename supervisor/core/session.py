@@ -35,7 +35,7 @@ from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.overlay import Entries, ListOverlay, MapOverlay, list_over, map_over
-from supervisor.core.rules import Rule
+from supervisor.core.rules import Rule, is_about
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 WAKING: Final = e.having("wakes")
@@ -400,6 +400,11 @@ class Rulebook(SessionState, kw_only=True):
     def find(self, tool: str, root: str) -> tuple[Rule, ...]:
         """Return the rules on a tool that hold in a tree."""
         return (*self.on.get((tool, None), ()), *self.on.get((tool, root), ()))
+
+    def find_claimed(self, tool: str, root: str) -> tuple[Rule, ...]:
+        """Return the rules that are about a call with claims (core/rules.py), and hold in a tree."""
+        found = (rules for (_, scope), rules in self.on.items() if scope in (None, root))
+        return tuple(rule for rules in found for rule in rules if is_about(rule, tool, (tool,)))
 
     def find_same(self, rule: Rule) -> Rule | None:
         """Return the standing rule with the same meaning, if there is one."""

@@ -73,6 +73,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.idempotent = idempotent
         self.editable = editable
         self.command = command
+        self.claims: tuple[str, ...] = ()
+        """Names of the arguments that are the caller's own words about the call; see `foreign_tool`."""
         if isinstance(secret, str):
             raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
         self.secret = tuple(secret)

@@ -140,6 +140,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether it may be approved with other arguments; false for a question."""
     command: str | None = None
     """The name of the argument that is a shell command."""
+    claims: tuple[str, ...] = ()
+    """Names of the arguments that are the agent's own words about the call: rules do not see them."""
     reminded_at: datetime | None = None
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from supervisor import Approve, Deny, MemoryStore, open_supervisor
 from supervisor.agents.acp import acp_agent
 
 FAKE = Path(__file__).with_name("fake_agent.py")
-HANGS = 60  # seconds after which a test of real processes fails
+HANGS = 20  # seconds after which a test of real processes fails
 
 
 @pytest.fixture(name="anyio_backend", params=["asyncio", "trio"])

@@ -1,10 +1,14 @@
 """A permission request of an agent is a call of ours: asked, decided, answered."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_backend, say
 
-from supervisor import MemoryStore, deny as deny_rule
+from supervisor import Answer, MemoryStore, allow as allow_rule, deny as deny_rule
+from supervisor.agents.acp.permissions import KINDS
+from supervisor.channels.cards import make_card
 from supervisor.core import events as e
 
 __all__ = ["new_home", "real_backend"]
@@ -72,8 +76,86 @@ async def test_a_message_during_a_turn_waits(home):
     assert home.prompts == ["first", "second"]
 
 
-async def test_a_deny_rule_goes_by_the_raw_input(home):
-    agent = home.agent([ask("c1", "rm x"), say("done")])
-    async with opened(rules=[deny_rule("fake.execute", '{"command":"rm x"}')]) as supervisor:
-        assert await (await supervisor.start(agent, "go")).result() == "done"
-    assert (home.outcomes, home.effects) == (["no"], [])
+COMMAND_X = '{"command":"rm x"}'
+
+
+async def _ruled(home, step, *rules):
+    """Return what the rules say of a request. A call that asks ends at once, since nobody can answer it here."""
+    store = MemoryStore()
+    async with opened(store, rules=rules) as supervisor:
+        run = await supervisor.start(home.agent([step, say("done")]), "go")
+        assert await run.result() == "done"
+    (result,) = events(store, run.session, e.ToolCallFinished)
+    said = "deny" if result.content.startswith("denied by a rule") else {"denied": "ask"}.get(result.kind, result.kind)
+    assert home.outcomes == ["yes" if said == "ok" else "no"]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("step", "rule", "answer"),
+    [
+        (ask(), allow_rule("fake.execute", COMMAND_X), "ok"),
+        (ask(title="list files"), allow_rule("fake.execute", COMMAND_X), "ok"),
+        (ask(command="rm y"), allow_rule("fake.execute", COMMAND_X), "ask"),
+        (ask(kind="read"), allow_rule("fake.execute", COMMAND_X), "ask"),
+        (ask(input=None), allow_rule("fake.execute"), "ask"),
+        (ask(input={}), allow_rule("fake.execute"), "ask"),
+    ],
+    ids=["exact", "other title", "other input", "other kind", "no input", "empty input"],
+)
+async def test_an_allow_rule_goes_by_the_raw_input(home, step, rule, answer):
+    assert await _ruled(home, step, rule) == answer
+
+
+@pytest.mark.parametrize("kind", ["execute", "read", "think", "other", "no kind of ours"])
+async def test_a_deny_rule_counts_whatever_kind_the_agent_names(home, kind):
+    rules = [deny_rule("fake.execute", "rm x"), *(allow_rule(f"fake.{each}") for each in KINDS)]
+    assert await _ruled(home, ask(kind=kind), *rules) == "deny"
+
+
+async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home):
+    change = {"type": "diff", "path": "/a.py", "oldText": "one\n", "newText": "two\n"}
+    step = ask(title="tidy up", kind="edit", input={"path": "/a.py"}, content=[change])
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([step]), "go")
+        (approval,) = await asked(supervisor)
+        await supervisor.cancel(run.session)
+    card = make_card(approval, datetime.now(UTC))
+    shown = dict(card.facts)
+    assert (shown["path"], shown["the agent's title"]) == ("/a.py", "tidy up")
+    assert "-one" in shown["the agent's diff"]
+    assert "+two" in shown["the agent's diff"]
+    assert (approval.claims, approval.editable) == (("the agent's title", "the agent's diff"), False)
+    assert [option.pattern for option in approval.options[1:]] == ['{"path":"/a.py"}'] * 2
+
+
+async def test_a_request_without_a_raw_input_can_be_allowed_once_only(home):
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([ask(input=None)]), "go")
+        (approval,) = await asked(supervisor)
+        assert [option.scope for option in approval.options] == ["once"]
+        await allow(supervisor, approval)
+        await run.result()
+    assert home.effects == ["c1"]
+
+
+async def test_options_that_do_not_fit_become_a_question_with_their_names(home):
+    options = [{"optionId": each, "name": each.upper(), "kind": "allow_once"} for each in ("auto", "manual")]
+    step = ask(options=[*options, {"optionId": "plan", "name": "PLAN", "kind": "reject_once"}])
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([step, say("done")]), "go")
+        (question,) = await asked(supervisor)
+        assert question.choices == ("AUTO", "MANUAL", "PLAN")
+        await supervisor.decide(question.id, Answer(value="MANUAL", by="ana"))
+        assert await run.result() == "done"
+    assert (home.outcomes, home.effects) == (["manual"], ["c1"])
+
+
+async def test_a_question_does_not_get_round_a_deny_rule(home):
+    options = [{"optionId": each, "name": each, "kind": each} for each in ("allow_always", "reject_once")]
+    async with opened(rules=[deny_rule("fake.execute", "rm x")]) as supervisor:
+        run = await supervisor.start(home.agent([ask(options=options), say("done")]), "go")
+        (question,) = await asked(supervisor)
+        await supervisor.decide(question.id, Answer(value="allow_always", by="ana"))
+        await run.result()
+    assert (home.outcomes, home.effects) == (["reject_once"], [])

@@ -27,7 +27,16 @@ from msgspec.structs import replace
 
 from supervisor.abc import Context
 from supervisor.agents.acp.conversation import Conversation, Incoming
-from supervisor.agents.acp.permissions import TITLE, Permission, allowing, choices, command_in, is_same, rejecting
+from supervisor.agents.acp.permissions import (
+    TITLE,
+    Permission,
+    allowing,
+    choices,
+    claims_in,
+    command_in,
+    is_same,
+    rejecting,
+)
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
 from supervisor.core.errors import QuestionUnanswered
@@ -222,6 +231,7 @@ class Requests:
             timeout=None,
             editable=False,
             command=command_in(asked.given),
+            claims=claims_in(asked.given, asked.arguments),
         )
         return await here.call(called, asked.arguments)
 

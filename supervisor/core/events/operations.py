@@ -89,6 +89,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """Whether it may be approved with other arguments."""
     command: str | None = None
     """The name of the argument that is a shell command (core/rules.py)."""
+    claims: tuple[str, ...] = ()
+    """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/rules.py)."""
     given: int | None = None
     """As in OperationStarted."""
 

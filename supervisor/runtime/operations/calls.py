@@ -44,11 +44,13 @@ NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 class Call(ABC):
     """One call in one attempt. `name` is the name of the tool or sub-agent, which rules match and people see. `secret`:
     the names of the arguments that only the effect may see. `command`: the name of the one that is a shell command.
-    What the request journals of these counts for the whole life of the call, whatever today's code declares."""
+    `claims`: the names of those that are the caller's own words. What the request journals of these counts for the
+    whole life of the call, whatever today's code declares."""
 
     __slots__ = (
         "arguments",
         "attempt",
+        "claims",
         "command",
         "digest",
         "is_editable",
@@ -68,6 +70,7 @@ class Call(ABC):
         *,
         secret: tuple[str, ...] = (),
         command: str | None = None,
+        claims: tuple[str, ...] = (),
         is_idempotent: bool = False,
         is_editable: bool = True,
     ) -> None:
@@ -77,6 +80,7 @@ class Call(ABC):
         self.arguments = arguments
         self.secret = secret
         self.command = command
+        self.claims = claims
         self.digest = digest
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
@@ -113,7 +117,7 @@ class Call(ABC):
         own_policy = self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, self.arguments, self.command)
+            ruled = self.ask_rules(view, state, self.arguments, self.command, self.claims)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
@@ -128,6 +132,7 @@ class Call(ABC):
                 secret=self.secret,
                 editable=self.is_editable,
                 command=self.command,
+                claims=self.claims,
                 approval=approval if asks else None,
                 patterns=self._patterns() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
@@ -142,20 +147,28 @@ class Call(ABC):
     def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
         cwd = self.attempt.state.facts.cwd
-        return grantable(arguments, cwd=cwd, command=self.command, secret=self.secret)
+        return grantable(arguments, cwd=cwd, command=self.command, claims=self.claims, secret=self.secret)
 
     def ask_rules(
-        self, view: View, state: SessionState, arguments: msgspec.Raw, command: str | None
+        self,
+        view: View,
+        state: SessionState,
+        arguments: msgspec.Raw,
+        command: str | None,
+        claims: tuple[str, ...],
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
         rules = self.attempt.host.rules
-        return rules.of_call(view, state.facts, self.name, arguments, command=command, secret=self.secret)
+        return rules.of_call(
+            view, state.facts, self.name, arguments, command=command, claims=claims, secret=self.secret
+        )
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        ruled = self.ask_rules(view, state, record.arguments, record.request.command)
+        request = record.request
+        ruled = self.ask_rules(view, state, record.arguments, request.command, request.claims)
         policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
         if policy == "deny":
             raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))

@@ -124,7 +124,14 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw, command: str | None) -> None:
+    def ask_rules(
+        self,
+        view: View,
+        state: SessionState,
+        arguments: msgspec.Raw,
+        command: str | None,
+        claims: tuple[str, ...],
+    ) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self) -> Iterable[e.AnyEvent]:

@@ -77,6 +77,7 @@ class FunctionCall(Call):
             shown,
             secret=tool.secret,
             command=tool.command,
+            claims=tool.claims,
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
         )

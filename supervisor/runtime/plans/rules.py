@@ -22,7 +22,7 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.rules import Rule, checked, find_option, make_rule, policy_of
+from supervisor.core.rules import Rule, checked, find_option, is_about, make_rule, policy_of
 from supervisor.core.session import Rulebook
 from supervisor.core.values import Approval, Approve, Policy
 from supervisor.runtime.journal.view import Entry, View
@@ -43,19 +43,31 @@ class Ruling:
         arguments: msgspec.Raw,
         *,
         command: str | None = None,
+        claims: Collection[str] = (),
         secret: Collection[str] = (),
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `command`: the name of the argument that is a shell command. `secret`: names of secret arguments, which no
-        pattern may match.
+        `command`: the name of the argument that is a shell command. `claims`: names of arguments that are the caller's
+        words. `secret`: names of secret arguments, which no pattern may match.
         """
-        own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
-        rules = (*own, *book(view).find(tool, facts.root))
+        own = [rule for rule in (*self.from_code, *facts.rules) if is_about(rule, tool, claims)]
+        written = book(view)
+        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
+        rules = (*own, *found)
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
-        return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, command=command, secret=secret)
+        return policy_of(
+            rules,
+            tool,
+            values,
+            cwd=facts.cwd,
+            root_session=facts.root,
+            command=command,
+            claims=claims,
+            secret=secret,
+        )
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""

@@ -72,6 +72,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     secret: tuple[str, ...] = ()
     editable: bool = True
     command: str | None = None
+    claims: tuple[str, ...] = ()
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
@@ -162,8 +163,8 @@ def as_asked(
     )
     if asked.secret or asked.expires_at is not None:
         found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
-    if asked.command is not None or not asked.editable:
-        found = replace(found, command=asked.command, editable=asked.editable)
+    if asked.command is not None or asked.claims or not asked.editable:
+        found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
