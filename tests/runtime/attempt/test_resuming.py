@@ -138,7 +138,7 @@ async def test_live_state_is_the_replayed_state_at_every_commit():
         run = await supervisor.start(collects, session="s")
         journal = supervisor._runner.journal
         while await run.find_outcome() is None:
-            if "s" in journal.states and not journal.has_notes("s"):
+            if "s" in journal.states and not journal.count_notes("s"):
                 assert journal.states["s"] == replayed(store, "s")
             await anyio.sleep(0.01)
     assert len(checked) > 10

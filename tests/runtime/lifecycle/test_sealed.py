@@ -77,7 +77,7 @@ async def test_an_append_of_a_sealed_attempt_is_refused(how):
         with pytest.raises(Suspended):
             await acts[how]()
         assert names(supervisor.store, "s") == journal
-        assert not supervisor._runner.journal.has_notes("s")
+        assert not supervisor._runner.journal.count_notes("s")
 
 
 @agent

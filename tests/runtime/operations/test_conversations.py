@@ -471,7 +471,7 @@ async def test_live_state_is_the_replayed_state_in_a_conversation():
         journal = supervisor._runner.journal
         for _ in range(300):
             await anyio.sleep(0.0005)
-            if "s" in journal.states and not journal.has_notes("s"):
+            if "s" in journal.states and not journal.count_notes("s"):
                 assert journal.states["s"] == replayed(store, "s")
                 compared += 1
     assert compared > 20
