@@ -9,8 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import agents
+import agents.mcp
 import agents.testing
+from fastmcp.client import Client
+from mcp.server import MCPServer
+from mcp.types import CallToolResult, TextContent, Tool as McpTool
 from pydantic_ai import Agent as PydanticAgent, Tool as PydanticTool
+from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
@@ -47,6 +52,8 @@ class Framework(NamedTuple):
     """`tool(function, asks=False)`."""
     sub_agent: Callable[[AgentSpec[..., Any]], Any]
     """Its `supervisor_tool`."""
+    mcp_agent: Callable[..., AgentSpec[[str], Any]]
+    """`mcp_agent(name, script, function)`: its tool is one of an MCP server, and needs an approval."""
 
 
 # -- Pydantic AI
@@ -76,6 +83,13 @@ def _pydantic_agent(name: str, script: Script, tools: Sequence[Any] = (), **opti
     return pydantic_ai.pydantic_agent(name, PydanticAgent(_pydantic_model(script), tools=tools), **options)
 
 
+def _pydantic_mcp_agent(name: str, script: Script, function: Any) -> AgentSpec[[str], Any]:
+    server = MCPServer("files")
+    server.tool()(function)
+    toolset = MCPToolset(Client(server), id="files").approval_required()
+    return pydantic_ai.pydantic_agent(name, PydanticAgent(_pydantic_model(script), toolsets=[toolset]))
+
+
 def _pydantic_tool(function: Any, *, asks: bool = False) -> Any:
     return PydanticTool(function, requires_approval=asks)
 
@@ -92,7 +106,8 @@ def _openai_model(script: Script) -> Any:
                 texts.append(item["content"])
                 results.clear()
             elif item.get("type") == "function_call_output":
-                results.append(item["output"])
+                said = item["output"]
+                results.append(said if isinstance(said, str) else "".join(part["text"] for part in said))
         answer = await script(Said(tuple(texts), tuple(results)))
         if isinstance(answer, str):
             return [agents.testing.assistant_message(answer)]
@@ -107,11 +122,38 @@ def _openai_agent(name: str, script: Script, tools: Sequence[Any] = (), **option
     return openai_agents.openai_agent(name, agent, run_config=quiet, **options)
 
 
+class _Server(agents.mcp.MCPServer):
+    """A server in this process, of one tool."""
+
+    name = "files"
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(require_approval="always")
+        self._function = function
+
+    async def connect(self) -> None: ...
+    async def cleanup(self) -> None: ...
+    async def list_prompts(self) -> Any: ...
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[McpTool]:
+        schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+        return [McpTool(name=self._function.__name__, input_schema=schema)]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text=await self._function(**arguments))])
+
+
+def _openai_mcp_agent(name: str, script: Script, function: Any) -> AgentSpec[[str], Any]:
+    agent = agents.Agent(name, model=_openai_model(script), mcp_servers=[_Server(function)])
+    return openai_agents.openai_agent(name, agent, run_config=agents.RunConfig(tracing_disabled=True))
+
+
 def _openai_tool(function: Any, *, asks: bool = False) -> Any:
     return agents.function_tool(function, needs_approval=asks)
 
 
 FRAMEWORKS = (
-    Framework("pydantic_ai", _pydantic_agent, _pydantic_tool, pydantic_ai.supervisor_tool),
-    Framework("openai_agents", _openai_agent, _openai_tool, openai_agents.supervisor_tool),
+    Framework("pydantic_ai", _pydantic_agent, _pydantic_tool, pydantic_ai.supervisor_tool, _pydantic_mcp_agent),
+    Framework("openai_agents", _openai_agent, _openai_tool, openai_agents.supervisor_tool, _openai_mcp_agent),
 )

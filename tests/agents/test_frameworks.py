@@ -1,14 +1,12 @@
 """One suite for the agents of all frameworks: what people decide, what models read, and what a death leaves."""
 
-from contextlib import asynccontextmanager
-from copy import deepcopy
-
 import anyio
 import pytest
+from framework_scenes import approve_all, killed, opened
 from framework_table import FRAMEWORKS, Said, Wanted
 from watching import next_of
 
-from supervisor import Approve, Deny, MemoryStore, agent, allow, ask, deny, open_supervisor
+from supervisor import Approve, Deny, MemoryStore, agent, allow, ask, deny
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
 
@@ -34,13 +32,6 @@ def _nothing_has_happened(monkeypatch):
     monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
     effects.clear()
     requests.clear()
-
-
-@asynccontextmanager
-async def opened(store=None, **options):
-    with anyio.fail_after(30 * 86_400.0):
-        async with open_supervisor(MemoryStore() if store is None else store, **options) as supervisor:
-            yield supervisor
 
 
 async def delete(path: str) -> str:
@@ -71,17 +62,6 @@ def script_of(*answers):
 
 def cleaner_of(framework, *answers, asks=True, **options):
     return framework.agent("cleaner", script_of(*answers), [framework.tool(delete, asks=asks)], **options)
-
-
-def killed(store):
-    """Return the store that another process would find now."""
-    copy = MemoryStore()
-    copy._entries = list(store._entries)
-    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
-    for name in ("_sessions", "_approvals", "_pending"):
-        setattr(copy, name, dict(getattr(store, name)))
-    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
-    return copy
 
 
 DECISIONS = {
@@ -277,6 +257,22 @@ async def test_an_approval_of_a_sub_agent_is_asked_below_it(framework):
         assert await run.result() == "deleted a"
 
 
+async def test_a_tool_of_an_mcp_server_is_a_call(framework):
+    """Its server is not needed to replay what it has listed and done."""
+    store = MemoryStore()
+    cleaner = framework.mcp_agent("cleaner", script_of(wants("a"), wants("b")), delete)
+    async with opened(store) as supervisor:
+        run = await supervisor.start(cleaner, "clean up", session="s")
+        first = await next_of(run.watch_approvals())
+        assert (first.tool, first.arguments) == ("cleaner.delete", {"path": "a"})
+        left = killed(store)
+    async with opened(left) as supervisor:
+        run = await supervisor.resume("s")
+        await approve_all(supervisor, run)
+        assert await run.result() == "deleted a and deleted b"
+    assert effects == ["a", "b"]
+
+
 class Copying(MemoryStore):
     """Keeps what a process leaves if it is killed just after, or just before the next, append."""
 
@@ -299,9 +295,7 @@ async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
     async def lives(on):
         async with opened(on) as supervisor:
             run = await supervisor.start(cleaner, "clean up", session="s")
-            async with run.watch_approvals() as watch:
-                async for approval in watch:
-                    await supervisor.decide(approval.id, Approve(by="ana"))
+            await approve_all(supervisor, run)
             return await run.outcome()
 
     assert (await lives(store)).value == "deleted a and deleted b and deleted c"

@@ -1,0 +1,240 @@
+"""OpenAI Agents: handoffs, agents as tools, guardrails, and what would be lost or under no rule."""
+
+from typing import Any
+
+import anyio
+import pytest
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    LocalShellTool,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    WebSearchTool,
+    function_tool,
+    handoff,
+)
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from framework_scenes import approve_all, killed, opened
+from pydantic import BaseModel
+from watching import next_of
+
+from supervisor import InvalidInput, MemoryStore, ask
+from supervisor.agents.openai_agents import openai_agent
+from supervisor.core import events as e
+from supervisor.testing import virtual_asyncio
+
+pytestmark = pytest.mark.anyio
+QUIET = RunConfig(tracing_disabled=True)
+effects: list[Any] = []
+
+
+@pytest.fixture
+def anyio_backend():
+    return virtual_asyncio()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_happened(monkeypatch):
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    effects.clear()
+
+
+def model_of(*answers):
+    """Return a model that gives these answers in turn: a text, or the calls of an answer as (tool, arguments)."""
+
+    def output(number, answer):
+        if isinstance(answer, str):
+            return [assistant_message(answer)]
+        return [function_call(tool, given, call_id=f"c{number}-{n}") for n, (tool, given) in enumerate(answer)]
+
+    def respond(call):
+        done = sum(item.get("type") == "function_call_output" for item in call.input) if call.input else 0
+        return output(done, answers[min(done, len(answers) - 1)])
+
+    return ScriptedModel([ModelStep.respond(respond)] * 20)
+
+
+@function_tool(needs_approval=True)
+async def refund(amount: int) -> str:
+    effects.append(amount)
+    return f"refunded {amount}"
+
+
+def helper_of(agent, **options):
+    return openai_agent("helper", agent, run_config=QUIET, **options)
+
+
+async def test_a_handoff_shows_its_path_and_the_next_turn_begins_there():
+    billing = Agent("Billing", tools=[refund], model=model_of([], [("refund", {"amount": 5})], "paid"))
+    triage = Agent("Triage", handoffs=[billing], model=model_of([("transfer_to_billing", {})]))
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(triage), "my money", session="s")
+        asked = await approve_all(supervisor, run)
+        assert asked == [(("helper",), "helper.Billing.refund", {"amount": 5})]
+        assert await run.result() == "paid"
+        await supervisor.send("s", "thanks")
+        assert await (await supervisor.get_run("s")).result() == "paid"
+    assert effects == [5]
+
+
+async def test_a_declared_handoff_leads_to_an_agent_of_ours():
+    billing = Agent("Billing", tools=[refund], model=model_of([], [("refund", {"amount": 5})], "paid"))
+    triage = Agent("Triage", handoffs=[handoff(billing)], model=model_of([("transfer_to_billing", {})]))
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(triage), "my money")
+        assert [tool for _, tool, _ in await approve_all(supervisor, run)] == ["helper.Billing.refund"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_the_calls_of_an_agent_that_is_a_tool_are_calls(dies):
+    """A nested approval. Two calls of the same agent, at the same time, are two loops."""
+    clerk = Agent("Clerk", tools=[refund], model=model_of([("refund", {"amount": 5})], "done"))
+    calls = [("clerk", {"input": "one"}), ("clerk", {"input": "two"})]
+    boss = Agent("Boss", tools=[clerk.as_tool("clerk", "A clerk.")], model=model_of(calls, calls, "all done"))
+    store = MemoryStore()
+    helper = helper_of(boss)
+    async with opened(store) as supervisor:
+        run = await supervisor.start(helper, "go", session="s")
+        await next_of(run.watch_approvals())
+        await anyio.sleep(1)
+        left = killed(store) if dies else store
+        if not dies:
+            assert [tool for _, tool, _ in await approve_all(supervisor, run)] == ["helper.Clerk.refund"] * 2
+            assert await run.result() == "all done"
+    if dies:
+        async with opened(left) as supervisor:
+            run = await supervisor.resume("s")
+            assert len(await approve_all(supervisor, run)) == 2
+            assert await run.result() == "all done"
+    assert effects == [5, 5]
+
+
+async def test_an_agent_that_is_a_tool_is_asked_about_by_a_rule():
+    clerk = Agent("Clerk", model=model_of("done"))
+    boss = Agent(
+        "Boss", tools=[clerk.as_tool("clerk", "A clerk.")], model=model_of([("clerk", {"input": "one"})], "ok")
+    )
+    async with opened(rules=[ask("helper.clerk")]) as supervisor:
+        run = await supervisor.start(helper_of(boss), "go")
+        assert [tool for _, tool, _ in await approve_all(supervisor, run)] == ["helper.clerk"]
+        assert await run.result() == "ok"
+
+
+async def needs_more(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+    return arguments["amount"] > 10
+
+
+async def test_a_tool_decides_itself_whether_it_needs_an_approval():
+    @function_tool(needs_approval=needs_more)
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    model = model_of([("pay", {"amount": 5}), ("pay", {"amount": 50})], "", "ok")
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(Agent("Payer", tools=[pay], model=model)), "pay")
+        assert [arguments for *_, arguments in await approve_all(supervisor, run)] == [{"amount": 50}]
+
+
+async def test_a_guardrail_is_a_step():
+    """It may ask a model: a replay has its answer, and does not ask again."""
+
+    async def guard(context, agent, given):
+        effects.append("guarded")
+        return GuardrailFunctionOutput(output_info={"n": len(effects)}, tripwire_triggered=False)
+
+    guarded = Agent(
+        "Guarded",
+        tools=[refund],
+        input_guardrails=[InputGuardrail(guard)],
+        model=model_of([("refund", {"amount": 5})], "paid"),
+    )
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(helper_of(guarded), "go", session="s")
+        await next_of(run.watch_approvals())
+        await anyio.sleep(1)
+        left = killed(store)
+    async with opened(left) as supervisor:
+        run = await supervisor.resume("s")
+        await approve_all(supervisor, run)
+        assert await run.result() == "paid"
+    assert effects == ["guarded", 5]
+
+
+class Bill(BaseModel):
+    amount: int
+
+
+async def test_the_final_output_is_json():
+    async with opened() as supervisor:
+        agent = Agent("Biller", output_type=Bill, model=model_of('{"amount": 3}'))
+        assert await (await supervisor.start(helper_of(agent), "bill")).result() == {"amount": 3}
+
+
+async def test_the_context_is_made_in_each_attempt():
+    @function_tool
+    async def whose(context: RunContextWrapper[str]) -> str:
+        effects.append(context.context)
+        return context.context
+
+    agent = Agent("Owner", tools=[whose], model=model_of([("whose", {})], "ok"))
+    async with opened() as supervisor:
+        await (
+            await supervisor.start(helper_of(agent, deps=lambda ctx: f"of {ctx.session}"), "?", session="s")
+        ).result()
+    assert effects == ["of s"]
+
+
+@pytest.mark.parametrize("how", ["run", "run_sync", "run_streamed"])
+async def test_a_tool_that_runs_an_agent_itself_is_refused(how):
+    """What that agent does would be lost and under no rule: the error says how to give it instead."""
+    inner = Agent("Inner", model=model_of("done"))
+
+    @function_tool
+    async def delegates() -> str:
+        found = getattr(Runner, how)(inner, "go")
+        return str(await found if how == "run" else found)
+
+    agent = Agent("Outer", tools=[delegates], model=model_of([("delegates", {})], "ok"))
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(helper_of(agent), "go", session="s")).outcome()
+    (result,) = [row.event for row in store.journal("s") if isinstance(row.event, e.ToolCallFinished)]
+    assert result.kind == "error"
+    assert "Inner" in result.content
+    assert "as_tool" in result.content
+
+
+async def test_a_program_may_still_run_agents_without_us():
+    assert (await Runner.run(Agent("Alone", model=model_of("done")), "go", run_config=QUIET)).final_output == "done"
+
+
+BAD = {
+    "no agent": (lambda: openai_agent("a", "gpt"), "agents.Agent"),  # type: ignore[arg-type]
+    "a context that is no factory": (lambda: openai_agent("a", Agent("A"), deps=["x"]), "deps="),  # type: ignore[arg-type]
+    "a tool that acts under no rule": (
+        lambda: openai_agent("a", Agent("A", tools=[LocalShellTool(executor=lambda request: "")])),
+        "LocalShellTool",
+    ),
+    "such a tool of an agent further down": (
+        lambda: openai_agent(
+            "a", Agent("A", handoffs=[Agent("B", tools=[LocalShellTool(executor=lambda request: "")])])
+        ),
+        "a.B",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_agent_that_cannot_be_durable_is_refused(case):
+    """The error names the object and the cure."""
+    declare, named = BAD[case]
+    with pytest.raises(InvalidInput, match=named):
+        declare()
+
+
+def test_tools_that_the_provider_runs_belong_to_the_request():
+    assert openai_agent("a", Agent("A", tools=[WebSearchTool()])).name == "a"

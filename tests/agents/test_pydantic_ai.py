@@ -1,0 +1,213 @@
+"""Pydantic AI: what its own tools, toolsets and agents bring along."""
+
+from datetime import date
+from typing import Any
+
+import anyio
+import pytest
+from framework_scenes import approve_all, killed, opened
+from pydantic import BaseModel
+from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext, ToolReturn, UsageLimits
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import FunctionToolset
+from watching import next_of
+
+from supervisor import Approve, InvalidInput, MemoryStore, allow, open_supervisor
+from supervisor.agents.pydantic_ai import pydantic_agent
+from supervisor.core import events as e
+from supervisor.testing import virtual_asyncio
+
+pytestmark = pytest.mark.anyio
+effects: list[Any] = []
+
+
+@pytest.fixture
+def anyio_backend():
+    return virtual_asyncio()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_happened(monkeypatch):
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    effects.clear()
+
+
+def agent_of(*tools, model=None, **options):
+    """Return an agent whose model calls every tool once."""
+    return Agent(model or TestModel(), tools=tools, **options)
+
+
+async def asks_itself(ctx: RunContext, path: str) -> str:
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired
+    effects.append(path)
+    return f"wrote {path}"
+
+
+async def test_a_tool_may_ask_while_it_runs():
+    """ApprovalRequired: a person is asked, and then the tool runs as approved."""
+    async with opened() as supervisor:
+        run = await supervisor.start(pydantic_agent("writer", agent_of(asks_itself)), "write")
+        assert await approve_all(supervisor, run) == [(("writer",), "writer.asks_itself", {"path": "a"})]
+        assert await run.result() == '{"asks_itself":"wrote a"}'
+    assert effects == ["a"]
+
+
+async def test_a_rule_that_allows_a_call_is_the_approval_that_a_tool_wants():
+    store = MemoryStore()
+    async with opened(store, rules=[allow("writer.asks_itself")]) as supervisor:
+        run = await supervisor.start(pydantic_agent("writer", agent_of(asks_itself)), "write", session="s")
+        assert await run.result() == '{"asks_itself":"wrote a"}'
+    assert sum(isinstance(row.event, e.ToolCallRequested) for row in store.journal("s")) == 1
+
+
+class Place(BaseModel):
+    day: date
+    room: int = 1
+
+
+async def book(place: Place) -> ToolReturn:
+    effects.append(place)
+    return ToolReturn(return_value=f"booked {place.day:%d.%m.}", metadata={"room": place.room})
+
+
+async def test_edited_arguments_reach_the_tool_as_its_types():
+    """A person sees and edits what the model wrote; a default is not shown."""
+    model = TestModel(call_tools=["book"])
+    agent = Agent(model)
+    agent.tool_plain(requires_approval=True)(book)
+    async with opened() as supervisor:
+        run = await supervisor.start(pydantic_agent("desk", agent), "book")
+        approval = await next_of(run.watch_approvals())
+        assert approval.arguments == {"day": "2024-01-01"}
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"day": "2026-12-24"}))
+        assert "booked 24.12." in await run.result()
+    assert effects == [Place(day=date(2026, 12, 24))]
+
+
+async def fussy(path: str) -> str:
+    effects.append(path)
+    if len(effects) == 1:
+        raise ModelRetry("not this one")
+    return "fine"
+
+
+async def test_the_framework_counts_retries_and_a_replay_counts_the_same():
+    """ModelRetry is the result of its call: it is read from the journal, and the tool does not run again for it."""
+    agent = agent_of(fussy)
+    agent.tool_plain(requires_approval=True)(book)
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(pydantic_agent("desk", agent), "book", session="s")
+        await next_of(run.watch_approvals())
+        await anyio.sleep(10)
+        left = killed(store)
+    done = len(effects)
+    async with opened(left) as supervisor:
+        run = await supervisor.resume("s")
+        await approve_all(supervisor, run)
+        assert '"fussy":"fine"' in await run.result()
+    assert [effect for effect in effects[:done] if isinstance(effect, str)] == ["a"] * done
+    assert effects.count("a") == 2
+
+
+class Answer(BaseModel):
+    day: date
+
+
+async def test_the_output_is_json():
+    async with opened() as supervisor:
+        agent = Agent(TestModel(custom_output_args={"day": "2026-12-24"}), output_type=Answer)
+        assert await (await supervisor.start(pydantic_agent("desk", agent), "when?")).result() == {"day": "2026-12-24"}
+
+
+async def whose(ctx: RunContext[list[str]]) -> str:
+    return ctx.deps[0]
+
+
+async def test_dependencies_are_made_in_each_attempt():
+    agent = Agent(TestModel(), deps_type=list, tools=[whose])
+    owner = pydantic_agent("owner", agent, deps=lambda ctx: [f"of {ctx.session}"])
+    async with opened() as supervisor:
+        assert await (await supervisor.start(owner, "whose?", session="s")).result() == '{"whose":"of s"}'
+
+
+async def test_the_limits_of_the_framework_hold():
+    agent = pydantic_agent("writer", agent_of(fussy), usage_limits=UsageLimits(request_limit=1))
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(agent, "write")).outcome()
+    assert outcome.kind == "failed"
+    assert "UsageLimitExceeded" in (outcome.cause or "")
+
+
+async def opaque() -> object:
+    return object()
+
+
+async def test_a_result_that_is_no_json_is_an_error_that_names_its_tool():
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(pydantic_agent("writer", agent_of(opaque)), "write")).outcome()
+    assert "opaque" in str(outcome.value)
+
+
+async def _nothing() -> None: ...
+
+
+BAD = {
+    "no agent": (lambda: pydantic_agent("a", "gpt"), "pydantic_ai.Agent"),  # type: ignore[arg-type]
+    "dependencies without a factory": (lambda: pydantic_agent("a", Agent(TestModel(), deps_type=list)), "deps="),
+    "dependencies that are no factory": (lambda: pydantic_agent("a", agent_of(), deps=["x"]), "list"),  # type: ignore[arg-type]
+    "a toolset without an id": (
+        lambda: pydantic_agent("a", Agent(TestModel(), toolsets=[FunctionToolset([_nothing])])),
+        "id",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_agent_that_cannot_be_durable_is_refused(case):
+    """The error names the object and the cure."""
+    declare, named = BAD[case]
+    with pytest.raises(InvalidInput, match=named):
+        declare()
+
+
+def test_on_trio_nothing_is_journaled():
+    store = MemoryStore()
+
+    async def main():
+        async with open_supervisor(store) as supervisor:
+            with pytest.raises(InvalidInput, match="asyncio"):
+                await supervisor.start(pydantic_agent("writer", agent_of()), "write", session="s")
+
+    anyio.run(main, backend="trio")
+    assert store.journal("s") == []
+
+
+def test_on_trio_a_session_waits_for_asyncio():
+    """R1: it is blocked there, and goes on where its framework runs."""
+    store = MemoryStore()
+    agent = Agent(TestModel())
+    agent.tool_plain(requires_approval=True)(fussy)
+    writer = pydantic_agent("writer", agent)
+
+    async def begin():
+        async with open_supervisor(store) as supervisor:
+            run = await supervisor.start(writer, "write", session="s")
+            await next_of(run.watch_approvals())
+
+    async def decide():
+        async with open_supervisor(store) as supervisor:
+            (approval,) = (await supervisor.find_approvals()).items
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            while (await supervisor.get_session("s")).status != "blocked":
+                await anyio.sleep(0.01)
+
+    async def end():
+        async with open_supervisor(store) as supervisor:
+            return await (await supervisor.resume("s")).outcome()
+
+    anyio.run(begin)
+    anyio.run(decide, backend="trio")
+    assert effects == []
+    assert anyio.run(end).kind == "succeeded"
