@@ -1,0 +1,204 @@
+"""Real coding agents for tests: OpenCode, Codex, Claude Code and Gemini CLI, whose model is coding_model.py.
+
+CI installs the first three in .peers/agents. They run in a network namespace that has the loopback only, so nothing is
+sent anywhere; that takes root on Linux. Each test has a namespace and a home folder of its own.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import preloaded
+import pytest
+
+PEERS = Path(__file__).parents[2] / ".peers"
+PROGRAMS = {
+    "opencode": PEERS / "agents/node_modules/opencode-linux-x64/bin/opencode",
+    "codex-acp": PEERS / "agents/node_modules/@zed-industries/codex-acp-linux-x64/bin/codex-acp",
+    "claude": PEERS / "agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
+    "gemini": PEERS / "gemini/node_modules/@google/gemini-cli/bundle/gemini.js",
+}
+HANGS = 60  # seconds after which a command of ours hangs
+LEFT_OUT = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_SHARE": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    "IS_SANDBOX": "1",  # Claude Code runs as root only in a sandbox
+    "GEMINI_CLI_NO_RELAUNCH": "true",  # else the process that is started is not the one that works
+}
+
+
+def needs(*names):
+    """Skip a test without these programs, or without a namespace to run them in."""
+    missing = [name for name in names if not PROGRAMS[name].exists()]
+    return [
+        pytest.mark.slow,
+        pytest.mark.skipif(bool(missing), reason=f"not installed in .peers: {', '.join(missing)}"),
+        pytest.mark.skipif(not _can_make_namespaces(), reason="no network namespace can be made here (unshare -n, ip)"),
+    ]
+
+
+def _can_make_namespaces():
+    if any(shutil.which(program) is None for program in ("unshare", "nsenter", "ip")):
+        return False
+    return subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
+
+
+def script(*steps, message="please"):
+    """Return a prompt that says what the model is to do."""
+    return f"{message} script: {json.dumps(steps)}"
+
+
+class Offline:
+    """A namespace with a model in it. `project`: the folder in which agents work. `environment`: of a shell in which
+    `opencode`, `codex-acp`, `claude` and `gemini` are installed and know the model."""
+
+    def __init__(self, folder: Path, port: int, pid: int) -> None:
+        self.project, self.home, self.bin = folder / "project", folder / "home", folder / "bin"
+        self._requests = folder / "requests"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SUPERVISOR", "RUST"))},
+            **LEFT_OUT,
+            "HOME": str(self.home),
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "MODEL_KEY": "x",
+            "ANTHROPIC_API_KEY": "x",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{port}",
+        }
+        for name in ("project", "home/.config/opencode", "home/.codex", "home/.gemini", "bin"):
+            (folder / name).mkdir(parents=True)
+        for name, path in PROGRAMS.items():
+            start = self.bin / name
+            start.write_text(f'#!/bin/sh\nexec nsenter --net=/proc/{pid}/ns/net "{path}" "$@"\n')
+            start.chmod(0o755)
+        for name, text in _configurations(f"http://127.0.0.1:{port}/v1").items():
+            (self.home / name).write_text(text)
+
+    def ask_first(self, name):
+        """Let an agent ask before it does anything, as its how-to page says."""
+        if name == "opencode":
+            (self.project / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
+
+    def supervisor(self, *arguments):
+        """Start a command of ours in the project, on the store of this place."""
+        return preloaded.Popen(
+            [sys.executable, "-m", "supervisor", *arguments],
+            cwd=self.project,
+            env={**self.environment, "SUPERVISOR_STORE": str(self.home / "state.db")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def said_by(self, *arguments):
+        """Run a command of ours, and return what it prints. It must succeed."""
+        with self.supervisor(*arguments) as command:
+            try:
+                out, err = command.communicate(timeout=HANGS)
+            finally:
+                command.kill()
+        assert command.returncode == 0, (out, err)
+        return out
+
+    def killed_in_an_ask(self, *arguments):
+        """Start a command of ours, kill it when it asks a person, and return the id of the approval."""
+        with self.supervisor(*arguments) as command:
+            try:
+                said = ""
+                while (found := re.search(r"supervisor approve (\w+)", said)) is None:
+                    line = command.stderr.readline()
+                    assert line, (said, command.stdout.read())
+                    said += line
+            finally:
+                command.kill()
+        return found[1]
+
+    @property
+    def living(self):
+        """The ids of the processes that know the home, so of all that were started here."""
+        return [int(each.parent.name) for each in Path("/proc").glob("[0-9]*/environ") if self._knows_home(each)]
+
+    def _knows_home(self, environ):
+        try:
+            return f"HOME={self.home}\0".encode() in environ.read_bytes()
+        except OSError:  # it has ended, or is not ours
+            return False
+
+    @property
+    def prompts(self):
+        """What the model was asked, request by request, as JSON."""
+        return self._requests.read_text().splitlines()
+
+    def made(self, name):
+        """Return the text of a file in the project; "" if there is none."""
+        file = self.project / name
+        return file.read_text() if file.exists() else ""
+
+
+def _configurations(url):
+    """Return the configurations that name the model, as a person's own would name a provider, by their paths."""
+    return {
+        ".config/opencode/opencode.json": json.dumps(
+            {
+                "model": "local/m",
+                "provider": {
+                    "local": {
+                        "npm": "@ai-sdk/openai-compatible",
+                        "options": {"baseURL": url, "apiKey": "x"},
+                        "models": {"m": {"name": "m"}},
+                    }
+                },
+            }
+        ),
+        ".codex/config.toml": f"""
+            model = "gpt-5.4-mini"
+            model_provider = "local"
+            check_for_update_on_startup = false
+            [analytics]
+            enabled = false
+            [model_providers.local]
+            name = "local"
+            base_url = "{url}"
+            env_key = "MODEL_KEY"
+            wire_api = "responses"
+            requires_openai_auth = false
+        """,
+        ".gemini/settings.json": json.dumps(
+            {
+                "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+                "general": {"enableAutoUpdate": False},
+                "privacy": {"usageStatisticsEnabled": False},
+            }
+        ),
+    }
+
+
+@contextmanager
+def open_offline(folder):
+    command = ["unshare", "-n", sys.executable, str(Path(__file__).with_name("coding_model.py")), folder / "requests"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as model:
+        try:
+            yield Offline(folder, int(model.stdout.readline()), model.pid)
+        finally:
+            model.kill()
+
+
+@pytest.fixture(name="offline")
+def new_offline(tmp_path):
+    with open_offline(tmp_path) as offline:
+        yield offline
+        assert offline.living == []
