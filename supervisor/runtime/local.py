@@ -162,11 +162,11 @@ class LocalSupervisor(StoreSupervisor):
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
         folder, misfit = self._choose_folder(cwd)
-        version: list[str | None] = [spec.version]
-        has_begun: list[str] = []
+        is_new = False
 
-        def plan(view: View) -> list[Entry]:
-            has_begun.clear()
+        def plan(view: View) -> tuple[list[Entry], str | None]:
+            nonlocal is_new
+            is_new = False
             known = view.find_session(root)
             if known is not None:
                 if known.origin is not None:
@@ -176,14 +176,13 @@ class LocalSupervisor(StoreSupervisor):
                     raise SessionConflict(
                         f"session {root} works in {known.facts.cwd}, not {folder}; choose another id, or pass no folder"
                     )
-                version[:] = [known.version]
                 if known.is_open or view.store.get_owner(root) is None:  # an idle one, too: a message may begin a turn
                     view.claim(root)
-                return []
+                return [], known.version
             if misfit is not None:
                 raise misfit
             view.claim(root)
-            has_begun.append(root)
+            is_new = True
             self._runner.expect(root)
             on_behalf_of = printable(requester) if requester else starter
             now = self._runner.clock.now()
@@ -191,20 +190,20 @@ class LocalSupervisor(StoreSupervisor):
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
             first = first_events(spec, given, attempt_started(spec.version, now), **facts)
-            return [(root, event) for event in first]
+            return [(root, event) for event in first], spec.version
 
         try:
-            await self._runner.journal.append(plan)
+            version = await self._runner.journal.append_with_answer(plan)
         finally:  # a native cancellation may come with the commit
-            if has_begun and root in self._runner.journal.states:
+            if is_new and root in self._runner.journal.states:
                 self._runner.begin(root, spec)
-            elif has_begun:
+            elif is_new:
                 self._runner.forget(root)
-        if not has_begun:
+        if not is_new:
             await self._runner.launcher.take_up(root)
-        ran = spec.at_version(version[0]) if version[0] in (spec.version, *spec.versions) else spec
+        ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
-        return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=bool(has_begun))
+        return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=is_new)
 
     def _choose_folder(self, cwd: str | None) -> tuple[str, InvalidInput | None]:
         """Return the folder of a new session, and why it cannot be one: a session that has begun goes on even if its

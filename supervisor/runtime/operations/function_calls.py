@@ -167,24 +167,20 @@ class FunctionCall(Call):
     ) -> None:
         """Commit `executing`, together with the background job that begins, if any. Raises RunStopping if the run was
         told to stop meanwhile, and Denied if a rule denies the call."""
-        events: list[e.AnyEvent] = []
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             needed_a_person = self.record.decision is not None
             if needed_a_person and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
             self.check_rules(view, state)
-            events[:] = [self._started(process, process_started_at)]
-            if job is not None:
-                events.append(self._job_started(job, process, process_started_at))
-            return events
+            started = self._started(process, process_started_at)
+            return [started] if job is None else [started, self._job_started(job, process, process_started_at)]
 
         try:
             await self.attempt.append(plan)
         finally:  # a native cancellation may come with the commit
-            for event in events:
-                if isinstance(event, e.JobStarted) and event.job in self.attempt.state.jobs:
-                    self.attempt.host.jobs.began(self.attempt.session, event)
+            if job is not None and (known := self.attempt.state.jobs.get(job.id)) is not None:
+                self.attempt.host.jobs.began(self.attempt.session, known.started)
 
     async def _interrupt(self, context: "_CallContext", error: BaseException) -> None:
         """Journal a call that was cancelled while it ran, with its output so far: as its result, or as abandoned."""
