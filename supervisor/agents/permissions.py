@@ -207,18 +207,27 @@ class Permissions:
     async def _decide(self, ctx: Context, waiting: Waiting) -> None:
         """Bring a request to its answer, for the client that waits for it now or later."""
         denied = waiting.request.denied or await self._why_denied(ctx, waiting)
-        if denied is not None:
-            if waiting.client is None:
-                waiting.request = replace(waiting.request, denied=denied)
-                await self._save(ctx)
-            client = await waiting.wait_for_client()
-            del self._open[waiting.request.number]
+        while denied is None:
+            client = waiting.client
+            if client is None or client.answer is not None:
+                return
+            # The call was answered, or may have been, before this client asked: its request is another one.
+            self._last += 1
+            waiting.request = replace(waiting.request, number=self._last)
+            self._open[self._last] = waiting
             await self._save(ctx)
-            client.give(Denied(denied))
+            denied = await self._why_denied(ctx, waiting)
+        if waiting.client is None:
+            waiting.request = replace(waiting.request, denied=denied)
+            await self._save(ctx)
+        client = await waiting.wait_for_client()
+        del self._open[waiting.request.number]
+        await self._save(ctx)
+        client.give(Denied(denied))
 
     async def _why_denied(self, ctx: Context, waiting: Waiting) -> str | None:
-        """Make a request a call. Return why it is denied; None if it is done with: the client was answered, or may have
-        been before this process began."""
+        """Make a request a call. Return why it is denied; None if it is done with: its client was answered, or may have
+        been."""
         request = waiting.request
         tool = foreign_tool(request.tool, _allower(waiting), command=COMMANDS.get(request.tool))
         tool.is_ready = waiting.is_ready
@@ -229,8 +238,6 @@ class Permissions:
         if result.kind == "denied" or result.details.get("reason") == "invalid_arguments":
             return result.content
         del self._open[request.number]
-        if waiting.client is not None:
-            waiting.client.give(Denied(result.content))
         return None
 
     async def _save(self, ctx: Context) -> None:

@@ -121,19 +121,15 @@ def test_an_approved_call_is_allowed_and_a_denied_one_is_not(sessions, backend):
     assert claude.leave() == 0
 
 
-def test_a_card_shows_the_tool_and_its_input_as_claude_gives_them(sessions):
-    claude = sessions.claude()
-    claude.ask(WRITE)
-    sessions.pending()
-    (found,) = sessions.supervisor("approvals", "--json").json
-    assert (found["tool"], found["arguments"], found["agent"]) == ("Write", WRITE["input"], "claude-code")
-
-
 def test_an_edited_input_is_the_input_that_claude_may_use(sessions):
+    """The approval has the tool and the input as Claude gives them."""
     claude = sessions.claude()
     claude.ask(LIST)
+    sessions.pending()
+    (found,) = sessions.supervisor("approvals", "--json").json
+    assert (found["tool"], found["arguments"], found["agent"]) == ("Bash", LIST["input"], "claude-code")
     edited = {"command": "ls", "description": "List files"}
-    sessions.approve(sessions.pending()[0], "--edit", json.dumps(edited))
+    sessions.approve(found["id"], "--edit", json.dumps(edited))
     assert claude.answer() == {"behavior": "allow", "updatedInput": edited}
 
 
