@@ -62,6 +62,7 @@ The environment variable FAKE_AGENT_HOME names the agent's folder. It contains
     effects      a line for each effect: tests count them
     heard        a line of JSON for each message that the client sent, in order: {"pid": ..., "message": {...}}
     started      a line for each life: its pid
+    overlaps     a line for each life that began while a former one lived
     environment  JSON: the environment of the last life
     sessions/    what the agent knows of each session
 
@@ -177,7 +178,10 @@ class Agent:
         self.home = Path(os.environ["FAKE_AGENT_HOME"])
         (self.home / "sessions").mkdir(parents=True, exist_ok=True)
         (self.home / "environment").write_text(json.dumps(dict(os.environ)))
-        append(self.home / "started", str(os.getpid()))
+        started = self.home / "started"
+        if any(lives(pid) for pid in (started.read_text().split() if started.exists() else ())):
+            append(self.home / "overlaps", str(os.getpid()))
+        append(started, str(os.getpid()))
         self.wire = Wire(self.home / "heard", self.end_of_input, bool(script.get("deaf")))
         self.session = None
         self.asked = {}
@@ -410,7 +414,7 @@ class Agent:
         self.wait_until((self.home / file).exists)
 
     def do_child(self, deaf=True):
-        program = f"trap '' TERM; touch {self.home}/child; sleep 1000" if deaf else "sleep 1000"
+        program = f"trap '' TERM; echo $$ > {self.home}/child; sleep 1000" if deaf else "sleep 1000"
         subprocess.Popen(["/bin/sh", "-c", program], start_new_session=True, stdin=subprocess.DEVNULL)
         self.wait_until(lambda: not deaf or (self.home / "child").exists())
 
@@ -448,6 +452,13 @@ def content(text):
 def call_of(name, title, kind, given, status, shown):
     call = {"toolCallId": name, "title": title, "kind": kind, "status": status}
     return call | ({} if given is None else {"rawInput": given}) | ({} if shown is None else {"content": shown})
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def append(path, line):
