@@ -214,6 +214,11 @@ async def _ticks(ctx: Context, op: dict[str, Any]) -> None:
         await checkpoint()
 
 
+async def _report(ctx: Context, op: dict[str, Any]) -> None:
+    for n in range(op["n"]):
+        await ctx.report(op["kind"], f"{op['id']}.{n} ")
+
+
 async def _timer(ctx: Context, op: dict[str, Any]) -> Any:
     values: list[Any] = []
     async with ctx.move_on_after(op["seconds"]) as timer:
@@ -302,6 +307,7 @@ _DO = {
     "now": _now,
     "random": _random,
     "ticks": _ticks,
+    "report": _report,
     "timer": _timer,
     "race": _race,
     "all": _all,

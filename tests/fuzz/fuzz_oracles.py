@@ -307,7 +307,7 @@ def _wrong_value(  # noqa: C901 # one case per kind
         case "step":
             if value != op["id"] and not (value == "failed" and op["failures"]):
                 yield wrong
-        case "sleep" | "ticks" | "model" | "send":
+        case "sleep" | "ticks" | "model" | "report" | "send":
             if value is not None:
                 yield wrong
         case "now" | "receive":

@@ -19,7 +19,22 @@ from supervisor import Answer, Approval, Approve, Decision, Deny
 from supervisor.core.values import Scope
 
 FOR_PEOPLE = ("call", "receive", "ask")
-LEAVES = ("call", "call", "call", "call", "step", "sleep", "now", "random", "receive", "send", "ask", "ticks", "model")
+LEAVES = (
+    "call",
+    "call",
+    "call",
+    "call",
+    "step",
+    "sleep",
+    "now",
+    "random",
+    "receive",
+    "send",
+    "ask",
+    "ticks",
+    "model",
+    "report",
+)
 BLOCKS = ("timer", "race", "race", "all", "child", "child", "hire", "guard")
 SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
@@ -106,6 +121,8 @@ class _Maker:
                 op["raises"] = agent == "restarter"
             case "sleep":
                 op["seconds"] = chance.choice(SPANS)
+            case "report":
+                op |= {"n": chance.choice([1, 3, 300]), "kind": chance.choice(["text", "plan"])}
             case "ticks":
                 op["n"] = chance.randint(1, 8)
             case "ask":
