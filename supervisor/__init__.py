@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
+    from supervisor.loading import load_agent
     from supervisor.store.memory import MemoryStore
     from supervisor.store.sqlite.store import SqliteStore
 
@@ -179,6 +180,7 @@ __all__ = [
     "ask",
     "deny",
     "foreign_tool",
+    "load_agent",
     "open_remote",
     "open_supervisor",
     "tool",
@@ -204,6 +206,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
             "supervisor.core.foreign_tool": "foreign_tool",
+            "supervisor.loading": "load_agent",
             "supervisor.core.people": "ApproverRule People Person TokenHash",
             "supervisor.core.rules": "Rule allow ask deny",
             "supervisor.core.tool_spec": "ToolSpec tool",

@@ -25,6 +25,7 @@ from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_file
 from supervisor.core.values import Policy
+from supervisor.loading import holds_command
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 
@@ -45,9 +46,13 @@ class RulePart(_Part, frozen=True, kw_only=True):
 
 
 class AgentPart(_Part, frozen=True, kw_only=True):
-    """An agent that is offered by its name. Values here replace those of its declaration."""
+    """An agent that is offered by its name: one that code declares, or a command that speaks ACP. Values here replace
+    those of its declaration. `cwd` and `env` are of a command: its folder, and variables to add to our own."""
 
-    where: str = msgspec.field(name="import")
+    where: str | None = msgspec.field(name="import", default=None)
+    acp: tuple[str, ...] | None = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
@@ -129,6 +134,8 @@ class Configuration(_Part, frozen=True, kw_only=True):
     people: dict[str, PersonPart] = {}
     channels: ChannelsPart = ChannelsPart()
     folder: str = ""
+    file: str = ""
+    """Its own path, for errors of other processes."""
 
     def path(self, named: str) -> Path:
         return Path(self.folder, Path(named).expanduser())
@@ -172,7 +179,9 @@ def read_configuration(file: Path) -> Configuration:
         for name, part in parts.items() if isinstance(parts, dict) else ():
             _convert(file, f"{table}.{name}", part, kind)
     folder = str(file.resolve().parent)
-    configuration: Configuration = _convert(file, "", {**document, "folder": folder}, Configuration)
+    configuration: Configuration = _convert(
+        file, "", {**document, "folder": folder, "file": str(file.resolve())}, Configuration
+    )
     for key, problem in _problems(configuration):
         raise InvalidInput(f"{file}: {key}: {problem}")
     return configuration
@@ -227,7 +236,20 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
         yield from _unknown_approvers(where, rule.approvers, people)
     for name, agent in configuration.agents.items():
+        yield from _agent_problems(f"agents.{name}", agent)
         yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
+
+
+def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
+    if (agent.where is None) == (agent.acp is None):
+        yield where, 'write either import = "FILE.py:NAME" or acp = ["COMMAND", ...]'
+    if agent.acp is not None and not (agent.acp and agent.acp[0].strip()):
+        yield f"{where}.acp", 'the command is empty: write its words, as in acp = ["opencode", "acp"]'
+    if agent.where is not None and holds_command(agent.where):
+        yield f"{where}.import", 'this is a command: write its words, as in acp = ["opencode", "acp"]'
+    for key in ("cwd", "env"):
+        if agent.acp is None and getattr(agent, key):
+            yield f"{where}.{key}", "only an agent that is a command (acp) has it"
 
 
 def _store_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:

@@ -26,12 +26,12 @@ from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.state import MAX_STREAMS
-from supervisor.config import Configuration, is_loopback, make_rule
+from supervisor.config import AgentPart, Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
-from supervisor.loading import configure, load_agent, load_agents
+from supervisor.loading import configure, load_agent, load_agents, make_agent
 from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
 from supervisor.store.sqlite.schema import NO_LINKS
@@ -136,16 +136,24 @@ def configured_agents(configuration: Configuration) -> dict[str, AgentSpec[..., 
     """Return the agents of a configuration by name. Raises InvalidInput, naming the key."""
     offered: dict[str, AgentSpec[..., Any]] = {}
     for name, part in configuration.agents.items():
-        where, _, attribute = part.where.rpartition(":")
-        is_file = where.endswith(".py") or "/" in where
-        reference = f"{configuration.path(where)}:{attribute}" if is_file else part.where
         try:
-            spec = load_agent(reference)
-            rules = tuple(make_rule(rule) for rule in part.rules)
-            offered[name] = configure(spec, name, {**part.limits, "rules": (*spec.rules, *rules)})
+            offered[name] = _configured_agent(configuration, name, part)
         except InvalidInput as error:
             raise InvalidInput(f"agents.{name}: {error}") from None
     return offered
+
+
+def _configured_agent(configuration: Configuration, name: str, part: AgentPart) -> AgentSpec[..., Any]:
+    rules = tuple(make_rule(rule) for rule in part.rules)
+    if part.acp is not None:
+        cwd = None if part.cwd is None else str(configuration.path(part.cwd))
+        file = configuration.file if cwd is not None or part.env else None
+        return make_agent("acp", name, part.acp, file=file, cwd=cwd, env=part.env, rules=rules, **part.limits)
+    assert part.where is not None
+    where, _, attribute = part.where.rpartition(":")
+    is_file = where.endswith(".py") or "/" in where
+    spec = load_agent(f"{configuration.path(where)}:{attribute}" if is_file else part.where)
+    return configure(spec, name, {**part.limits, "rules": (*spec.rules, *rules)})
 
 
 def settle(  # one parameter for each option of the command

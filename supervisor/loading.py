@@ -2,7 +2,11 @@
 
 Rules
 - A reference is "module:name". For `__main__`, and for a file that was loaded by its path, it is
-  "/absolute/file.py:name".
+  "/absolute/file.py:name". The name is that of the function; for an agent that a factory made, the name in a module
+  that has this very object.
+- "acp:COMMAND" is a reference, too: SCHEMES says which factory makes the agent. A person who gives such a reference
+  chooses what runs here, so only the command line, the configuration and code may; `holds_command` is the one check.
+- One function, or one command, may be several agents: each configured one is found by its reference and its name.
 - An agent that this process has already loaded under a reference is used again, so that nothing is imported twice.
 - An agent of one command (`COMMANDS`) has the reference "command:name". It is in memory where that command runs, and
   no other process can load it: a daemon leaves its sessions alone.
@@ -11,12 +15,14 @@ Rules
 
 import importlib
 import importlib.util
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
@@ -27,24 +33,69 @@ COMMANDS: Final[Mapping[str, str]] = {"command:claude-code": "supervisor mcp --p
 COMMAND_AGENTS: Final = frozenset(reference.rpartition(":")[2] for reference in COMMANDS)
 """Their names."""
 
-_seen: dict[str, AgentSpec[Any, Any]] = {}
-_files: dict[str, ModuleType] = {}
-_configured: dict[str, AgentSpec[Any, Any]] = {}
-_located: dict[AgentSpec[Any, Any], tuple[str, str | None]] = {}
+SCHEMES: Final[dict[str, str]] = {"acp": "supervisor.agents.acp:acp_agent"}
+"""The schemes of references that hold a command, and for each the factory that makes an agent of a name and the words
+of the command. It is on a higher floor, so it is named here, and imported when the first such agent is loaded."""
+
+_seen: Final[dict[str, AgentSpec[Any, Any]]] = {}
+_files: Final[dict[str, ModuleType]] = {}
+_named: Final[dict[str, dict[str, AgentSpec[Any, Any]]]] = {}
+"""The agents of a reference by name: those that were configured, made of a command, or are in no module."""
+_nameless: Final[WeakSet[AgentSpec[Any, Any]]] = WeakSet()
+_located: Final[WeakKeyDictionary[AgentSpec[Any, Any], tuple[str, str | None]]] = WeakKeyDictionary()
 
 
 def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
     """Return an agent's reference, and the file of its module; None if it has no file."""
-    if (known := _located.get(spec)) is not None:
-        return known
-    module = sys.modules.get(spec.__module__)
+    return _located.get(spec) or _locate(spec, (spec.__module__,))
+
+
+def locate_everywhere(spec: AgentSpec[Any, Any]) -> str | None:
+    """Return the reference by which a later process finds an agent; None if there is none, since a factory made the
+    agent, and no module has it. Looks into all modules, so that a factory may be in another one."""
+    locate(spec)
+    if spec in _nameless:
+        _locate(spec, [where for where, module in sys.modules.items() if getattr(module, "__file__", None)])
+    return None if spec in _nameless else locate(spec)[0]
+
+
+def refuse_nameless(spec: AgentSpec[Any, Any]) -> None:
+    """Raise InvalidInput for an agent that no later process would find."""
+    if locate_everywhere(spec) is None:
+        raise InvalidInput(
+            f"agent {spec.name} has no name by which a later process finds it: assign it to a name at the top of a "
+            "module, as in NAME = make_agent(...), or declare it there"
+        )
+
+
+def _locate(spec: AgentSpec[Any, Any], modules: Iterable[str]) -> tuple[str, str | None]:
+    """Return where these modules have an agent; if they do not, where its function is."""
+    found = _place_of(spec, modules)
+    where, name = found or (spec.__module__, spec.__qualname__)
+    module = sys.modules.get(where)
     file = getattr(module, "__file__", None)
     path = str(Path(file).resolve()) if file else None
-    by_file = spec.__module__ == "__main__" or path in _files
-    reference = f"{path if by_file and path else spec.__module__}:{spec.__qualname__}"
-    _seen[reference] = spec
+    by_file = where == "__main__" or path in _files
+    reference = f"{path if by_file and path else where}:{name}"
+    if found is None and _find_in(module, name) is None:
+        _nameless.add(spec)
+        _named.setdefault(reference, {})[spec.name] = spec
+    else:
+        _nameless.discard(spec)
+        _seen[reference] = spec
     _located[spec] = reference, path
     return reference, path
+
+
+def _place_of(spec: AgentSpec[Any, Any], modules: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first of these modules that has this very object, and its name there; None if none of them has it."""
+    if _find_in(sys.modules.get(spec.__module__), spec.__qualname__) is spec:
+        return spec.__module__, spec.__qualname__
+    for where in modules:
+        for name, value in list(getattr(sys.modules.get(where), "__dict__", {}).items()):
+            if value is spec:
+                return where, name
+    return None
 
 
 def declare(spec: AgentSpec[Any, Any], reference: str) -> AgentSpec[Any, Any]:
@@ -69,41 +120,74 @@ def command_of(agent: str, session: str) -> str | None:
     return None if found is None else f"{found} {session}"
 
 
-def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
-    """Return the agent of "module:name" or "path/file.py:name". `file`: the file to load if the module cannot be
-    imported.
+def holds_command(reference: str) -> bool:
+    """Return whether a reference holds a command, which would run on this machine."""
+    scheme, colon, _ = reference.partition(":")
+    return bool(colon) and scheme in SCHEMES
 
+
+def load_agent(reference: str, /) -> AgentSpec[Any, Any]:
+    """Return the agent of "FILE.py:NAME", "MODULE:NAME" or "acp:COMMAND", for `start`, `spawn` or an agent's `tools`.
+
+    The agent of a command has the name of its program; the command is split into words as a shell does, and runs when
+    the agent does. Give no reference that a model or a stranger wrote: it runs what it names.
     Raises UnknownAgent, and says what was searched for and what went wrong.
+    """
+    return load_recorded(reference, None, None)
+
+
+def load_recorded(reference: str, file: str | None, name: str | None) -> AgentSpec[Any, Any]:
+    """Return the agent of a session, or of a reference that a person wrote; see `load_agent`.
+
+    `file`: the file to load if the module cannot be imported. `name`: the name under which a session has its agent, to
+    find the one that was configured; None: the agent as it was declared.
     """
     if (why := why_not_here(reference)) is not None:
         raise UnknownAgent(f"{reference} cannot be loaded: {why}")
-    where, _, name = reference.rpartition(":")
-    if not where or not name:
+    if holds_command(reference):
+        return _load_command(reference, file, name)
+    where, _, attribute = reference.rpartition(":")
+    if not where or not attribute:
         raise UnknownAgent(f"{reference!r} does not name an agent: write FILE.py:NAME or MODULE:NAME")
     is_file = where.endswith(".py") or "/" in where
-    key = f"{Path(where).resolve()}:{name}" if is_file else reference
-    if (seen := _configured.get(key) or _seen.get(key)) is not None:
+    key = f"{Path(where).resolve()}:{attribute}" if is_file else reference
+    if (seen := _find_named(key, name) or _seen.get(key)) is not None:
         return seen
     module = _load_file(Path(where)) if is_file else _load_module(where, file)
-    found = _find_in(module, name)
+    found = _find_in(module, attribute)
     if found is None:
         names = sorted(n for n, v in vars(module).items() if isinstance(v, AgentSpec))
         known = f"it has {', '.join(names)}" if names else "it has none; declare one with @agent"
-        raise UnknownAgent(f"{where} has no agent {name!r}: {known}")
+        raise UnknownAgent(f"{where} has no agent {attribute!r}: {known}")
     _seen[key] = found
     return found
 
 
-def find_declared(reference: str) -> AgentSpec[Any, Any] | None:
-    """Return the agent of a reference if this process has declared it. This imports nothing."""
-    where, _, name = reference.rpartition(":")
-    if (seen := _configured.get(reference) or _seen.get(reference)) is not None:
+def find_declared(reference: str, name: str | None = None) -> AgentSpec[Any, Any] | None:
+    """Return the agent of a reference if this process has declared it. This imports nothing. `name` is as in
+    `load_recorded`."""
+    if (seen := _find_named(reference, name) or _seen.get(reference)) is not None:
         return seen
-    found = (_find_in(module, name) for module in _loaded_as(where))
+    where, _, attribute = reference.rpartition(":")
+    found = (_find_in(module, attribute) for module in _loaded_as(where))
     return next((spec for spec in found if spec is not None), None)
 
 
-def _find_in(module: ModuleType, name: str) -> AgentSpec[Any, Any] | None:
+def is_configured(reference: str, name: str) -> bool:
+    """Return whether an agent of this reference was configured under this name."""
+    return name in _named.get(reference, ())
+
+
+def _find_named(reference: str, name: str | None) -> AgentSpec[Any, Any] | None:
+    """Return the configured agent of a reference and a name; without a name, none is meant. If only one was configured,
+    it has any name: it may have been renamed, or its session begun without the configuration."""
+    found = _named.get(reference, {}) if name is not None else {}
+    if len(found) == 1 and not holds_command(reference):
+        return next(iter(found.values()))
+    return found.get(name or "")
+
+
+def _find_in(module: ModuleType | None, name: str) -> AgentSpec[Any, Any] | None:
     """Return the agent with a name in a module; the name may have dots."""
     found: Any = module
     for part in name.split("."):
@@ -122,10 +206,11 @@ def _loaded_as(where: str) -> list[ModuleType]:
 
 def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) -> AgentSpec[Any, Any]:
     """Return the agent under another name, with other budgets, limits and rules. Sessions that are resumed in this
-    process also get it. Raises InvalidInput for an agent that was configured already, or an invalid budget."""
+    process also get it. One function may be several agents. Raises InvalidInput for an agent that was configured under
+    this name already, or an invalid budget."""
     reference, _ = locate(spec)
-    if reference in _configured:
-        raise InvalidInput(f"{reference} is configured twice; one function is one agent")
+    if is_configured(reference, name):
+        raise InvalidInput(f"{reference} is configured twice as {name}")
     for key, value in changed.items():
         if key.endswith("_timeout") and not value > 0:
             raise InvalidInput(f"{key} must be more than 0 seconds, not {value}")
@@ -135,8 +220,47 @@ def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) 
     for key, value in {"name": name, **changed}.items():
         setattr(configured, key, value)
     _located[configured] = _located[spec]
-    _configured[reference] = configured
+    _named.setdefault(reference, {})[name] = configured
     return configured
+
+
+def make_agent(
+    scheme: str, name: str, words: Sequence[str], *, file: str | None = None, **options: Any
+) -> AgentSpec[Any, Any]:
+    """Make the agent of a command, by the factory of a scheme. Sessions that are resumed in this process get it.
+
+    `options`: of the factory. `file`: the configuration that has them; a process without it does not run its sessions.
+    Raises InvalidInput if the command cannot be an agent.
+    """
+    where, _, factory = SCHEMES[scheme].partition(":")
+    try:
+        made: AgentSpec[Any, Any] = getattr(importlib.import_module(where), factory)(name, words, **options)
+    except (ImportError, ValueError, TypeError) as error:
+        raise InvalidInput(f"{scheme}:{shlex.join(words)}: {error}") from error
+    reference = f"{scheme}:{shlex.join(words)}"
+    _located[made] = reference, file
+    _named.setdefault(reference, {})[name] = made
+    return made
+
+
+def _load_command(reference: str, file: str | None, name: str | None) -> AgentSpec[Any, Any]:
+    """Return the agent of a reference that holds a command: the one that this process has, or a new one."""
+    scheme, _, command = reference.partition(":")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UnknownAgent(f"{reference!r} cannot be read as words: {error}") from None
+    if not words or not words[0]:
+        raise UnknownAgent(f"{reference!r} has no command: write {scheme}:COMMAND, such as {scheme}:'opencode acp'")
+    name = name or Path(words[0]).name
+    if (known := _find_named(f"{scheme}:{shlex.join(words)}", name)) is not None:
+        return known
+    if file is not None:
+        raise UnknownAgent(f"agent {name} is configured in {file}: supervisor serve --config {shlex.quote(file)}")
+    try:
+        return make_agent(scheme, name, words)
+    except InvalidInput as error:
+        raise UnknownAgent(str(error)) from None
 
 
 def load_agents(reference: str) -> dict[str, AgentSpec[Any, Any]]:
@@ -150,7 +274,8 @@ def load_agents(reference: str) -> dict[str, AgentSpec[Any, Any]]:
     is_file = reference.endswith(".py") or "/" in reference
     module = _load_file(Path(reference)) if is_file else _load_module(reference, None)
     found = [value for value in vars(module).values() if isinstance(value, AgentSpec)]
-    own = {spec.name: spec for spec in found if spec.__module__ == module.__name__}
+    here = module.__name__  # and what it imported from there is declared elsewhere
+    own = {each.name: each for each in found if (_place_of(each, (each.__module__, here)) or ("",))[0] == here}
     if not own:
         raise UnknownAgent(f"{reference} declares no agent; declare one with @agent")
     return own

@@ -85,7 +85,7 @@ def run(
     Parameters
     ----------
     agent
-        The agent: FILE.py:NAME or MODULE:NAME.
+        The agent: FILE.py:NAME, MODULE:NAME, or acp:COMMAND for a program that speaks ACP.
     input
         Its input, as JSON. For an agent that takes text, it may be plain text.
     """
@@ -275,11 +275,11 @@ async def _check_agent(supervisor: Supervisor, root: str) -> None:
 
 async def _load_agent_of(supervisor: Supervisor, root: str) -> None:
     from supervisor.core.events import SessionCreated
-    from supervisor.loading import load_agent
+    from supervisor.loading import load_recorded
 
     facts = (await supervisor.find_entries(root, limit=1))[0].event
     if isinstance(facts, SessionCreated) and facts.agent:
-        load_agent(facts.agent, facts.file)
+        load_recorded(facts.agent, facts.file, facts.path[-1])
 
 
 def _one(settings: Settings, begin: Begin) -> int:

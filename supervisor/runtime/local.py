@@ -60,7 +60,15 @@ from supervisor.core.values import (
     SessionView,
     check_identity,
 )
-from supervisor.loading import find_declared, load_agent, locate
+from supervisor.loading import (
+    find_declared,
+    holds_command,
+    is_configured,
+    load_recorded,
+    locate,
+    locate_everywhere,
+    refuse_nameless,
+)
 from supervisor.logs import FactLog
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
@@ -171,7 +179,7 @@ class LocalSupervisor(StoreSupervisor):
             if known is not None:
                 if known.origin is not None:
                     raise SessionConflict(f"session {root} was imported; send a message to continue it")
-                self._check_same(root, known.facts, known.first_input, references, given)
+                self._check_same(root, known.facts, known.first_input, references, spec.name, given)
                 if cwd is not None and folder != known.facts.cwd:
                     raise SessionConflict(
                         f"session {root} works in {known.facts.cwd}, not {folder}; choose another id, or pass no folder"
@@ -181,6 +189,7 @@ class LocalSupervisor(StoreSupervisor):
                 return [], known.version
             if misfit is not None:
                 raise misfit
+            self._refuse_nameless(spec)
             view.claim(root)
             is_new = True
             self._runner.expect(root)
@@ -224,27 +233,45 @@ class LocalSupervisor(StoreSupervisor):
             return agent, agent.encode_input(args, {}) if args else agent.default_input()
         if not isinstance(agent, str):
             raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+        if holds_command(agent):
+            raise InvalidInput(
+                f"{agent!r} holds a command, and start takes the name of an agent: run it from the command line, "
+                "configure it as an agent, or load it in code with load_agent"
+            )
         if (found := self.agents.get(agent)) is None:
             offered = ", ".join(sorted(self.agents)) or "none"
             raise UnknownAgent(f"no agent {agent!r} is offered here; the agents are: {offered}")
         values = found.check_input(to_json(args[0], "the input") if args else found.default_input())
         return found, found.encode_input(values, {})
 
+    def _refuse_nameless(self, spec: AgentSpec[Any, Any]) -> None:
+        """Raise InvalidInput for an agent that no later process would find, if there can be one."""
+        if self.store.is_durable:
+            refuse_nameless(spec)
+
     def _references(self, root: str, agent: AgentSpec[Any, Any]) -> set[str]:
         """Return the references that name an agent: its own, and the one that the session recorded, if that still leads
         to the same agent after a move."""
-        references = {locate(agent)[0]}
+        references = {(locate_everywhere(agent) if self.store.is_durable else None) or locate(agent)[0]}
         if (created := self.reader.find_created(root)) is not None and created.agent not in references:
             with suppress(UnknownAgent):
-                if load_agent(created.agent, created.file) is agent:
+                if load_recorded(created.agent, created.file, created.path[-1]) is agent:
                     references.add(created.agent)
         return references
 
     def _check_same(
-        self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, references: set[str], given: msgspec.Raw
+        self,
+        root: str,
+        facts: e.SessionCreated,
+        known_input: msgspec.Raw,
+        references: set[str],
+        name: str,
+        given: msgspec.Raw,
     ) -> None:
         if facts.parent is not None:
             raise SessionConflict(f"session {root} belongs to a sub-agent; choose another id")
+        if facts.path[-1] != name and is_configured(facts.agent, facts.path[-1]):
+            raise SessionConflict(f"session {root} belongs to agent {facts.path[-1]}, not {name}; choose another id")
         if facts.agent not in references:
             raise SessionConflict(
                 f"session {root} belongs to agent {facts.agent}, not {min(references)}; choose another id; if the "
@@ -297,7 +324,7 @@ class LocalSupervisor(StoreSupervisor):
         if self.store.owns(root) or self.store.get_owner(root) is not None:
             return True
         created = self.reader.find_created(root)
-        if self._runner.is_closed or created is None or find_declared(created.agent) is None:
+        if self._runner.is_closed or created is None or find_declared(created.agent, created.path[-1]) is None:
             return False
         try:
             await self._runner.claims.take([root])

@@ -257,7 +257,7 @@ async def run_and_take_over(job: Job) -> None:
 
 def know_no_agents() -> None:
     """Be a program that only records, as the command line is: it has declared none of the agents."""
-    local.find_declared = lambda reference: None
+    local.find_declared = lambda *named: None
 
 
 async def decide_all(job: Job) -> None:

@@ -52,7 +52,7 @@ async def opened(store=None, **options):
 def knowing_no_agents():
     """Be a program that has declared none of the tests' agents, as the command line is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "find_declared", lambda reference: None)
+        patch.setattr(local, "find_declared", lambda *named: None)
         yield
 
 

@@ -196,17 +196,18 @@ async def test_a_chat_word_to_a_sub_agent_decides_approvals_below_it():
             assert await run.result() == ["ok", "ok", "denied"]
 
 
+@agent(rules=[deny(deploy, '{"target":"b"}'), allow(deploy, '{"target":"a"}')])
+async def below(ctx: Context) -> list[str]:
+    return [(await ctx.call(deploy, target)).kind for target in ("a", "b", "c")]
+
+
+@agent(rules=[deny(deploy, '{"target":"a"}')])
+async def above(ctx: Context) -> list[str]:
+    return [*await ctx.run(below), await ctx.ask("Why?")]
+
+
 async def test_approving_everything_beforehand_neither_widens_rules_nor_answers_questions():
     """A5, A6, A7: a deny holds, in a sub-agent, too. The question waits, since it cannot be approved."""
-
-    @agent(rules=[deny(deploy, '{"target":"b"}'), allow(deploy, '{"target":"a"}')])
-    async def below(ctx: Context) -> list[str]:
-        return [(await ctx.call(deploy, target)).kind for target in ("a", "b", "c")]
-
-    @agent(rules=[deny(deploy, '{"target":"a"}')])
-    async def above(ctx: Context) -> list[str]:
-        return [*await ctx.run(below), await ctx.ask("Why?")]
-
     store = MemoryStore()
     store.is_durable = True
     async with opened(store, unattended="allow") as supervisor:

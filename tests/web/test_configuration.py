@@ -9,6 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import named_agents
 import preloaded
 import pytest
 from daemons import AGENTS, TOKEN, until
@@ -19,6 +20,7 @@ from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import hash_token
 from supervisor.daemon import configured_agents, store_secret
+from supervisor.loading import SCHEMES, locate
 
 RIGHT = f"""
 store = "kept.db"
@@ -69,6 +71,16 @@ def write(tmp_path, text: str):
         ("[[rules]]\nkind = 'deny'\ntool = 'x'\napprovers = ['a']\n[people.a]", "rules[0].approvers"),
         ("[agents.x]\nimport = 'x:y'\napprovers = ['nobody']", "agents.x.approvers"),
         ("[agents.x]\nimport = 'x:y'\npassivate_after = 'soon'", "agents.x.passivate_after"),
+        ("[agents.x]", "agents.x"),
+        ("[agents.x]\nimport = 'x:y'\nacp = ['coder']", "agents.x"),
+        ("[agents.x]\nimport = 'acp:coder'", "agents.x.import"),
+        ("[agents.x]\nimport = 'x:y'\ncwd = '/srv'", "agents.x.cwd"),
+        ("[agents.x]\nimport = 'x:y'\nenv = { A = 'b' }", "agents.x.env"),
+        ("[agents.x]\nacp = []", "agents.x.acp"),
+        ("[agents.x]\nacp = [' ']", "agents.x.acp"),
+        ("[agents.x]\nacp = 'coder acp'", "agents.x.acp"),
+        ("[agents.x]\nacp = ['coder']\nenv = { A = 1 }", "agents.x.env"),
+        ("[agents.x]\nacp = ['coder']\ncommand = 'x'", "agents.x"),
         ("[people.a]\ntokens = ['secret']", "people.a.tokens[0]"),
         ("[people.a]\nroles = ['king']", "people.a.roles[0]"),
         (f"[people.a]\ntokens = ['{hash_token('x')}']\n[people.b]\ntokens = ['{hash_token('x')}']", "people.b"),
@@ -111,6 +123,50 @@ def test_the_file_says_how_long_an_agents_runs_wait_in_memory(tmp_path, written,
 def test_a_wait_of_less_than_no_time_is_refused_with_its_key(tmp_path):
     file = write(tmp_path, f"[agents.x]\nimport = '{AGENTS}:noting'\npassivate_after = -1")
     with pytest.raises(InvalidInput, match=r"agents\.x: passivate_after"):
+        configured_agents(read_configuration(file))
+
+
+def test_one_function_may_be_configured_as_several_agents(tmp_path):
+    """Each with its own name, limits and rules."""
+    text = f"""
+    [agents.a]
+    import = "{AGENTS}:noting"
+    max_children = 1
+    [agents.b]
+    import = "{AGENTS}:noting"
+    rules = [{{ kind = "deny", tool = "shell", pattern = "rm" }}]
+    """
+    first, second = configured_agents(read_configuration(write(tmp_path, text))).values()
+    assert (first.name, first.max_children, first.rules) == ("a", 1, ())
+    assert (second.name, second.max_children, len(second.rules)) == ("b", 10_000, 1)
+    assert locate(first) == locate(second)
+
+
+def test_a_command_is_configured_with_its_folder_variables_rules_and_limits(tmp_path, monkeypatch):
+    """The factory gets them; paths count from the file's folder."""
+    monkeypatch.setitem(SCHEMES, "acp", "named_agents:fake_agent")
+    text = """
+    [agents.reviewer]
+    acp = ["coder", "acp"]
+    cwd = "work"
+    env = { MODE = "fast" }
+    stop_timeout = 5.0
+    rules = [{ kind = "allow", tool = "reviewer.execute", pattern = "git status *" }]
+    """
+    named_agents.made.clear()
+    found = configured_agents(read_configuration(write(tmp_path, text)))
+    ((name, command, options),) = named_agents.made
+    assert (name, command) == ("reviewer", ("coder", "acp"))
+    assert (options["cwd"], options["env"]) == (str(tmp_path / "work"), {"MODE": "fast"})
+    assert ([rule.pattern for rule in options["rules"]], options["stop_timeout"]) == (["git status *"], 5.0)
+    assert locate(found["reviewer"]) == ("acp:coder acp", str(tmp_path / "supervisor.toml"))
+
+
+def test_a_command_that_cannot_be_an_agent_is_named_by_check(tmp_path, monkeypatch):
+    """With its key, and the factory's reason."""
+    monkeypatch.setitem(SCHEMES, "acp", "no_such_module:agent")
+    file = write(tmp_path, "[agents.reviewer]\nacp = ['coder']")
+    with pytest.raises(InvalidInput, match=r"agents\.reviewer: acp:coder: .*no_such_module"):
         configured_agents(read_configuration(file))
 
 

@@ -25,7 +25,7 @@ from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES
 from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
-from supervisor.loading import load_agent
+from supervisor.loading import load_recorded
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
@@ -65,7 +65,7 @@ class Raised:
 
 
 def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
-    return load_agent(created.agent, created.file)
+    return load_recorded(created.agent, created.file, created.path[-1])
 
 
 class Runner:

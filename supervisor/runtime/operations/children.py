@@ -20,6 +20,7 @@ from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunSto
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.values import Outcome, OutcomeKind, result_of
+from supervisor.loading import refuse_nameless
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.begin import exceeded_limit, first_events
@@ -91,6 +92,8 @@ async def begin_child(
         state = view.session(attempt.session)
         if state.cancel is not None or attempt.stop_reason is not None:
             raise RunStopping("the run was told to stop, so it spawns no sub-agents any more")
+        if view.store.is_durable:
+            refuse_nameless(agent)
         now = attempt.host.clock.now()
         limit = exceeded_limit(state, attempt.spec)
         yield attempt.session, entry(view, now, child, limit)

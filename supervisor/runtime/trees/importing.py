@@ -25,7 +25,7 @@ from supervisor.core.ids import check_session_id
 from supervisor.core.session import SessionState
 from supervisor.core.trees import Origin
 from supervisor.handles import SessionImport
-from supervisor.loading import locate
+from supervisor.loading import locate, refuse_nameless
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 
@@ -76,6 +76,8 @@ class LocalImport(SessionImport):
         await self._runner.journal.append(plan)
 
     def _begin(self, view: View) -> list[Entry]:
+        if self._agent is not None and view.store.is_durable:
+            refuse_nameless(self._agent)
         reference, file = locate(self._agent) if self._agent is not None else ("", None)
         known = view.find_session(self.session)
         if known is not None:

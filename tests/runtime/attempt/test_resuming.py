@@ -614,14 +614,15 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_the_process_that_
         assert "ApprovalDecided" in names(store, "s")
 
 
+@agent
+async def waits(ctx: Context) -> str:
+    return (await ctx.call(asked, "x")).kind
+
+
 async def test_one_process_at_a_time_owns_a_tree(tmp_path):
     """R6: a second process is told which one owns it, and may decide and cancel. Its `resume_all` leaves the tree
     out."""
     from supervisor import TreeOwned
-
-    @agent
-    async def waits(ctx: Context) -> str:
-        return (await ctx.call(asked, "x")).kind
 
     path = tmp_path / "state.db"
     async with opened(path) as one, opened(path) as other:

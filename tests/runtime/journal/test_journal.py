@@ -223,6 +223,14 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
     assert len(effects) == len(set(effects)) == 11
 
 
+@agent
+async def fans_out(ctx: Context) -> int:
+    async with anyio.create_task_group() as tasks:
+        for n in range(100):
+            tasks.start_soon(ctx.call, effect, str(n))
+    return len(effects)
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_many_callers_share_commits(kind, tmp_path):
     """A1: a caller that finds the writer idle commits at once, and later callers wait for one commit."""
@@ -235,13 +243,6 @@ async def test_many_callers_share_commits(kind, tmp_path):
             super().commit()
 
     store = Counting() if kind == "memory" else Counting(tmp_path / "state.db")
-
-    @agent
-    async def fans_out(ctx: Context) -> int:
-        async with anyio.create_task_group() as tasks:
-            for n in range(100):
-                tasks.start_soon(ctx.call, effect, str(n))
-        return len(effects)
 
     async with opened(store) as supervisor:
         run = await supervisor.start(fans_out)
