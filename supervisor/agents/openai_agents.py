@@ -75,7 +75,7 @@ _HOSTED: Final = (
 """The tools that the provider runs while it answers."""
 _SUB_AGENT: Final = "__supervisor_agent__"
 """Marks the function of a tool that calls a sub-agent of ours: that call is its own."""
-_responses: Final[TypeAdapter[ModelResponse]] = TypeAdapter(ModelResponse)
+_usages: Final = TypeAdapter(Usage)
 
 
 def openai_agent(
@@ -395,11 +395,11 @@ class _Model(Model):
                 response = await _collect(model.stream_response(*args, **kwargs), step)
             else:
                 response = await model.get_response(*args, **kwargs)
-            return _responses.dump_python(response, mode="json", exclude_unset=True)
+            return _dumped(response)
 
         async with bridge.ctx.model_call():
             raw = await bridge.ctx.named(f"request {bridge.requests}").step(body)
-        response = _responses.validate_python(raw)
+        response = _read_response(raw)
         for item in response.output:
             if isinstance(item, ResponseFunctionToolCall):
                 item.call_id = bridge.names.call_id(item.call_id)
@@ -419,6 +419,25 @@ class _Model(Model):
             parallel_tool_calls=True,
         )
         yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
+
+
+def _dumped(response: ModelResponse) -> dict[str, Any]:
+    return {
+        "output": [item.model_dump(mode="json", exclude_unset=True, warnings=False) for item in response.output],
+        "usage": _usages.dump_python(response.usage, mode="json"),
+        "response_id": response.response_id,
+        "request_id": response.request_id,
+    }
+
+
+def _read_response(raw: dict[str, Any]) -> ModelResponse:
+    """Read a response as the provider's client does: a server may leave out what it should say."""
+    return ModelResponse(
+        output=Response.construct(output=raw["output"]).output,
+        usage=_usages.validate_python(raw["usage"]),
+        response_id=raw["response_id"],
+        request_id=raw["request_id"],
+    )
 
 
 async def _collect(events: AsyncIterator[Any], step: StepContext) -> ModelResponse:

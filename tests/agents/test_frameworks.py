@@ -307,3 +307,20 @@ async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
         assert max(effects.count(path) for path in "abc") == 1, done
         assert len(requests) <= max(3, len(asked) + 3 - answered)
         assert dangling(left) == set()
+
+
+async def test_a_failed_request_is_begun_again_by_a_restart(framework):
+    """R5: only the request; no call that has its result is made again."""
+
+    async def script(said):
+        requests.append(said)
+        if len(requests) == 2:
+            raise ConnectionError("the line is down")
+        return " and ".join(said.results) if said.results else wants("a")
+
+    tools = [framework.tool(delete)]
+    async with opened() as supervisor:
+        run = await supervisor.start(framework.agent("cleaner", script, tools, restart="transient"), "clean up")
+        assert await run.result() == "deleted a"
+    assert effects == ["a"]
+    assert [len(said.results) for said in requests] == [0, 1, 1]
