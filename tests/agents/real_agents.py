@@ -61,17 +61,19 @@ def script(*steps, message="please"):
 
 
 class Offline:
-    """A namespace with a model in it. `project`: the folder in which agents work. `environment`: of a shell in which
-    `opencode`, `codex-acp`, `claude` and `gemini` are installed and know the model."""
+    """A namespace with a model in it. `project`: the folder in which agents work. `environment`: of a shell that has
+    our command and those of the agents (`bin`), which know the model."""
 
     def __init__(self, folder: Path, port: int, pid: int) -> None:
         self.project, self.home, self.bin = folder / "project", folder / "home", folder / "bin"
+        self.store = self.home / "state.db"
         self._requests = folder / "requests"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SUPERVISOR", "RUST"))},
             **LEFT_OUT,
             "HOME": str(self.home),
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "SUPERVISOR_STORE": str(self.store),
             "MODEL_KEY": "x",
             "ANTHROPIC_API_KEY": "x",
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
@@ -81,9 +83,8 @@ class Offline:
         for name in ("project", "home/.config/opencode", "home/.codex", "home/.gemini", "bin"):
             (folder / name).mkdir(parents=True)
         for name, path in PROGRAMS.items():
-            start = self.bin / name
-            start.write_text(f'#!/bin/sh\nexec nsenter --net=/proc/{pid}/ns/net "{path}" "$@"\n')
-            start.chmod(0o755)
+            _write_program(self.bin / name, f'nsenter --net=/proc/{pid}/ns/net "{path}"')
+        _write_program(self.bin / "supervisor", f'"{sys.executable}" -m supervisor')
         for name, text in _configurations(f"http://127.0.0.1:{port}/v1").items():
             (self.home / name).write_text(text)
 
@@ -92,21 +93,17 @@ class Offline:
         if name == "opencode":
             (self.project / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
 
-    def supervisor(self, *arguments):
-        """Start a command of ours in the project, on the store of this place."""
-        return preloaded.Popen(
-            [sys.executable, "-m", "supervisor", *arguments],
-            cwd=self.project,
-            env={**self.environment, "SUPERVISOR_STORE": str(self.home / "state.db")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, program, *arguments):
+        """Start a command in the project, as a shell of the environment does."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        if program == "supervisor":
+            command = [sys.executable, "-m", "supervisor", *arguments]
+            return preloaded.Popen(command, cwd=self.project, env=self.environment, **pipes)
+        return subprocess.Popen([self.bin / program, *arguments], cwd=self.project, env=self.environment, **pipes)
 
     def said_by(self, *arguments):
         """Run a command of ours, and return what it prints. It must succeed."""
-        with self.supervisor(*arguments) as command:
+        with self.start("supervisor", *arguments) as command:
             try:
                 out, err = command.communicate(timeout=HANGS)
             finally:
@@ -116,7 +113,7 @@ class Offline:
 
     def killed_in_an_ask(self, *arguments):
         """Start a command of ours, kill it when it asks a person, and return the id of the approval."""
-        with self.supervisor(*arguments) as command:
+        with self.start("supervisor", *arguments) as command:
             try:
                 said = ""
                 while (found := re.search(r"supervisor approve (\w+)", said)) is None:
@@ -147,6 +144,11 @@ class Offline:
         """Return the text of a file in the project; "" if there is none."""
         file = self.project / name
         return file.read_text() if file.exists() else ""
+
+
+def _write_program(path, command):
+    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    path.chmod(0o755)
 
 
 def _configurations(url):
