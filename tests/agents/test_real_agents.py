@@ -47,7 +47,7 @@ async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offli
     assert offline.prompts[-1].count("not this one") == 1
 
 
-@real("opencode")
+@real("opencode", "codex-acp")
 def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(offline, command):
     """SIGKILL while a person is asked: the next process makes the agent ask again, and answers it by the decision."""
     (offline.project / "coders.py").write_text(

@@ -6,6 +6,7 @@ rest are the agent's own words, so they are claims: a card shows and marks them,
 Rules
 - The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field of the
   raw input that has the name of a claim is shown in the raw input's place, and the claim is left out.
+- Fields that identify one request are no part of the raw input: the same call has others when it is asked again.
 - A raw input that is empty or missing says nothing. Such a call can be allowed once only.
 - The argument `command` is a shell command if it is a text or a list of texts, whatever the kind.
 - Our answer is the agent's own option: `allow_once`, never `allow_always`, since standing decisions are our rules;
@@ -27,6 +28,8 @@ DIFF: Final = "the agent's diff"
 PLACES: Final = "the agent's places"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
 MAX_CLAIM: Final = 65_536  # characters
+OF_ONE_REQUEST: Final = frozenset({"call_id", "turn_id", "started_at_ms"})
+"""Fields with which Codex's raw input identifies a request. They say nothing of the call, and differ each time."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -52,6 +55,8 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
 def read(agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]]) -> Permission:
     """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here."""
     kind, given = told.get("kind"), told.get("rawInput")
+    if isinstance(given, Mapping):
+        given = {name: value for name, value in given.items() if name not in OF_ONE_REQUEST}
     given = None if given in (None, {}, [], "") else given
     return Permission(
         call=told["toolCallId"],
