@@ -33,6 +33,12 @@ port = 8787
 # approvers = ["ana"]                # only they, and operators, may decide what it and its sub-agents ask
 # rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # for it and its sub-agents
 
+# A coding agent that speaks ACP (needs the extra acp). Rules are about NAME.KIND, such as reviewer.execute.
+# [agents.reviewer]
+# acp = ["opencode", "acp"]          # the words of its command
+# cwd = "."                          # its folder; default: the session's
+# env = { MODE = "careful" }         # variables to add to ours; no secrets here
+
 # Standing rules for every session: deny beats ask, and ask beats allow. README.md explains patterns.
 # [[rules]]
 # kind = "allow"

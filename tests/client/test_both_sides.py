@@ -66,10 +66,15 @@ async def test_starting_a_session_again_is_the_same_run(kind):
 
 @pytest.mark.parametrize(
     ("agent", "given", "error"),
-    [("nothing", (), UnknownAgent), ("doubling", ("x",), InvalidInput), ("doubling", (), InvalidInput)],
+    [
+        ("nothing", (), UnknownAgent),
+        ("doubling", ("x",), InvalidInput),
+        ("doubling", (), InvalidInput),
+        ("acp:opencode acp", ("x",), InvalidInput),
+    ],
 )
 async def test_a_refused_start_names_the_reason(kind, agent, given, error):
-    """An unknown name, an input that does not fit, one that is missing."""
+    """An unknown name, an input that does not fit, one that is missing, a command in place of a name."""
     async with side(kind) as here:
         with pytest.raises(error):
             await here.supervisor.start(agent, *given, requester="olga")

@@ -37,7 +37,15 @@ async def from_a_model(here):
     assert await (await here.supervisor.start(modelling, by="olga")).result() == "error"
 
 
-SURFACES = [by_name, over_http, from_a_model]
+async def in_chat(here):
+    asked = await here.ask()
+    await here.supervisor.chat(asked.session, REFERENCE, by="olga")
+    async with here.client("olga") as client:
+        answer = await client.post(f"/api/sessions/{asked.session}/messages", json={"text": REFERENCE})
+    assert answer.status_code < 500
+
+
+SURFACES = [by_name, over_http, from_a_model, in_chat]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -45,7 +53,7 @@ async def test_a_command_is_refused(surface):
     """By one check, wherever an agent is started by a text; operators are no exception. No agent is made."""
     async with world() as here:
         await surface(here)
-        assert {view.agent for view in await here.supervisor.find_sessions()} <= {"modelling"}
+        assert {view.agent for view in await here.supervisor.find_sessions()} <= {"modelling", "noting"}
     assert named_agents.made == []
 
 

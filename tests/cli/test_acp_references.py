@@ -1,0 +1,37 @@
+"""`acp:COMMAND` on the command line: people who write no Python run the coding agent that they have."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+FAKE = Path(__file__).parents[1] / "agents" / "fake_agent.py"
+ASK = {"do": "ask", "id": "c1", "title": "run rm x", "kind": "execute", "input": {"command": "rm x"}}
+
+
+def test_a_command_runs_as_an_agent_and_goes_on_in_a_later_process(supervisor, tmp_path: Path):
+    """The session records the reference. The approved call is done once, and the answer is the result."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [[ASK, {"do": "say", "text": "fixed"}]] * 2}))
+    supervisor.env["FAKE_AGENT_HOME"] = str(tmp_path)
+    reference = f"acp:{shlex.join([sys.executable, str(FAKE), str(script)])}"
+    begun = supervisor("run", reference, '"fix it"', "--session", "a")
+    assert begun.code == 3, begun
+    (asked,) = supervisor("approvals", "--json").json
+    assert (asked["tool"].rpartition(".")[2], asked["arguments"]["command"], asked["command"]) == (
+        "execute",
+        "rm x",
+        "command",
+    )
+    assert supervisor("approve", asked["id"]).code == 0
+    ended = supervisor("resume", "a", "--json")
+    assert (ended.code, ended.json["outcome"]["value"]) == (0, "fixed"), ended
+    assert (tmp_path / "effects").read_text().split() == ["c1"]
+
+
+def test_a_reference_without_a_command_is_bad_usage(supervisor):
+    """One line, and nothing is started."""
+    for reference in ("acp:", "acp:''", "acp:'opencode"):
+        answer = supervisor("run", reference, '"x"')
+        assert (answer.code, len(answer.err.strip().splitlines())) == (2, 1), answer
+    assert not supervisor.store.exists()
