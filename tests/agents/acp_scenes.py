@@ -14,6 +14,7 @@ from supervisor import Approve, Deny, MemoryStore, open_supervisor
 from supervisor.agents.acp import acp_agent
 
 FAKE = Path(__file__).with_name("fake_agent.py")
+MONTH = 30 * 86_400.0  # a virtual clock is there at once if nothing happens
 HANGS = 20  # seconds after which a test of real processes fails
 
 
@@ -42,8 +43,12 @@ class Home:
     def agent(self, *turns, budgets=None, **script):
         """Write the script, and return the agent that follows it. Each turn is a list of steps."""
         (self.folder / "script.json").write_text(json.dumps({"turns": turns, **script}))
+        return self.found(**budgets or {})
+
+    def found(self, **budgets):
+        """Return the agent that follows the script that is there."""
         command = [sys.executable, str(FAKE), str(self.folder / "script.json")]
-        return acp_agent("fake", command, env={"FAKE_AGENT_HOME": str(self.folder)}, **budgets or {})
+        return acp_agent("fake", command, env={"FAKE_AGENT_HOME": str(self.folder)}, **budgets)
 
     def lines(self, name):
         file = self.folder / name
@@ -103,10 +108,11 @@ async def opened(store=None, **options):
 async def asked(supervisor, count=1):
     """Wait until this many approvals are pending, and return them in the order in which they were asked."""
     found = {}
-    async with supervisor.watch_approvals() as watch:
-        while len(found) < count:
-            approval = await anext(watch)
-            found[approval.id] = approval
+    with anyio.fail_after(MONTH):
+        async with supervisor.watch_approvals() as watch:
+            while len(found) < count:
+                approval = await anext(watch)
+                found[approval.id] = approval
     return list(found.values())
 
 
@@ -137,15 +143,20 @@ class ForkingStore(MemoryStore):
 
     def commit(self) -> None:
         super().commit()
-        copy = MemoryStore()
-        copy._entries = list(self._entries)
-        copy._journals = {session: list(entries) for session, entries in self._journals.items()}
-        for name in ("_sessions", "_approvals", "_pending"):
-            setattr(copy, name, dict(getattr(self, name)))
-        copy._in_order, copy._asked_in_order = deepcopy((self._in_order, self._asked_in_order))
         folder = self._home.folder.with_name(f"home{len(self.lives)}")
         shutil.copytree(self._home.folder, folder)
-        self.lives.append((copy, Home(folder)))
+        self.lives.append((copy_of(self), Home(folder)))
+
+
+def copy_of(store: MemoryStore) -> MemoryStore:
+    """Return the store that another process would find now."""
+    copy = MemoryStore()
+    copy._entries = list(store._entries)
+    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
+    for name in ("_sessions", "_approvals", "_pending"):
+        setattr(copy, name, dict(getattr(store, name)))
+    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
+    return copy
 
 
 async def answer_all(supervisor, tasks, decide, seen=None):

@@ -3,19 +3,22 @@
 import errno
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from supervisor.agents.acp.conversation import AgentFailed
-from supervisor.agents.acp.run import WARDEN, Settings
+from supervisor.agents.acp.run import Settings
 from supervisor.tools.duplex import (
+    GRACE,
     DuplexProcess,
     LaunchFailed,
     ProcessIdentity,
     end_former_process,
     open_duplex,
 )
+
+END_OF_INPUT: Final = 2.0  # seconds that the agent has to exit when its input has ended
 
 
 @asynccontextmanager
@@ -31,7 +34,8 @@ async def open_agent(
             cwd=cwd,
             env=settings.env,
             mark=session,
-            stop_timeout=WARDEN / 2,
+            stop_timeout=min(END_OF_INPUT, settings.stop_timeout / 20),
+            grace=min(GRACE, settings.stop_timeout / 20),
             at_gate=lambda identity: save(msgspec.to_builtins(identity)),
         ) as process:
             yield process

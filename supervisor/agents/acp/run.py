@@ -30,7 +30,7 @@ from supervisor.agents.acp.schema import load_schema
 from supervisor.agents.json_lines import Talking
 from supervisor.core.folders import folder_of_call
 
-WARDEN: Final = 5.0  # seconds of the stop that are kept for the warden
+LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,16 +54,28 @@ class Connect(Protocol):
 
 
 async def converse(ctx: Context, message: str, settings: Settings, connect: Connect) -> str:
-    """Bring one message to the agent's last word."""
+    """Bring one message to the agent's last word. Raises AgentFailed, and what else ends a run."""
     saved = read(ctx.saved, ctx.saved_before())
-    async with anyio.create_task_group() as tasks:
-        requests = Requests(ctx, tasks, saved, settings.call_timeout)
-        run = _Run(ctx, message, settings, connect, requests)
-        while not run.is_over:
-            await requests.until(lambda: requests.has_news)
-            await run.one_process()
-        tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            requests = Requests(ctx, tasks, saved, settings.call_timeout)
+            run = _Run(ctx, message, settings, connect, requests)
+            while not run.is_over:
+                await requests.until(lambda: requests.has_news)
+                await run.one_process()
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
     return run.result
+
+
+def _only(group: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the one error of a group, besides cancellations; the group if it has several."""
+    _, errors = group.split(anyio.get_cancelled_exc_class())
+    found: BaseException = group if errors is None else errors
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found
 
 
 class _Run:
@@ -86,7 +98,7 @@ class _Run:
             watching.start_soon(self._watch)
             schema = await load_schema()
             async with self._connect(settings, cwd, ctx.session, requests.saved.process, self._save_process) as process:
-                conversation = Conversation(settings.name, process, schema, getattr(ctx, "report", _none))
+                conversation = Conversation(settings.name, process, schema, ctx.report)
                 await self._with(conversation, cwd)
             requests.conversation = None
             watching.cancel_scope.cancel()
@@ -102,7 +114,7 @@ class _Run:
             try:
                 await self._talk(conversation, cwd)
             finally:
-                with anyio.move_on_after(max(settings.stop_timeout - WARDEN, settings.stop_timeout / 2), shield=True):
+                with anyio.move_on_after(LEAVING * settings.stop_timeout, shield=True):
                     await conversation.leave()
                 reading.cancel()
 
@@ -115,7 +127,7 @@ class _Run:
             raise AgentFailed(f"{failure}. To see what it needs, run it in a terminal: {command}") from None
         prompt = words.resumed(self._message, requests.tell(also_undecided=True), was_prompted=before.is_prompted)
         if way == "new" and before.acp_session is not None:
-            await getattr(ctx, "report", _none)(
+            await ctx.report(
                 "text", "[supervisor] the agent's session could not be opened again; it goes on in a new one"
             )
             prompt = words.begun_anew(ctx.transcript(), prompt)
@@ -156,7 +168,3 @@ class _Run:
 async def _carry(conversation: Conversation, scope: anyio.CancelScope) -> None:
     with scope:
         await conversation.carry()
-
-
-async def _none(*args: Any, **kwargs: Any) -> None:
-    pass

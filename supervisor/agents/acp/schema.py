@@ -1,6 +1,7 @@
 """The schema of ACP, from the package `agent-client-protocol`. Its import takes a second of CPU: only a process that
 starts an agent imports it, in a thread."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,8 @@ class Schema:
 
 async def load_schema() -> Schema:
     """Import the models. Raises MissingExtra, which says what to install."""
-    return Schema(await anyio.to_thread.run_sync(_import))
+    loaded = sys.modules.get("acp.schema")
+    return Schema(loaded or await anyio.to_thread.run_sync(_import))
 
 
 def _import() -> Any:

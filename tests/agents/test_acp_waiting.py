@@ -1,0 +1,133 @@
+"""The watchdog of an agent: its updates are signs of life, and waits for people do not count (W2, W4, W5)."""
+
+import anyio
+import pytest
+from acp_inside import Inside
+from acp_scenes import allow, asked, deny, events
+
+from supervisor import MemoryStore, open_supervisor
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+BUDGETS = {"first_progress_timeout": 100.0, "inactivity_timeout": 10.0}
+DAY = 86_400.0
+
+
+@pytest.fixture
+def anyio_backend(virtual_backend):
+    return virtual_backend
+
+
+async def _outcome(*turns, decide=None, **budgets):
+    """Return how a run ends, whose first request is decided after a day."""
+    inside = Inside(*turns)
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(inside.agent(**BUDGETS, **budgets), "go")
+        if decide is not None:
+            (approval,) = await asked(supervisor)
+            await anyio.sleep(DAY)
+            await decide(supervisor, approval)
+        return await run.outcome(), inside
+
+
+async def test_an_agent_that_waits_for_a_person_is_not_silent():
+    async def turn(agent):
+        await agent.asks()
+        agent.say("done")
+
+    outcome, _ = await _outcome(turn, decide=allow)
+    assert (outcome.kind, outcome.value) == ("succeeded", "done")
+
+
+async def test_a_prompt_without_any_update_has_the_first_budget():
+    async def slow(agent):
+        await anyio.sleep(99)
+        agent.say("at last")
+
+    async def silent(agent):
+        await anyio.sleep(101)
+
+    assert (await _outcome(slow))[0].kind == "succeeded"
+    assert (await _outcome(silent))[0].kind == "stalled"
+
+
+async def test_silence_after_an_update_has_the_short_budget():
+    async def turn(agent):
+        agent.say("hm")
+        await anyio.sleep(11)
+
+    assert (await _outcome(turn))[0].kind == "stalled"
+
+
+async def test_each_update_is_a_sign_of_life():
+    async def turn(agent):
+        for _ in range(10):
+            agent.update("agent_thought_chunk", content={"type": "text", "text": "hm"})
+            await anyio.sleep(9)
+        agent.say("done")
+
+    assert (await _outcome(turn))[0].kind == "succeeded"
+
+
+async def test_a_silent_sibling_stalls_although_a_person_is_waited_for():
+    async def turn(agent):
+        agent.update("tool_call", toolCallId="c0", title="long", kind="execute", status="in_progress")
+        await agent.asks("c1")
+
+    outcome, _ = await _outcome(turn, decide=_nobody)
+    assert outcome.kind == "stalled"
+
+
+async def _nobody(supervisor, approval):
+    pass
+
+
+async def test_an_allowed_call_has_its_own_deadline():
+    """The result says that the agent may still be at it, and the turn goes on."""
+
+    async def turn(agent):
+        await agent.answer(agent.ask())
+        await anyio.sleep(60)
+        agent.say("done")
+
+    store, inside = MemoryStore(), Inside(turn)
+    budgets = {"inactivity_timeout": 30.0, "call_timeout": 40.0}
+    async with open_supervisor(store) as supervisor:
+        run = await supervisor.start(inside.agent(**budgets), "go")
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        assert (await run.outcome()).value == "done"
+    (result,) = events(store, run.session, e.ToolCallFinished)
+    assert result.kind == "error"
+    assert "may still be at it" in result.content
+
+
+async def test_a_stall_cancels_the_turn_and_answers_what_is_open():
+    async def turn(agent):
+        agent.update("tool_call", toolCallId="c0", title="long", kind="execute", status="in_progress")
+        said = await agent.answer(agent.ask())
+        assert said == "cancelled"
+        return "cancelled"
+
+    outcome, inside = await _outcome(turn, decide=_nobody)
+    assert outcome.kind == "stalled"
+    assert "session/cancel" in [each.get("method") for each in inside.heard]
+
+
+async def test_a_denial_with_a_reason_is_the_next_prompt_and_one_without_is_none():
+    async def turn(agent):
+        await agent.asks()
+        agent.say("turn")
+
+    async def deny_for_a_reason(supervisor, approval):
+        await deny(supervisor, approval, "not now")
+
+    _, inside = await _outcome(turn, turn, decide=deny)
+    assert len(inside.prompts) == 1
+
+    async def after(agent):
+        agent.say("I see")
+
+    outcome, inside = await _outcome(turn, after, decide=deny_for_a_reason)
+    assert "not now" in inside.prompts[1]
+    assert outcome.value == "I see"
