@@ -36,7 +36,6 @@ from supervisor.store.index.projection import (
 )
 
 Entry = tuple[int, str, bytes]
-_Place = tuple[int, str]
 
 
 class MemoryStore(Store):
@@ -286,26 +285,40 @@ class MemoryStore(Store):
         return found if decided is None else as_ended(found, entry.status, decided)
 
 
+SMALL = 8
+"""The most positions of a tree that are in a tuple."""
+
+
 class _InOrder:
-    """The ids of sessions, or of approvals, by the positions of their first entries: all of them, and each tree's."""
+    """The ids of sessions, or of approvals, by the positions of their first entries: all of them, and each tree's.
+
+    Most trees are small, and there may be many. So their positions are in tuples, which the garbage collector does not
+    visit.
+    """
 
     def __init__(self) -> None:
-        self._all: list[_Place] = []
-        self._of_tree: dict[str, list[_Place]] = {}
+        self._names: dict[int, str] = {}
+        self._all: list[int] = []
+        self._of_tree: dict[str, tuple[int, ...] | list[int]] = {}
 
     def add(self, position: int, name: str, root: str) -> None:
         """Add the newest one."""
-        self._all.append((position, name))
-        self._of_tree.setdefault(root, []).append((position, name))
+        self._names[position] = name
+        self._all.append(position)
+        known = self._of_tree.get(root, ())
+        if isinstance(known, list):
+            known.append(position)
+        else:
+            self._of_tree[root] = (*known, position) if len(known) < SMALL else [*known, position]
 
     def of(self, root: str | None, after: int | None = None, *, newest_first: bool = False) -> Iterator[str]:
         """Yield those of a tree, or all, after a position; with `newest_first` in the other order, before it."""
-        found = self._all if root is None else self._of_tree.get(root, [])
+        found = self._all if root is None else self._of_tree.get(root, ())
         if newest_first:
-            last = len(found) if after is None else bisect_left(found, after, key=_position_of)
-            return (found[place][1] for place in range(last - 1, -1, -1))
-        first = 0 if after is None else bisect_right(found, after, key=_position_of)
-        return (found[place][1] for place in range(first, len(found)))
+            last = len(found) if after is None else bisect_left(found, after)
+            return (self._names[found[place]] for place in range(last - 1, -1, -1))
+        first = 0 if after is None else bisect_right(found, after)
+        return (self._names[found[place]] for place in range(first, len(found)))
 
     def of_each(self, roots: Sequence[str], after: int) -> Iterator[str]:
         """Yield those of some trees, one tree after the other; those of the first tree after a position."""
@@ -314,8 +327,10 @@ class _InOrder:
 
     def forget(self, roots: set[str]) -> None:
         """Forget trees."""
-        gone = {name for root in roots for _, name in self._of_tree.pop(root, ())}
-        self._all = [place for place in self._all if place[1] not in gone]
+        gone = {position for root in roots for position in self._of_tree.pop(root, ())}
+        for position in gone:
+            del self._names[position]
+        self._all = [position for position in self._all if position not in gone]
 
 
 class _Transaction:
@@ -343,7 +358,3 @@ class _Transaction:
 
 def _position(entry: Entry) -> int:
     return entry[0]
-
-
-def _position_of(place: _Place) -> int:
-    return place[0]

@@ -3,10 +3,21 @@
 import gc
 import sys
 
+import anyio
 import pytest
 
-from supervisor import MemoryStore, open_supervisor
+from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.system.interpreter import AFTER, SWITCH_INTERVAL, switching_fast, tuned
+
+
+@tool
+async def deploy() -> None:
+    pass
+
+
+@agent
+async def waits(ctx: Context) -> None:
+    await ctx.call(deploy)
 
 
 @pytest.mark.parametrize("usual", [0, 700, AFTER + 1])
@@ -67,3 +78,21 @@ async def test_a_library_leaves_the_interpreter_alone(is_asked: bool) -> None:
     async with open_supervisor(MemoryStore(), tune_interpreter=is_asked):
         assert (gc.get_threshold() != before) is is_asked
     assert gc.get_threshold() == before
+
+
+@pytest.mark.anyio
+async def test_a_passivated_session_in_memory_leaves_one_list() -> None:
+    """The list of its journal. So a full collection stays short with many of them."""
+    async with open_supervisor(MemoryStore(), passivate_after=0.0) as supervisor:
+
+        async def begin(count: int) -> int:
+            for _ in range(count):
+                await supervisor.start(waits)
+            while supervisor._runner.attempts.live:  # type: ignore[attr-defined]
+                await anyio.sleep(0.01)
+            gc.collect()
+            return sum(type(each) is list for each in gc.get_objects())
+
+        await supervisor.find_approvals()  # this program answers
+        before = await begin(10)
+        assert await begin(200) - before < 2 * 200
