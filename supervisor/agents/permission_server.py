@@ -14,6 +14,7 @@ Rules
 - A line that is no JSON-RPC message is reported to the protocol, which goes on. A line above MOST ends the connection.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -107,6 +108,16 @@ def _read(params: types.CallToolRequestParams) -> tuple[str, dict[str, Any]]:
     return tool, arguments
 
 
+def _read_message(line: bytes) -> types.JSONRPCMessage:
+    """Return the message of a line; raises ValueError. JavaScript writes half a surrogate pair as an escape, which a
+    strict reader refuses: the request would have no answer. Python's reader takes it, and the request is denied."""
+    adapter = types.jsonrpc_message_adapter
+    try:
+        return adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return adapter.validate_python(json.loads(line), by_name=False)
+
+
 class _Stream:
     """What the protocol needs of both streams."""
 
@@ -144,8 +155,8 @@ class _Lines(_Stream):
         while (line := await self._line()) is not None:
             if line.strip():
                 try:
-                    return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-                except ValueError as error:
+                    return SessionMessage(_read_message(line))
+                except (ValueError, RecursionError) as error:
                     return error
         self._ended()
         raise anyio.EndOfStream

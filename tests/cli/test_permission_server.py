@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -295,3 +296,55 @@ def test_a_daemon_shows_the_card_and_leaves_the_session_to_its_server(sessions):
     claude = sessions.claude()
     claude.ask(LIST)
     assert claude.answer()["behavior"] == "allow"
+
+
+def spoken(supervisor, *lines):
+    """Speak to a server by lines of bytes. Return its answers by their ids, when it has ended."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    second = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    server = preloaded.Popen(
+        [*SERVE, "s"], cwd=supervisor.folder, env=supervisor.env, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL
+    )
+    supervisor.started.append(server)
+    for line in (json.dumps(first).encode(), json.dumps(second).encode(), *lines):
+        server.stdin.write(line + b"\n")
+    server.stdin.flush()
+    answers = [json.loads(server.stdout.readline()) for _ in range(1 + len(lines) // 2)]
+    server.stdin.close()
+    server.stdin = None
+    assert server.wait(60) == 0
+    return {each["id"]: each for each in answers}
+
+
+def test_a_line_that_is_no_message_is_passed_over_and_half_a_character_is_denied(supervisor):
+    """JavaScript writes half a surrogate pair as an escape. What is no JSON at all has no id to answer."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    params = {"name": "permission", "arguments": {"tool_name": "Bash", "input": {"command": "echo \ud800"}}}
+    answers = spoken(supervisor, b"{not json \xff", json.dumps({**call, "params": params}).encode())
+    (block,) = answers[1]["result"]["content"]
+    assert json.loads(block["text"])["behavior"] == "deny"
+
+
+@pytest.mark.parametrize("words", [["--permissions"], ["--session", "s"]], ids=["no-session", "no-permissions"])
+def test_a_command_line_that_does_not_say_what_to_serve_is_refused_in_one_line(supervisor, words):
+    refused = supervisor("mcp", *words)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+def test_a_terminal_is_no_client(supervisor):
+    ours, theirs = pty.openpty()
+    try:
+        with preloaded.Popen([*SERVE, "s"], env=supervisor.env, stdin=theirs, stderr=-1, text=True) as server:
+            assert "docs/how-to/claude-code.md" in server.communicate(timeout=60)[1]
+            assert server.returncode == 2
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_missing_extra_is_named_with_the_line_that_installs_it(supervisor, tmp_path):
+    (tmp_path / "mcp_types.py").write_text("raise ModuleNotFoundError('no module', name='mcp_types')")
+    supervisor.env["PYTHONPATH"] = str(tmp_path)
+    refused = supervisor.real("mcp", "--permissions", "--session", "s")
+    assert (refused.code, "subagent-supervisor[mcp]" in refused.err) == (6, True)
