@@ -77,7 +77,8 @@ def _locate(spec: AgentSpec[Any, Any], modules: Iterable[str]) -> tuple[str, str
     path = str(Path(file).resolve()) if file else None
     by_file = where == "__main__" or path in _files
     reference = f"{path if by_file and path else where}:{name}"
-    if found is None and _find_in(module, name) is None:
+    there = _find_in(module, name)
+    if found is None and (there is None or there.name != spec.name):  # not one that a reload replaced
         _nameless.add(spec)
         _named.setdefault(reference, {})[spec.name] = spec
     else:

@@ -93,6 +93,15 @@ def test_two_agents_of_one_factory_are_two_agents():
     assert found == [first, second]
 
 
+async def test_an_agent_is_not_taken_for_another_one_of_its_functions_name(tmp_path):
+    """A factory may give its function any name; what a module has under that name is another agent."""
+    impostor = make("impostor")
+    impostor.__qualname__, impostor.__module__ = "reviewer", "named_agents"
+    async with open_supervisor(tmp_path / "state.db") as supervisor:
+        with pytest.raises(InvalidInput, match="at the top of a module"):
+            await supervisor.start(impostor, "x")
+
+
 def test_a_thousand_agents_made_and_dropped_leave_none_in_memory():
     """What a program makes while it runs is kept only while it is used."""
     alive: weakref.WeakSet[object] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""`acp:COMMAND` on the command line: people who write no Python run the coding agent that they have."""
+"""References to agents on the command line: a command that speaks ACP, and an agent that a factory made."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ ASK = {"do": "ask", "id": "c1", "title": "run rm x", "kind": "execute", "input":
 
 
 def test_a_command_runs_as_an_agent_and_goes_on_in_a_later_process(supervisor, tmp_path: Path):
-    """The session records the reference. The approved call is done once, and the answer is the result."""
+    """People who write no Python run the coding agent that they have. The approved call is done once."""
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"turns": [[ASK, {"do": "say", "text": "fixed"}]] * 2}))
     supervisor.env["FAKE_AGENT_HOME"] = str(tmp_path)
@@ -35,3 +35,28 @@ def test_a_reference_without_a_command_is_bad_usage(supervisor):
         answer = supervisor("run", reference, '"x"')
         assert (answer.code, len(answer.err.strip().splitlines())) == (2, 1), answer
     assert not supervisor.store.exists()
+
+
+FACTORY = """
+from supervisor import Context, agent
+
+def make(name):
+    @agent(name=name)
+    async def run(ctx: Context, text: str) -> str:
+        return f"{name}: {await ctx.ask(text)}"
+    return run
+
+reviewer, other = make("the reviewer"), make("the other")
+"""
+
+
+def test_an_agent_of_a_factory_goes_on_in_a_later_process(supervisor, tmp_path: Path):
+    """By the name that its file gives it, whatever the factory calls its function."""
+    file = tmp_path / "factory.py"
+    file.write_text(FACTORY)
+    for name in ("reviewer", "other"):
+        assert supervisor("run", f"{file}:{name}", "why", "--session", name).code == 3
+    for asked in supervisor("approvals", "--json").json:
+        assert supervisor("answer", asked["id"], "so").code == 0
+    results = [supervisor("resume", name, "--json").json["outcome"]["value"] for name in ("reviewer", "other")]
+    assert results == ["the reviewer: so", "the other: so"]
