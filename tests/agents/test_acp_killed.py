@@ -38,8 +38,11 @@ anyio.run(stories.live, Dying, Path(folder), script, backend=backend)
 """
 
 BOTH = [ask("c1", "rm x", wait=False), ask("c2", "rm y", wait=False), {"do": "await", "ids": ["c1", "c2"]}]
+ASKING = {"turns": [[say("I begin"), *BOTH, say("done")]] * 5}
 SCRIPTS = {
-    "asking": {"turns": [[say("I begin"), *BOTH, say("done")]] * 5},
+    # What the agent says of its past is wrong, or it does not know it.
+    "lying": {**ASKING, "replayed": "completed"},
+    "forgetful": {**ASKING, "load": "fail"},
     # A call that never ends and a process in a session of its own, both deaf to SIGTERM.
     "deaf": {"turns": [[{"do": "child"}, ask("c1", "rm x", after="never")]], "deaf": True},
     "heedful": {"turns": [[], [say("done")]]},
@@ -67,11 +70,12 @@ class Person:
 
 async def live(store, folder, script):
     """Run the session to its end, with a person at hand; return the last word, and the requests that she saw."""
+    global fake  # a name by which each process finds the agent
     person = Person(folder)
-    agent = Home(folder / "home").agent(**SCRIPTS[script])
+    fake = Home(folder / "home").agent(**SCRIPTS[script])
     async with opened(store(folder / "state.db")) as supervisor, anyio.create_task_group() as tasks:
         tasks.start_soon(person.answer, supervisor)
-        said = await (await supervisor.start(agent, "go", session="top")).result()
+        said = await (await supervisor.start(fake, "go", session="top")).result()
         tasks.cancel_scope.cancel()
     return said, person.seen
 
@@ -97,17 +101,19 @@ def journal(folder, kind=object):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("anyio_backend", "when"), [("asyncio", "before"), ("trio", "after")])
-async def test_a_kill_at_any_commit_repeats_no_effect_and_loses_no_request(anyio_backend_name, tmp_path, when):
+@pytest.mark.parametrize(
+    ("anyio_backend", "when", "script"), [("asyncio", "before", "lying"), ("trio", "after", "forgetful")]
+)
+async def test_a_kill_at_any_commit_repeats_no_effect_and_loses_no_request(anyio_backend_name, tmp_path, when, script):
     """Save, request, decision, `executing`, answer, result: a kill before and after each, until a process reaches its
     end. No agent process begins while a former one lives."""
     code, nth = -signal.SIGKILL, 0
     while code == -signal.SIGKILL:
         nth += 1
         folder = tmp_path / str(nth)
-        code = begin(anyio_backend_name, folder, "asking", nth, when).wait()
+        code = begin(anyio_backend_name, folder, script, nth, when).wait()
         pending = {approval for _, approval in replay("top", journal(folder)).pending_approvals()}
-        said, seen = await live(SqliteStore, folder, "asking")
+        said, seen = await live(SqliteStore, folder, script)
         assert (said, pending - seen) == ("done", set())
         home, finished = Home(folder / "home"), journal(folder, e.ToolCallFinished)
         assert (home.living, home.lines("overlaps")) == ([], [])
@@ -122,9 +128,9 @@ async def test_a_deaf_agent_is_gone_before_the_next_one_begins(anyio_backend_nam
     """It is killed in the middle of a call, with the process that it had started in a session of its own."""
     owner = begin(anyio_backend_name, tmp_path, "deaf")
     home = Home(tmp_path / "home")
-    with anyio.fail_after(60):
-        while "yes" not in home.outcomes:
-            await anyio.sleep(0.02)
+    while "yes" not in home.outcomes:
+        assert owner.poll() is None
+        await anyio.sleep(0.02)
     (agent,) = home.pids
     child = find(int((tmp_path / "home" / "child").read_text()))
     assert child.session != find(agent).session
