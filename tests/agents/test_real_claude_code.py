@@ -95,3 +95,13 @@ def test_its_own_shell_approves_nothing(project):
     assert (claude.returncode, out) == (0, "done\n"), err
     assert "was refused" in project.offline.prompts[-1]
     assert json.loads(project.offline.said_by("rules", "--json")) == []
+
+
+def test_a_cancelled_session_ends_its_turn(project):
+    """Claude Code asks the model nothing more."""
+    claude = project.claude(["run", "echo 1 >> made"], ["say", "went on"])
+    project.asked()
+    project.offline.said_by("cancel", "s")
+    out, _ = claude.communicate(timeout=HANGS)
+    assert "went on" not in out
+    assert (len(project.offline.prompts), project.offline.made("made")) == (1, "")
