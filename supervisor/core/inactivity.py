@@ -5,7 +5,8 @@ Pure: `now` is an argument, on a clock that only grows and from which the loop's
 
 Rules
 - The clock is stopped while a named reason pauses it and no step or model call is in flight (W2). When the last reason
-  goes, the full budget starts again. Pausing twice for one reason, or ending a pause that did not begin, is an error.
+  goes, the full budget starts again. A model call whose own tasks wait rests: it is not in flight meanwhile. Pausing
+  twice for one reason, or ending a pause that did not begin, is an error.
 - While a model call without a first heartbeat is in flight, the budget is `first_progress_timeout`, whatever its
   siblings do; `keepalive` counts only then (W5, W6). A heartbeat from outside all model calls counts for each of them.
 - `active_timeout` counts everything but waits: it counts executing calls; it does not count people, children and
@@ -30,6 +31,7 @@ class Inactivity:
         "_active",
         "_active_since",
         "_model_calls",
+        "_resting",
         "_work",
         "active_timeout",
         "beat",
@@ -52,12 +54,18 @@ class Inactivity:
         """Model calls in flight without a heartbeat so far."""
         self._work = 0
         self._model_calls = 0
+        self._resting = 0
+        """How many of the model calls wait themselves."""
         self._active = 0.0
         self._active_since: float | None = now
 
     @property
     def is_paused(self) -> bool:
-        return bool(self.pauses) and not self._work
+        return bool(self.pauses) and not self._is_working
+
+    @property
+    def _is_working(self) -> bool:
+        return self._work > self._resting
 
     def pause(self, reason: str, kind: PauseKind, now: float) -> None:
         if reason in self.pauses:
@@ -93,6 +101,19 @@ class Inactivity:
         if model_call in self.unheard:
             self.hear(model_call)
         self.progress(now)
+        self._count(now)
+
+    def rest(self, now: float) -> None:
+        """A model call waits: for a person, or for a call that executes under its own deadline."""
+        self._resting += 1
+        self._count(now)
+
+    def go_on(self, now: float) -> None:
+        """A model call does not wait any more, and has its full budget."""
+        if not self._resting:
+            raise IllegalEvent("no model call waits")
+        self._resting -= 1
+        self.since = now
         self._count(now)
 
     def progress(self, now: float) -> None:
@@ -154,7 +175,7 @@ class Inactivity:
     def _count(self, now: float) -> None:
         """Start or stop the clock of active time: it is stopped while there are only waits."""
         waits = "wait" in self.pauses.values()
-        is_stopped = waits and not self._work and "call" not in self.pauses.values()
+        is_stopped = waits and not self._is_working and "call" not in self.pauses.values()
         if is_stopped and self._active_since is not None:
             self._active += now - self._active_since
             self._active_since = None

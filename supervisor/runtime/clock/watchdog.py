@@ -8,14 +8,17 @@ Rules
   (W11).
 - The tick is 4/5 of the tolerance of the shortest budget. The tolerance is 5 % of the budget, at most 250 ms and at
   least 10 ms. While no watch is armed there is no tick.
+- A model call whose own tasks wait for people, or for a call with a deadline of its own, does not count as work
+  meanwhile. A model call elsewhere does: a wait outside of it stops no clock.
 - A watch decides on expiry and acts on it in one step: a paused watch never expires, and expiry is final (W3).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +27,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.inactivity import Inactivity, PauseKind
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 ROUNDING = 1e-6  # seconds: the error of an instant after the lag was added and subtracted again
 
 
@@ -64,11 +68,12 @@ class Watchdog:
 
 class Work(msgspec.Struct, eq=False):
     """A step in flight, or a model call, whose name is empty. `since` is an instant of the watchdog's clock. `held`:
-    the number of operations inside it that wait for the replay."""
+    the number of operations inside it that wait for the replay. `waits`: the number of waits of its own tasks."""
 
     name: str
     since: float
     held: int = 0
+    waits: int = 0
 
 
 _CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", default=None)
@@ -78,7 +83,7 @@ _CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", defa
 class Watch:
     """The watchdog of one attempt. It calls `expire` once, with the cause, when the attempt has stalled."""
 
-    __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "work")
+    __slots__ = ("_dog", "_expire", "_inside", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "work")
 
     def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
         self._dog = dog
@@ -86,6 +91,8 @@ class Watch:
         self._tick = 0.8 * min(0.25, max(0.01, 0.05 * spec.inactivity_timeout))
         self._looks: Appointment | None = None
         self._looks_at = inf
+        self._inside: Mapping[str, Work] = _NONE
+        """The model calls whose own tasks wait, by the reason of the pause. Most watches share an empty one."""
         self.is_armed = False
         self.work: tuple[Work, ...] = ()
         self.inactivity = Inactivity(
@@ -113,9 +120,19 @@ class Watch:
 
     def pause(self, reason: str, kind: PauseKind) -> None:
         self.inactivity.pause(reason, kind, self._dog.now())
+        if (call := self._call) is not None:
+            self._inside = {**self._inside, reason: call}
+            call.waits += 1
+            if call.waits == 1:
+                self.inactivity.rest(self._dog.now())
         self._rearm()
 
     def resume(self, reason: str) -> None:
+        if (call := self._inside.get(reason)) is not None:
+            self._inside = {other: each for other, each in self._inside.items() if other != reason} or _NONE
+            call.waits -= 1
+            if not call.waits:
+                self.inactivity.go_on(self._dog.now())
         self.inactivity.resume(reason, self._dog.now())
         self._rearm()
 
@@ -159,6 +176,9 @@ class Watch:
         finally:
             _CALL.set(around)
             self.work = tuple(other for other in self.work if other is not work)
+            if work.waits:  # its tasks outlive it, and wait for themselves from now on
+                self._inside = {reason: other for reason, other in self._inside.items() if other is not work} or _NONE
+                self.inactivity.go_on(self._dog.now())
             self.inactivity.end_work(self._dog.now(), call)
             self._rearm()
 

@@ -347,6 +347,52 @@ async def test_of_two_model_calls_at_once_each_has_its_own_first_heartbeat():
         assert 360 <= anyio.current_time() - started <= 360.25
 
 
+async def test_a_wait_for_a_person_inside_a_model_call_is_no_silence_of_it():
+    """W2: the model call waits itself. When it goes on it has its full budget."""
+
+    @agent(inactivity_timeout=60, first_progress_timeout=60)
+    async def asks_inside(ctx: Context, then: float) -> str:
+        async with ctx.model_call():
+            result = await ctx.call(deploy, "north")
+            await anyio.sleep(then)
+        return result.content
+
+    async with opened() as supervisor:
+        for then, kind in ((59, "succeeded"), (61, "stalled")):
+            run = await supervisor.start(asks_inside, then)
+            approval = await next_of(run.watch_approvals())
+            await anyio.sleep(WEEK)
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            assert (await run.outcome()).kind == kind
+
+
+async def test_a_call_inside_a_model_call_has_its_own_deadline_only():
+    @agent(inactivity_timeout=60, first_progress_timeout=60)
+    async def calls_inside(ctx: Context) -> None:
+        async with ctx.model_call():
+            await ctx.call(slow, 600)
+
+    async with opened() as supervisor:
+        assert (await (await supervisor.start(calls_inside)).outcome()).kind == "succeeded"
+
+
+async def test_a_wait_elsewhere_does_not_stop_the_clock_of_a_model_call():
+    """W4: a stream that hangs is found although a person is waited for."""
+
+    @agent(inactivity_timeout=60, first_progress_timeout=60)
+    async def asks_elsewhere(ctx: Context) -> None:
+        async def stream() -> None:
+            async with ctx.model_call():
+                await anyio.sleep(WEEK)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream)
+            await ctx.call(deploy, "south")
+
+    async with opened() as supervisor:
+        assert (await (await supervisor.start(asks_elsewhere)).outcome()).kind == "stalled"
+
+
 async def test_a_model_call_that_never_answers_is_stalled_by_its_first_budget():
     """W5: the first budget is a budget, too."""
 
