@@ -88,11 +88,6 @@ class Offline:
         for name, text in _configurations(f"http://127.0.0.1:{port}/v1").items():
             (self.home / name).write_text(text)
 
-    def ask_first(self, name):
-        """Let an agent ask before it does anything, as its how-to page says."""
-        if name == "opencode":
-            (self.project / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
-
     def start(self, program, *arguments):
         """Start a command in the project, as a shell of the environment does."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

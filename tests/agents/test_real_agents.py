@@ -2,14 +2,10 @@
 
 import pytest
 from acp_scenes import allow, asked, deny, opened
+from how_to import PAGES, without_sandbox
 from real_agents import needs, new_offline, script  # noqa: F401 - a fixture
 
 from supervisor.agents.acp import acp_agent
-
-COMMANDS = {
-    "opencode": ["opencode", "acp"],
-    "codex-acp": ["codex-acp", "-c", "approval_policy=untrusted", "-c", "sandbox_mode=danger-full-access"],
-}
 
 
 def real(*programs):
@@ -22,20 +18,21 @@ def one_backend(program):
     return "trio" if program == "opencode" else "asyncio"
 
 
-@pytest.fixture(name="command")
-def asking_command(offline, program):
-    """The command of an agent that asks first."""
-    offline.ask_first(program)
-    return COMMANDS[program]
+@pytest.fixture(name="page")
+def how_to_page(offline, program):
+    """The page of an agent, which was configured as it says."""
+    for block in PAGES[program].blocks("json"):
+        (offline.project / "opencode.json").write_text(block)
+    return PAGES[program]
 
 
 @real("opencode", "codex-acp")
 @pytest.mark.anyio
-async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offline, command):
+async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offline, page):
     """The reason of the denial is the next prompt, whatever the agent does with a rejection."""
     prompt = script(["run", "echo 1 >> made"], ["run", "echo 2 >> made"], ["say", "obeyed"])
-    path = [str(offline.bin / command[0]), *command[1:]]
-    agent = acp_agent("coder", path, cwd=str(offline.project), env=offline.environment)
+    program, *words = map(without_sandbox, page.command)
+    agent = acp_agent("coder", [str(offline.bin / program), *words], cwd=str(offline.project), env=offline.environment)
     async with opened() as supervisor:
         run = await supervisor.start(agent, prompt)
         for answer, made in ((allow, ""), (deny, "1\n")):
@@ -48,14 +45,11 @@ async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offli
 
 
 @real("opencode", "codex-acp")
-def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(offline, command):
+def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(offline, page):
     """SIGKILL while a person is asked: the next process makes the agent ask again, and answers it by the decision."""
-    (offline.project / "coders.py").write_text(
-        f"from supervisor.agents.acp import acp_agent\ncoder = acp_agent('coder', {command!r})\n"
-    )
     prompt = script(["run", "echo 1 >> made"], ["say", "done"])
-    approval = offline.killed_in_an_ask("run", "coders.py:coder", prompt, "--session", "s", "--wait")
+    approval = offline.killed_in_an_ask(*page.run_with(prompt, "--wait"))
     offline.said_by("approve", approval)
     assert offline.made("made") == ""
-    assert offline.said_by("resume", "s") == "done\n"
+    assert offline.said_by("resume", "fix") == "done\n"
     assert offline.made("made") == "1\n"
