@@ -62,6 +62,9 @@ class Launcher:
         self.sleepers: dict[str, Appointment] = {}
         """Passivated sessions that a timer will wake."""
         self._last_chance = anyio.Lock()
+        self._on_trial, self._on_trial_until = "", -inf
+        """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
+        that attempt is still barren, on the loop's clock."""
 
     async def take_up(self, root: str) -> None:
         """Launch each open session that can go on, in a tree that this process owns. A timer wakes the others."""
@@ -167,9 +170,12 @@ class Launcher:
             await self._begin_again(session, spec)
             return
         async with self._last_chance:
+            # Before this attempt begins, not after: a launch that has begun an attempt is over, since the session may
+            # be launched again at once.
+            with anyio.move_on_after(self._on_trial_until - anyio.current_time()):
+                await self._attempts.wait_until(lambda: self._is_past(self._on_trial))
             await self._begin_again(session, spec)
-            with anyio.move_on_after(INNOCENT_AFTER):
-                await self._attempts.wait_until(lambda: self._is_past(session))
+            self._on_trial, self._on_trial_until = session, anyio.current_time() + INNOCENT_AFTER
 
     def _is_past(self, session: str) -> bool:
         """Whether the attempt of a session is over, or is no longer barren."""
