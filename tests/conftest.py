@@ -17,11 +17,12 @@ settings.load_profile("house")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests that take many minutes run only with `-m soak`. Long tests first, so that no worker is left
+    """Tests of some markers run only by hand, as with `-m soak`. Long tests first, so that no worker is left
     alone with them at the end."""
-    if "soak" not in config.option.markexpr:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    for marker in ("soak", "oldest"):
+        if marker not in config.option.markexpr:
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -59,7 +59,7 @@ def _refusal(name: str, backend: str) -> str:
 def framework_agent(
     name: str, run: Callable[[Context, str], Awaitable[Any]], module: str, description: str, options: Mapping[str, Any]
 ) -> FrameworkAgent:
-    """Make the agent of a variable `name` of a module. `run`: its function; it may be a closure."""
+    """Make an agent for a module that calls a factory. `run`: its function; it may be a closure."""
 
     async def agent(ctx: Context, text: str) -> Any:
         if ctx.saved is not None:  # the attempt before this one ended between its save and its outcome

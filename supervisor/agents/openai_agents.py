@@ -58,7 +58,7 @@ try:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 except ImportError as error:
     raise ImportError(
-        f"supervisor.agents.openai_agents needs openai-agents 0.8 or later ({error}): "
+        f"supervisor.agents.openai_agents needs openai-agents, 0.21.1 or later ({error}): "
         "pip install 'subagent-supervisor[openai-agents]'"
     ) from error
 
@@ -91,9 +91,10 @@ def openai_agent(
     stream: bool = True,
     **options: Any,
 ) -> AgentSpec[[str], Any]:
-    """Make an agent that takes a text and returns the final output of an OpenAI agent as plain JSON.
+    """Make an agent that takes a text and returns the final output of an OpenAI agent as plain JSON. Assign it to a
+    name at the top of a module, so that a later process finds it.
 
-    `name`: its name, and that of the variable that holds it: `helper = openai_agent("helper", ...)`.
+    `name`: what people and rules call it, as in `NAME.TOOL`.
     `deps`: makes the context of a run, for its tools. It is called in each attempt, since a resumed run has no other.
     `policy`: what happens to a call of a tool if no rule applies, and if the tool needs no approval itself.
     `tool_timeout`: the deadline in seconds of a call whose tool has none.

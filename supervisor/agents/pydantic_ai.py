@@ -51,7 +51,6 @@ try:
         EventStreamHandlerId,
         ModelRequestId,
         ToolsetCallToolId,
-        conversation_id_from_run_id,
         durable_unit_scope,
     )
     from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, RunCancelled, ToolFailed, UserError
@@ -61,7 +60,7 @@ try:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 except ImportError as error:
     raise ImportError(
-        f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.60 or later ({error}): "
+        f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.61 or later ({error}): "
         "pip install 'subagent-supervisor[pydantic-ai]'"
     ) from error
 
@@ -88,9 +87,10 @@ def pydantic_agent(
     stream: bool = True,
     **options: Any,
 ) -> AgentSpec[[str], Any]:
-    """Make an agent that takes a text and returns the output of a Pydantic AI agent as plain JSON.
+    """Make an agent that takes a text and returns the output of a Pydantic AI agent as plain JSON. Assign it to a name
+    at the top of a module, so that a later process finds it.
 
-    `name`: its name, and that of the variable that holds it: `cleaner = pydantic_agent("cleaner", ...)`.
+    `name`: what people and rules call it, as in `NAME.TOOL`.
     `deps`: makes the dependencies of a run. It is called in each attempt, since a resumed run has no others.
     `policy`: what happens to a call of a tool if no rule applies, and if the tool asks for no approval itself.
     `tool_timeout`: the deadline of a call, in seconds. `stream`: whether the model streams; each part is a heartbeat. A
@@ -252,7 +252,7 @@ class _Durability(BaseDurabilityCapability[Any]):
         return f"{self.ctx.session}-{len(self.ctx.saved_before())}"
 
     def get_default_conversation_id(self, run_id: str) -> str:
-        return conversation_id_from_run_id(self.ctx.session)
+        return self.ctx.session
 
     async def _beat(self, run: RunContext[Any], events: AsyncIterable[Any]) -> None:
         async for _ in events:
@@ -366,6 +366,13 @@ class _Call:
                     await _awaited(check(ctx, **tool_args))
             with durable_unit_scope():
                 value = await self._tools.wrapped.call_tool(self._name, tool_args, ctx, self._tool)
+        except RuntimeError as error:
+            if "loop is already running" not in str(error):
+                raise
+            raise InvalidInput(
+                f"the tool {self._name} calls run_sync while a loop runs: await run(...) instead, or make that agent "
+                "one of ours and give it as supervisor_tool(agent)"
+            ) from error
         except (ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, RunCancelled, ValidationError) as signal:
             return _signalled(signal)
         return _result(value, f"the result of tool {self._name}")

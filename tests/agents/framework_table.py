@@ -5,7 +5,8 @@ is asked again gives the same answer, and a suite that counts requests knows whi
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import agents
@@ -54,6 +55,8 @@ class Framework(NamedTuple):
     """Its `supervisor_tool`."""
     mcp_agent: Callable[..., AgentSpec[[str], Any]]
     """`mcp_agent(name, script, function)`: its tool is one of an MCP server, and needs an approval."""
+    cannot: Mapping[str, str] = MappingProxyType({})
+    """By the name of a test: why the framework cannot do that."""
 
 
 # -- Pydantic AI

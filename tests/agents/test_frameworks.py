@@ -23,6 +23,9 @@ def anyio_backend():
 
 @pytest.fixture(params=FRAMEWORKS, ids=lambda framework: framework.name)
 def framework(request):
+    """One framework; a test of what it cannot do is skipped, and says why."""
+    if (why := request.param.cannot.get(request.function.__name__)) is not None:
+        pytest.skip(why)
     return request.param
 
 

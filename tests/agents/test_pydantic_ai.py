@@ -150,6 +150,18 @@ async def test_a_result_that_is_no_json_is_an_error_that_names_its_tool():
     assert "opaque" in str(outcome.value)
 
 
+async def runs_another() -> str:
+    return str(Agent(TestModel()).run_sync("go").output)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+async def test_run_sync_in_a_tool_is_an_error_with_its_cure():
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(pydantic_agent("writer", agent_of(runs_another)), "write")).outcome()
+    assert "runs_another" in str(outcome.value)
+    assert "supervisor_tool" in str(outcome.value)
+
+
 async def _nothing() -> None: ...
 
 
