@@ -25,9 +25,9 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import Context
+from supervisor.abc import Context, Run
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, ToolFailed
+from supervisor.core.errors import InvalidInput, SupervisorError, ToolFailed
 from supervisor.core.foreign_tool import foreign_tool
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import ToolResult
@@ -172,8 +172,18 @@ class Permissions:
         assert client.answer is not None
         return client.answer
 
-    def close(self, denied: Denied) -> None:
-        """Deny everything from now on: the session has ended, or cannot go on."""
+    async def follow(self, run: Run[None]) -> None:
+        """Wait until the session has ended, or cannot go on. Then deny everything."""
+        try:
+            outcome = await run.outcome()
+        except SupervisorError as error:
+            self._close(Denied(f"no person can be asked: {error}"))
+        else:
+            cause = f" ({outcome.cause})" if outcome.cause else ""
+            text = f"session {run.session} was {outcome.kind}{cause}, and asks no person any more"
+            self._close(Denied(text, ends_turn=outcome.kind == "cancelled"))
+
+    def _close(self, denied: Denied) -> None:
         self._closed = denied
         self._is_settled.set()
         for each in self._open.values():
@@ -269,11 +279,3 @@ def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolRe
 
 async def _nothing(arguments: Mapping[str, Any]) -> None:
     """The effect of a tool that is never called."""
-
-
-def why_closed(kind: str, cause: str | None, session: str) -> Denied:
-    """Return the answer to every request of a session that has ended."""
-    return Denied(
-        f"session {session} was {kind}{f' ({cause})' if cause else ''}, and asks no person any more",
-        ends_turn=kind == "cancelled",
-    )

@@ -8,11 +8,11 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
-from supervisor.abc import Run, Supervisor
+from supervisor.abc import Supervisor
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Refused
 from supervisor.cli.options import HERE, BackendOption, Place
-from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, SupervisorError
+from supervisor.core.errors import InvalidInput, NotFound, SessionConflict
 from supervisor.core.events import SessionCreated
 from supervisor.stopping import bare, run_until_stopped
 from supervisor.system.identity import working_directory
@@ -53,26 +53,17 @@ def mcp(
         if error.name not in ("mcp", "mcp_types"):
             raise
         raise Refused("supervisor mcp needs the extra `mcp`: pip install 'subagent-supervisor[mcp]'") from None
-    from supervisor.agents.permissions import Denied, Permissions, why_closed
+    from supervisor.agents.permissions import Permissions
 
     guard_starter()
     asked = Permissions()
-
-    async def follow(run: Run[None]) -> None:
-        """Deny all requests when the session has ended, or cannot go on."""
-        try:
-            outcome = await run.outcome()
-        except SupervisorError as error:
-            asked.close(Denied(f"no person can be asked: {error}"))
-        else:
-            asked.close(why_closed(outcome.kind, outcome.cause, session))
 
     async def body() -> None:
         async with place.open_store(create=True) as supervisor:
             await _check(supervisor, session)
             run = await supervisor.start(asked.agent, session=session)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(follow, run)
+                tasks.start_soon(asked.follow, run)
                 say(f"Permission requests of session {session} wait in {place.where}.")
                 await serve(asked, metadata.version("subagent-supervisor"))
                 tasks.cancel_scope.cancel()

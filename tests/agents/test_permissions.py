@@ -7,6 +7,7 @@ import pytest
 
 from supervisor import Approve, Deny, MemoryStore, SqliteStore, deny, loading, open_supervisor
 from supervisor.agents.permissions import NO_TALK, Allowed, Client, Denied, Permissions
+from supervisor.core.errors import StoreRefused
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -23,6 +24,15 @@ def _alone(monkeypatch):
     """No commit goes to a thread, and a test's agent is not known to the next test."""
     monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
     monkeypatch.setattr(loading, "_seen", {})
+
+
+class Full(SqliteStore):
+    is_full = False
+
+    def commit(self):
+        if self.is_full:
+            raise StoreRefused("the disk is full")
+        super().commit()
 
 
 class _Dies(Exception):
@@ -71,6 +81,7 @@ async def claude(store, *, dies=False):
             permissions = Permissions()
             run = await supervisor.start(permissions.agent, session="s")
             async with anyio.create_task_group() as tasks:
+                tasks.start_soon(permissions.follow, run)
                 yield Claude(permissions, supervisor, tasks)
                 tasks.cancel_scope.cancel()
             if dies:
@@ -176,6 +187,21 @@ async def test_a_message_is_answered_and_kept_from_no_turn(store):
         assert [event.text for event in entries if type(event).__name__ == "MessageSent"] == [NO_TALK]
         await it.approve(asked)
         assert await it.answered() == [Allowed(LIST)]
+
+
+async def test_a_store_that_takes_no_more_entries_denies_everything(tmp_path):
+    """A request that waits, and each later one, is denied with what the store says."""
+    store = Full(tmp_path / "state.db")
+    async with claude(store, dies=True) as it:
+        it.ask()
+        await it.pending()
+        store.is_full = True
+        it.ask("Write")
+        await anyio.sleep(1)
+        it.ask("Edit")
+        answers = await it.answered()
+        assert [isinstance(each, Denied) and "full" in each.reason for each in answers] == [True] * 3
+        store.is_full = False
 
 
 @pytest.mark.parametrize("garbage", ["echo \ud800", float("nan")], ids=["surrogate", "nan"])
