@@ -33,8 +33,8 @@ def fit(text: str, limit: int, *, remark: bool = True) -> str:
     if length(text) <= limit:
         return text
     if not remark or limit <= 2 * _ROOM_FOR_REMARK:
-        return _beginning(text, limit - 1) + "…"
-    kept = _beginning(text, limit - _ROOM_FOR_REMARK)
+        return beginning(text, limit - 1) + "…"
+    kept = beginning(text, limit - _ROOM_FOR_REMARK)
     return f"{kept}\n… {len(text) - len(kept)} more characters not shown"
 
 
@@ -48,12 +48,12 @@ def _ends(text: str, limit: int) -> tuple[str, int]:
     if length(text) <= limit:
         return text, 0
     if limit <= 3 * _ROOM_FOR_REMARK:
-        head = _beginning(text, (limit - 1) * 2 // 3)
-        tail = _beginning(text[::-1], limit - 1 - length(head))[::-1]
+        head = beginning(text, (limit - 1) * 2 // 3)
+        tail = beginning(text[::-1], limit - 1 - length(head))[::-1]
         return f"{head}…{tail}", len(text) - len(head) - len(tail)
     room = limit - 2 * _ROOM_FOR_REMARK
-    head = _beginning(text, room * 2 // 3)
-    tail = _beginning(text[::-1], room - length(head))[::-1]
+    head = beginning(text, room * 2 // 3)
+    tail = beginning(text[::-1], room - length(head))[::-1]
     missing = len(text) - len(head) - len(tail)
     return f"{head}\n… {missing} more characters not shown; it ends with …\n{tail}", missing
 
@@ -109,7 +109,8 @@ def fit_lines(lines: Iterable[str], count: int, room: int) -> str:
     return "\n".join(shown + rest)
 
 
-def _beginning(text: str, room: int) -> str:
+def beginning(text: str, room: int) -> str:
+    """Return as much of a text's beginning as has at most `room` UTF-16 units."""
     kept = text[:room]
     while length(kept) > room:
         kept = kept[: len(kept) - max(1, (length(kept) - room) // 2)]

@@ -1,8 +1,8 @@
 """An approval as Slack's Block Kit: the pending card, the card of an ended approval, and the forms.
 
 Rules
-- Texts of agents and tools appear only as plain or preformatted text: there Slack interprets no marks, links or
-  mentions.
+- On cards, texts of agents and tools appear only as plain or preformatted text: there Slack interprets no marks, links
+  or mentions. What an agent says to people is Markdown, without mentions and hidden links (channels/prose.py).
 - This module keeps every limit of Slack's. A text that does not fit is visibly cut, with a link to the approval's page,
   and a cut card has no button that says yes. Ids and patterns are never cut: an option that cannot be shown whole gets
   no button.
@@ -18,6 +18,7 @@ import msgspec
 from supervisor.channels.cards import decided, headline, make_card, page_of, path_text, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.prose import pieces
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
 
@@ -83,6 +84,17 @@ def retired_blocks(approval: Approval, now: datetime, link: str | None = None) -
     block["block_id"] = block_id(approval.id)
     page = page_of(approval, link)
     return [block, _context(decided(approval, now), approval.id, *([page] if page else []))]
+
+
+def said_blocks(text: str, mark: str, by: str) -> list[Block]:
+    """Return what an agent says, as harmless Markdown. `mark`: the id by which the message is found again; it is on the
+    line with `by`, since Slack keeps no ids of blocks of Markdown."""
+    return [{"type": "markdown", "text": text or " "}, {**_context(by), "block_id": mark}]
+
+
+def plain_blocks(text: str, last: Block) -> list[Block]:
+    """Return what an agent says, as plain text, followed by the `last` block."""
+    return [*(_section(piece) for piece in pieces(text, SECTION)), last]
 
 
 def card_text(approval: Approval) -> str:

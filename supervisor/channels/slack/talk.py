@@ -3,7 +3,8 @@ session's messages there.
 
 Theory: a session's id names its thread ("slack-c012ab-1712345678.000100"), so nothing about Slack needs to be stored.
 Each post carries the journal position of its message, so the thread itself says which messages are posted. A process
-that dies at any point therefore causes neither a second post nor a missing one (R9).
+that dies at any point therefore causes neither a second post nor a missing one (R9). A long message becomes several
+posts, and each of them carries its number, too.
 
 Rules
 - Slack delivers a message again if it is not acknowledged in time, and marks it. A message that was taken is not taken
@@ -20,9 +21,9 @@ Rules
 import heapq
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,7 +32,8 @@ from supervisor.abc import Page, Supervisor
 from supervisor.channels.answering import Answering
 from supervisor.channels.cards import heard_lines, summary
 from supervisor.channels.lengths import fit
-from supervisor.channels.slack.blocks import inert
+from supervisor.channels.prose import harmless, pieces
+from supervisor.channels.slack.blocks import SECTION, Block, inert, plain_blocks, said_blocks
 from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core import events as e
@@ -46,12 +48,12 @@ from supervisor.logs import FactLog
 
 log = FactLog(__name__)
 
-R = TypeVar("R")
-
 REMEMBERED: Final = 10_000  # messages that this process has taken
 RESTING: Final = 1000  # idle sessions that are followed
 PAGE: Final = 500  # sessions that are read at once
-TEXT: Final = 3000  # UTF-16 units in one block
+MARKDOWN: Final = 12_000  # UTF-16 units of Markdown in one message
+NO_MARKDOWN: Final = ("invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long")
+"""Slack's error codes for a message with a block that it does not know, or that is too long when it is rendered."""
 CLOCKS_DIFFER: Final = timedelta(seconds=2)  # by which our clock may be slow against Slack's
 _ELSEWHERE: Final = (
     "This thread has no session. Mention me in a new message outside threads: its thread becomes the session."
@@ -259,43 +261,49 @@ class Talk:
         """Post the message of an entry, unless it is posted; return the marks of the thread's posts, once read."""
         if (text := words_of(row)) is None:
             return told
-        try:
-            if told is None:
-                async with self._looking:  # one thread at a time: Slack limits how often an app reads
-                    told = await self._once(lambda: self._told_in(web, session))
-            if (mark := f"said:{row.position}") not in told:
-                following.had_to_tell = True
-                await self._once(lambda: self.say(web, session, text, mark))
-        except SlackRefused as error:
-            log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
-        return told
-
-    async def _once(self, request: Callable[[], Awaitable[R]]) -> R:
-        """Make a request, and repeat it until Slack can be reached."""
-        wait = 1.0
+        parts, wait = pieces(harmless(text), MARKDOWN), 1.0
+        posted: set[int] = set()
         while True:
             try:
-                return await request()
+                if told is None:
+                    async with self._looking:  # one thread at a time: Slack limits how often an app reads
+                        told = await self._told_in(web, session)
+                for number, part in enumerate(parts, 1):
+                    mark = f"said:{row.position}" + (f":{number}" if number > 1 else "")
+                    if mark not in told and number not in posted:
+                        following.had_to_tell = True
+                        by = f"{self._agent.name} · {number}/{len(parts)}" if len(parts) > 1 else self._agent.name
+                        await self.say(web, session, part, said_blocks(part, mark, by))
+                        posted.add(number)
+                return told
+            except SlackRefused as error:
+                log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
+                return told
             except OSError as error:
                 log.warning("slack.not_reached", error=repr(error), again_in=wait)
+                if not isinstance(error, ConnectionRefusedError):
+                    told = None  # Slack may have posted it before its answer was lost
             await anyio.sleep(wait)
             wait = min(60.0, 2 * wait)
 
-    async def say(self, web: SlackWeb, session: str, text: str, mark: str) -> None:
-        """Post in a session's thread; `mark`: the block id by which the post is found again."""
+    async def say(self, web: SlackWeb, session: str, text: str, blocks: list[Block]) -> None:
+        """Post in a session's thread: as Markdown, or as plain text if this Slack has no blocks of Markdown."""
         place = self.place_of(session)
         assert place is not None
         conversation, thread = place
-        section = {"type": "section", "block_id": mark, "text": {"type": "plain_text", "text": fit(text, TEXT) or " "}}
-        await web.write(
-            "chat.postMessage",
-            channel=conversation,
-            thread_ts=thread,
-            blocks=[section],
-            text=fit(inert(text), TEXT),
-            unfurl_links=False,
-            unfurl_media=False,
-        )
+        message = {
+            "channel": conversation,
+            "thread_ts": thread,
+            "text": fit(inert(text), SECTION),  # for notifications
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
+        try:
+            await web.write("chat.postMessage", **message, blocks=blocks)
+        except SlackRefused as error:
+            if error.reason not in NO_MARKDOWN:
+                raise
+            await web.write("chat.postMessage", **message, blocks=plain_blocks(text, blocks[-1]))
 
     async def _told_in(self, web: SlackWeb, session: str) -> set[str]:
         """Return the marks of the posts in a session's thread."""

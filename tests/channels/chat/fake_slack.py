@@ -27,6 +27,7 @@ class FakeSlack:
         self.limited = 0  # how many of the next requests are answered with 429
         self.allowed_at = {}  # method -> from when on it may be called; until then a 429, which says how long it is
         self.refusals = {}  # method -> error
+        self.unknown_blocks = ()  # types of blocks that it refuses
         self.unwell = 0  # how many of the next requests are done, and then answered with `page`
         self.page = 502, b"<html>Bad Gateway"
         self.out = None  # status and page that everything is answered with while it is not well: nothing is done
@@ -44,7 +45,10 @@ class FakeSlack:
         return answer
 
     def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
+        if any(block["type"] in self.unknown_blocks for block in blocks):
+            return {"ok": False, "error": "invalid_blocks"}
         ts = f"{time.time() + self.ahead:.0f}.{next(self._clock):06d}"
+        blocks = [{k: v for k, v in each.items() if (each["type"], k) != ("markdown", "block_id")} for each in blocks]
         message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1"}
         self.messages.setdefault(channel, []).append(message | ({"thread_ts": thread_ts} if thread_ts else {}))
         return {"ok": True, "channel": channel, "ts": ts}

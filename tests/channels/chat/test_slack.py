@@ -11,7 +11,7 @@ import pytest
 from fake_slack import SECRET, TOKEN, FakeSlack, serving, signed
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, until
 
-from supervisor import Approve, Deny, MemoryStore
+from supervisor import Approve, Context, Deny, MemoryStore, agent
 from supervisor.channels.slack import Slack, Talk, payloads
 from supervisor.channels.slack.web import SlackWeb
 from supervisor.core.errors import StoreUnreadable
@@ -683,7 +683,59 @@ async def test_a_turn_that_begins_elsewhere_is_posted_in_its_thread(slack):
 
 
 def said(slack):
-    return [message for message in slack.messages.get("C1", []) if message["blocks"][0]["block_id"].startswith("said:")]
+    return [each for each in slack.messages.get("C1", []) if each["blocks"][-1].get("block_id", "").startswith("said:")]
+
+
+@agent
+async def explainer(ctx: Context, text: str) -> None:
+    await ctx.send(text * 2000)
+
+
+PARAGRAPH = "some *text* [good](https://evil.example) <!here>\n\n"
+
+
+@pytest.mark.parametrize("knows_markdown", [True, False])
+async def test_a_long_answer_arrives_whole_in_several_messages(slack, knows_markdown):
+    """H3: as Markdown, or as plain text where Slack knows none; nothing in it mentions or hides a target."""
+    chat = channel(slack, talk=Talk(explainer))
+    slack.unknown_blocks = () if knows_markdown else ("markdown",)
+    async with opened(chat, platform="slack"):
+        await give(chat, slack.say(f"<@UBOT> {PARAGRAPH}x", ANA, THREAD, mention=True))
+        await until(lambda: is_told_whole(slack))
+    shown = ["".join(text_of(block) for block in message["blocks"][:-1]) for message in said(slack)]
+    assert len(shown) > 5
+    assert all(len(text) <= 12_000 for text in shown)
+    assert "".join(shown).count("text") == 2000
+    assert "](" not in "".join(shown)
+    assert "<!" not in "".join(shown)
+    assert said(slack)[-1]["blocks"][0]["type"] == ("markdown" if knows_markdown else "section")
+
+
+def is_told_whole(slack):
+    """Whether the last message of several is there: its last line says so, as in "5/5"."""
+    lines = [message["blocks"][-1]["elements"][0]["text"] for message in said(slack)]
+    numbers = [line.partition(" · ")[2].split("/") for line in lines]
+    return bool(numbers) and numbers[-1][0] == numbers[-1][-1]
+
+
+def text_of(block):
+    return block["text"] if block["type"] == "markdown" else block["text"]["text"]
+
+
+async def test_a_message_whose_answer_was_lost_is_not_posted_twice(slack):
+    """R9: Slack posted the second of several messages, and something in between answered."""
+    chat = channel(slack, talk=Talk(explainer))
+
+    def taken(method, when):
+        if (method, when, len(said(slack))) == ("chat.postMessage", "after", 2):
+            slack.unwell = 1
+
+    slack.taken = taken
+    async with opened(chat, platform="slack"):
+        await give(chat, slack.say("<@UBOT> some text and nothing more.", ANA, THREAD, mention=True))
+        await until(lambda: is_told_whole(slack))
+    marks = [message["blocks"][-1]["block_id"] for message in said(slack)]
+    assert len(marks) == len(set(marks))
 
 
 async def test_an_answer_reaches_its_sender_where_the_app_is_absent(slack):
