@@ -140,13 +140,13 @@ async def test_a_request_without_a_raw_input_can_be_allowed_once_only(home):
 
 
 async def test_options_that_do_not_fit_become_a_question_with_their_names(home):
-    options = [{"optionId": each, "name": each.upper(), "kind": "allow_once"} for each in ("auto", "manual")]
-    step = ask(options=[*options, {"optionId": "plan", "name": "PLAN", "kind": "reject_once"}])
+    options = [{"optionId": each, "name": "AUTO", "kind": "allow_once"} for each in ("auto", "manual")]
+    step = ask(options=[*options, {"optionId": "plan", "name": "", "kind": "reject_once"}])
     async with opened() as supervisor:
         run = await supervisor.start(home.agent([step, say("done")]), "go")
         (question,) = await asked(supervisor)
-        assert question.choices == ("AUTO", "MANUAL", "PLAN")
-        await supervisor.decide(question.id, Answer(value="MANUAL", by="ana"))
+        assert question.choices == ("AUTO", "AUTO (2)", "option 3")
+        await supervisor.decide(question.id, Answer(value="AUTO (2)", by="ana"))
         assert await run.result() == "done"
     assert (home.outcomes, home.effects) == (["manual"], ["c1"])
 

@@ -27,6 +27,14 @@ async def _cause(agent):
     return outcome.cause
 
 
+@pytest.mark.parametrize(
+    ("name", "command"), [("my agent", ["x"]), ("a/b", ["x"]), ("fake", []), ("fake", "x acp"), ("fake", ["x", ""])]
+)
+def test_a_name_or_a_command_that_cannot_be_one_is_refused_at_once(name, command):
+    with pytest.raises(ValueError, match=name):
+        acp_agent(name, command)
+
+
 async def test_a_program_that_does_not_exist_is_named():
     assert "no-such-agent" in await _cause(acp_agent("fake", ["no-such-agent", "acp"]))
 
@@ -74,6 +82,29 @@ async def test_a_cancel_answers_what_is_open_and_leaves_no_process(home, script)
         assert (await run.outcome()).kind == "cancelled"
     assert (home.outcomes, home.effects, home.living) == (["cancelled"], [], [])
     assert "session/cancel" in [each.get("method") for each in home.heard]
+
+
+async def test_leaving_cancels_the_turn_and_keeps_the_approval(home):
+    """A supervisor that closes ends the process. A later one asks again before it starts another."""
+    store = MemoryStore()
+    agent = home.agent([ask()], [ask(), say("two")])
+    async with opened(store) as supervisor:
+        await supervisor.start(agent, "go", session="top")
+        (before,) = await asked(supervisor)
+    assert (home.outcomes, home.living) == (["cancelled"], [])
+    async with opened(store) as supervisor:
+        run = await supervisor.start(agent, "go", session="top")
+        (approval,) = await asked(supervisor)
+        assert (approval.id, len(home.pids)) == (before.id, 1)
+        await allow(supervisor, approval)
+        assert await run.result() == "two"
+
+
+async def test_a_request_without_options_is_refused(home):
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([ask(options=[]), say("done")]), "go")
+        assert await run.result() == "done"
+    assert -32602 in [each.get("error", {}).get("code") for each in home.heard]
 
 
 async def test_an_agent_has_the_mark_and_none_of_our_secrets(home, monkeypatch):

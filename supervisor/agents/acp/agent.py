@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from supervisor.abc import Context
 from supervisor.agents.acp.process import open_agent
 from supervisor.agents.acp.run import Connect, Settings, converse
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.foreign_tool import foreign_tool
 from supervisor.core.rules import Rule
 
 
@@ -18,11 +19,19 @@ def acp_agent(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     rules: Sequence[Rule] = (),
-    call_timeout: float = 600.0,
     inactivity_timeout: float = 600.0,
+    first_progress_timeout: float = 1800.0,
+    active_timeout: float | None = None,
     stop_timeout: float = 30.0,
+    call_timeout: float = 600.0,
+    approval_expires_in: float | None = None,
     passivate_after: float | None = None,
-    **budgets: Any,
+    restart: Literal["temporary", "transient"] = "temporary",
+    max_restarts: int = 3,
+    restart_period: float = 60.0,
+    restart_delay: float = 1.0,
+    max_restart_delay: float = 30.0,
+    version: str = "1",
 ) -> AgentSpec[[str], str]:
     """Declare a coding agent that speaks ACP as an agent: `acp_agent("opencode", ["opencode", "acp"])`.
 
@@ -40,22 +49,39 @@ def acp_agent(
 
     Raises ValueError for a name or a command that cannot be one.
     """
+    words = tuple(command)
+    if isinstance(command, str) or not words or not all(isinstance(word, str) and word for word in words):
+        raise ValueError(f"agent {name}: command is a list of words, not {command!r}")
+    foreign_tool(f"{name}.execute", _nothing)  # raises here if the name cannot begin the names of tools
     settings = Settings(
         name=name,
-        command=tuple(command),
+        command=words,
         cwd=cwd,
         env=dict(env or {}),
         stop_timeout=stop_timeout,
         call_timeout=call_timeout,
     )
-    budgets |= {
+    budgets = {
         "rules": rules,
-        "call_timeout": call_timeout,
         "inactivity_timeout": inactivity_timeout,
+        "first_progress_timeout": first_progress_timeout,
+        "active_timeout": active_timeout,
         "stop_timeout": stop_timeout,
+        "call_timeout": call_timeout,
+        "approval_expires_in": approval_expires_in,
         "passivate_after": passivate_after,
+        "restart": restart,
+        "max_restarts": max_restarts,
+        "restart_period": restart_period,
+        "restart_delay": restart_delay,
+        "max_restart_delay": max_restart_delay,
+        "version": version,
     }
     return declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
+
+
+async def _nothing(arguments: Mapping[str, Any]) -> None:
+    pass
 
 
 def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[str, Any]) -> AgentSpec[[str], str]:

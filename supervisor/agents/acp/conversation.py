@@ -194,6 +194,8 @@ class Conversation:
             return self._peer.refuse(number, _BAD_REQUEST, "no prompt is under way that a permission could be for")
         if (misfit := self._schema.misfit("RequestPermissionRequest", params)) is not None:
             return self._peer.refuse(number, _BAD_PARAMS, misfit)
+        if not params["options"]:
+            return self._peer.refuse(number, _BAD_PARAMS, "a permission request offers at least one option")
         call = params["toolCall"]
         told = self.updates.note_call(call["toolCallId"], call)
         incoming = Incoming(number, read(self._agent, told, params["options"]))

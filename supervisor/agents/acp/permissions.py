@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.encoding import printable
 from supervisor.core.ids import canonical_json
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
@@ -108,11 +109,12 @@ def rejecting(options: Iterable[Option]) -> str | None:
 
 
 def choices(options: Sequence[Option]) -> dict[str, Option]:
-    """Return the options by the agent's names of them. Options of one name also have their ids in it."""
-    names = [option.name for option in options]
-    return {
-        option.name if names.count(option.name) == 1 else f"{option.name} ({option.id})": option for option in options
-    }
+    """Return the options by the agent's names of them. Options that have one name, or none, get a number."""
+    found: dict[str, Option] = {}
+    for number, option in enumerate(options, 1):
+        name = printable(option.name).strip() or f"option {number}"
+        found[name if name not in found else f"{name} ({number})"] = option
+    return found
 
 
 def _rejects(option: Option) -> bool:
