@@ -19,13 +19,13 @@ import copy
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-from supervisor.abc import Context, Operations, StepContext, ToolContext
+from supervisor.abc import Context, Operations, ToolContext
 from supervisor.agents.framework import Names, call_sub_agent, calling_sub_agents, framework_agent, word
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
@@ -43,19 +43,15 @@ try:
         Handoff,
         HostedMCPTool,
         ImageGenerationTool,
-        Model,
-        ModelResponse,
         RunConfig,
         ToolSearchTool,
-        Usage,
         WebSearchTool,
     )
-    from agents.exceptions import ModelBehaviorError
     from agents.run import DEFAULT_MAX_TURNS, AgentRunner, get_default_agent_runner, set_default_agent_runner
-    from mcp.types import Tool as McpTool
-    from openai.types.responses import Response, ResponseCompletedEvent, ResponseFunctionToolCall
-    from pydantic import BaseModel, TypeAdapter
+    from pydantic import BaseModel
     from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    from supervisor.agents.openai_io import Connections, Server, StepModel
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.openai_agents needs openai-agents, 0.21.1 or later ({error}): "
@@ -75,7 +71,6 @@ _HOSTED: Final = (
 """The tools that the provider runs while it answers."""
 _SUB_AGENT: Final = "__supervisor_agent__"
 """Marks the function of a tool that calls a sub-agent of ours: that call is its own."""
-_usages: Final = TypeAdapter(Usage)
 
 
 def openai_agent(
@@ -117,14 +112,17 @@ def openai_agent(
         before = ctx.saved_before()
         history = [item for saved in before for item in saved["messages"]]
         bridge.supervised(agent)
-        with _running(_Refusing("a hook, a guardrail or a function of instructions")):
-            result = await AgentRunner().run(
-                bridge.named(before[-1]["agent"]) if before else bridge.supervised(agent),
-                [*history, {"role": "user", "content": text}],
-                context=deps(ctx) if deps is not None else None,
-                max_turns=max_turns,
-                run_config=bridge.run_config,
-            )
+        try:
+            with _running(_Refusing("a hook, a guardrail or a function of instructions")):
+                result = await AgentRunner().run(
+                    bridge.named(before[-1]["agent"]) if before else bridge.supervised(agent),
+                    [*history, {"role": "user", "content": text}],
+                    context=deps(ctx) if deps is not None else None,
+                    max_turns=max_turns,
+                    run_config=bridge.run_config,
+                )
+        finally:
+            await bridge.connections.close()
         if result.interruptions:
             raise InvalidInput(
                 f"agent {name}: the tool {result.interruptions[0].tool_name} waits for an approval that only the "
@@ -175,12 +173,16 @@ class _Bridge:
     `path`: the name of the loop's first agent, as cards and rules show it.
     """
 
-    def __init__(self, settings: _Settings, ctx: Context | None, path: str) -> None:
+    def __init__(
+        self, settings: _Settings, ctx: Context | None, path: str, connections: Connections | None = None
+    ) -> None:
         self.settings = settings
         self.path = path
         self.names = Names()
         self.requests = 0
         self.run_config = replace(settings.run_config, model=None)
+        self.streams = settings.stream
+        self.connections = Connections() if connections is None else connections
         self._ctx = ctx
         self._copies: dict[int, Agent[Any]] = {}
 
@@ -203,9 +205,9 @@ class _Bridge:
             self._check(path, tool)
         copied = copy.copy(agent)
         self._copies[id(agent)] = copied
-        copied.model = _Model(self, self.settings.run_config.model or agent.model)
+        copied.model = StepModel(self, self.settings.run_config.model or agent.model)
         copied.handoffs = [self._handoff(each) for each in agent.handoffs]
-        copied.mcp_servers = [cast(Any, _Server(self, each)) for each in agent.mcp_servers]
+        copied.mcp_servers = [cast(Any, Server(self, each)) for each in agent.mcp_servers]
         copied.input_guardrails = [self._guardrail(each) for each in agent.input_guardrails]
         copied.output_guardrails = [self._guardrail(each) for each in agent.output_guardrails]
 
@@ -298,7 +300,8 @@ class _Call:
             return result.content
         if not is_agent:
             return result.value
-        nested = _Bridge(self._bridge.settings, self._bridge.ctx.branch(self._name), self._path)
+        loop = self._bridge
+        nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections)
         with _running(nested):
             return await self._tool.on_invoke_tool(self._context, self._text(result.value or {}))
 
@@ -354,119 +357,6 @@ def _as_sdk_reads(value: Any) -> Any:
         return to_jsonable_python(value)
     except PydanticSerializationError:
         return str(value)
-
-
-class _Server:
-    """An MCP server whose list of tools is a step. All else is the server's."""
-
-    def __init__(self, bridge: _Bridge, server: Any) -> None:
-        self._bridge = bridge
-        self._server = server
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Any]:
-        async def body() -> Any:
-            return [
-                tool.model_dump(mode="json", by_alias=True)
-                for tool in await self._server.list_tools(run_context, agent)
-            ]
-
-        listed = await self._bridge.ctx.named(self._bridge.names.request(f"tools of {self._server.name}")).step(body)
-        return [McpTool.model_validate(tool) for tool in listed]
-
-
-class _Model(Model):
-    """The model of a copied agent: each request is a step."""
-
-    def __init__(self, bridge: _Bridge, model: str | Model | None) -> None:
-        self._bridge = bridge
-        self._model = model
-
-    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        bridge = self._bridge
-        bridge.requests += 1
-
-        async def body(step: StepContext) -> Any:
-            model = self._model
-            if not isinstance(model, Model):
-                model = bridge.run_config.model_provider.get_model(model)
-            if bridge.settings.stream:
-                response = await _collect(model.stream_response(*args, **kwargs), step)
-            else:
-                response = await model.get_response(*args, **kwargs)
-            return _dumped(response)
-
-        async with bridge.ctx.model_call():
-            raw = await bridge.ctx.named(f"request {bridge.requests}").step(body)
-        response = _read_response(raw)
-        for item in response.output:
-            if isinstance(item, ResponseFunctionToolCall):
-                item.call_id = bridge.names.call_id(item.call_id)
-        return response
-
-    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """Give an answer to a streaming run as one event."""
-        response = await self.get_response(*args, **kwargs)
-        whole = Response.model_construct(
-            id=response.response_id or "",
-            created_at=0.0,
-            model="",
-            object="response",
-            output=response.output,
-            tool_choice="auto",
-            tools=[],
-            parallel_tool_calls=True,
-        )
-        yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
-
-
-def _dumped(response: ModelResponse) -> dict[str, Any]:
-    return {
-        "output": [item.model_dump(mode="json", exclude_unset=True, warnings=False) for item in response.output],
-        "usage": _usages.dump_python(response.usage, mode="json"),
-        "response_id": response.response_id,
-        "request_id": response.request_id,
-    }
-
-
-def _read_response(raw: dict[str, Any]) -> ModelResponse:
-    """Read a response as the provider's client does: a server may leave out what it should say."""
-    return ModelResponse(
-        output=Response.construct(output=raw["output"]).output,
-        usage=_usages.validate_python(raw["usage"]),
-        response_id=raw["response_id"],
-        request_id=raw["request_id"],
-    )
-
-
-async def _collect(events: AsyncIterator[Any], step: StepContext) -> ModelResponse:
-    """Return the response that a stream ends with; each of its events is a heartbeat."""
-    done: list[Any] = []
-    async for event in events:
-        step.heartbeat()
-        match event.type:
-            case "response.output_item.done":
-                done.append(event.item)
-            case "response.completed":
-                response = event.response
-                usage = Usage(requests=1)
-                if (said := response.usage) is not None:
-                    usage = Usage(
-                        requests=1,
-                        input_tokens=said.input_tokens or 0,
-                        output_tokens=said.output_tokens or 0,
-                        total_tokens=said.total_tokens or 0,
-                        input_tokens_details=said.input_tokens_details,
-                        output_tokens_details=said.output_tokens_details,
-                    )
-                return ModelResponse(output=response.output or done, usage=usage, response_id=response.id)
-            case "response.failed" | "response.incomplete" | "error" | "response.error":
-                raise ModelBehaviorError(f"the model's answer ended as {event.type}: {event}")
-            case _:
-                pass
-    raise ModelBehaviorError("the model's answer ended before it was complete")
 
 
 class _Refusing:

@@ -1,5 +1,6 @@
 """OpenAI Agents: handoffs, agents as tools, guardrails, and what would be lost or under no rule."""
 
+import sys
 from typing import Any
 
 import anyio
@@ -16,12 +17,13 @@ from agents import (
     function_tool,
     handoff,
 )
+from agents.mcp import MCPServerStdio
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from framework_scenes import approve_all, killed, opened
 from pydantic import BaseModel
 from watching import next_of
 
-from supervisor import InvalidInput, MemoryStore, ask
+from supervisor import Approve, InvalidInput, MemoryStore, ask, open_supervisor
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
@@ -210,6 +212,32 @@ async def test_a_tool_that_runs_an_agent_itself_is_refused(how):
 
 async def test_a_program_may_still_run_agents_without_us():
     assert (await Runner.run(Agent("Alone", model=model_of("done")), "go", run_config=QUIET)).final_output == "done"
+
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("files")
+@server.tool()
+async def delete(path: str) -> str:
+    return f"deleted {path}"
+server.run("stdio")
+"""
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_server_is_connected_while_runs_need_it(anyio_backend):
+    """Two runs share its process, and the last one ends it."""
+    files = MCPServerStdio({"command": sys.executable, "args": ["-c", SERVER]}, require_approval="always")
+    model = model_of([("delete", {"path": "a"})], "ok")
+    cleaner = helper_of(Agent("Cleaner", mcp_servers=[files], model=model))
+    async with open_supervisor(MemoryStore()) as supervisor:
+        runs = [await supervisor.start(cleaner, "go") for _ in range(2)]
+        for run in runs:
+            approval = await next_of(run.watch_approvals())
+            assert files.session is not None
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            assert await run.result() == "ok"
+    assert files.session is None
 
 
 BAD = {
