@@ -19,11 +19,9 @@ import copy
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, cast
 
 from supervisor.abc import Context, Operations, ToolContext
 from supervisor.agents.framework import Names, call_sub_agent, calling_sub_agents, framework_agent, word
@@ -47,11 +45,12 @@ try:
         ToolSearchTool,
         WebSearchTool,
     )
-    from agents.run import DEFAULT_MAX_TURNS, AgentRunner, get_default_agent_runner, set_default_agent_runner
+    from agents.run import DEFAULT_MAX_TURNS, AgentRunner
     from pydantic import BaseModel
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     from supervisor.agents.openai_io import Connections, Server, StepModel
+    from supervisor.agents.openai_runner import Refusing, running
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.openai_agents needs openai-agents, 0.21.1 or later ({error}): "
@@ -113,7 +112,7 @@ def openai_agent(
         history = [item for saved in before for item in saved["messages"]]
         bridge.supervised(agent)
         try:
-            with _running(_Refusing("a hook, a guardrail or a function of instructions")):
+            with running(Refusing("a hook, a guardrail or a function of instructions")):
                 result = await AgentRunner().run(
                     bridge.named(before[-1]["agent"]) if before else bridge.supervised(agent),
                     [*history, {"role": "user", "content": text}],
@@ -235,7 +234,7 @@ class _Bridge:
 
         async def check(*args: Any) -> GuardrailFunctionOutput:
             async def body() -> Any:
-                with _running(None):
+                with running(None):
                     found = guardrail.guardrail_function(*args)
                     found = await found if inspect.isawaitable(found) else found
                 return {
@@ -302,7 +301,7 @@ class _Call:
             return result.value
         loop = self._bridge
         nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections)
-        with _running(nested):
+        with running(nested):
             return await self._tool.on_invoke_tool(self._context, self._text(result.value or {}))
 
     async def _ask(self, operations: Operations, fn: Callable[[Mapping[str, Any]], Any]) -> ToolResult[Any]:
@@ -336,8 +335,8 @@ class _Call:
         return dict(arguments)
 
     async def _run(self, arguments: Mapping[str, Any]) -> Any:
-        refusing = _Refusing(f"the tool {self._tool.name}")
-        with _running(refusing):
+        refusing = Refusing(f"the tool {self._tool.name}")
+        with running(refusing):
             value = await self._tool.on_invoke_tool(self._context, self._text(arguments))
         if refusing.refused is not None:  # the SDK has told the model only that the tool failed
             raise refusing.refused
@@ -357,65 +356,3 @@ def _as_sdk_reads(value: Any) -> Any:
         return to_jsonable_python(value)
     except PydanticSerializationError:
         return str(value)
-
-
-class _Refusing:
-    """Refuses that code which is no agent tool runs another agent: nothing that agent did would be an operation."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self.refused: InvalidInput | None = None
-
-    def refuse(self, agent: str) -> NoReturn:
-        self.refused = InvalidInput(
-            f"{self._what} runs the agent {agent} itself, and nothing that it does would be durable or under a rule: "
-            "give it as a tool, by its as_tool() or by supervisor_tool()"
-        )
-        raise self.refused
-
-
-_loop: Final[ContextVar["_Bridge | _Refusing | None"]] = ContextVar("supervisor_openai_loop", default=None)
-"""What the SDK's Runner does in this task; None: what it does without us."""
-
-
-@contextmanager
-def _running(loop: "_Bridge | _Refusing | None") -> Iterator[None]:
-    token = _loop.set(loop)
-    try:
-        yield
-    finally:
-        _loop.reset(token)
-
-
-class _Runner(AgentRunner):
-    """The SDK's runner. Inside an agent of ours it runs copies, or refuses."""
-
-    def __init__(self, inner: AgentRunner) -> None:
-        self._inner = inner
-
-    async def run(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:  # noqa: A002 # the SDK's name
-        agent, options = _nested(starting_agent, kwargs)
-        return await self._inner.run(agent, input, **options)
-
-    def run_sync(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:  # noqa: A002 # the SDK's name
-        if isinstance(loop := _loop.get(), _Refusing):
-            loop.refuse(starting_agent.name)
-        return self._inner.run_sync(starting_agent, input, **kwargs)
-
-    def run_streamed(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:  # noqa: A002 # the SDK's name
-        agent, options = _nested(starting_agent, kwargs)
-        return self._inner.run_streamed(agent, input, **options)
-
-
-def _nested(agent: Agent[Any], options: Mapping[str, Any]) -> tuple[Agent[Any], dict[str, Any]]:
-    loop = _loop.get()
-    if isinstance(loop, _Refusing):
-        loop.refuse(agent.name)
-    if loop is None:
-        return agent, dict(options)
-    loop.path = f"{loop.path}.{word(agent.name)}"
-    _loop.set(_Refusing("a hook, a guardrail or a function of instructions"))
-    return loop.supervised(agent), {**options, "run_config": loop.run_config}
-
-
-set_default_agent_runner(_Runner(get_default_agent_runner()))

@@ -1,5 +1,8 @@
 """One suite for the agents of all frameworks: what people decide, what models read, and what a death leaves."""
 
+import importlib
+import sys
+
 import anyio
 import pytest
 from framework_scenes import approve_all, killed, opened
@@ -67,6 +70,10 @@ def cleaner_of(framework, *answers, asks=True, **options):
     return framework.agent("cleaner", script_of(*answers), [framework.tool(delete, asks=asks)], **options)
 
 
+PACKAGES = [
+    ("pydantic_ai", "supervisor.agents.pydantic_ai", "pydantic-ai"),
+    ("agents", "supervisor.agents.openai_agents", "openai-agents"),
+]
 DECISIONS = {
     "allow": (Approve(by="ana"), "deleted a", ["a"]),
     "deny": (Deny(by="ana", reason="keep it"), "denied by ana: keep it", []),
@@ -310,6 +317,14 @@ async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
         assert max(effects.count(path) for path in "abc") == 1, done
         assert len(requests) <= max(3, len(asked) + 3 - answered)
         assert dangling(left) == set()
+
+
+@pytest.mark.parametrize(("package", "module", "extra"), PACKAGES)
+def test_a_missing_package_is_named_with_its_extra(package, module, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ImportError, match=rf"\[{extra}\]"):
+        importlib.import_module(module)
 
 
 async def test_a_failed_request_is_begun_again_by_a_restart(framework):
