@@ -23,6 +23,7 @@ NAMES = (
     "heartbeat",
     "watching",
     "reports",
+    "coding_agents",
     "memory",
     "starting",
     "months",

@@ -164,29 +164,32 @@ async def test_the_turns_end_withdraws_what_the_agent_no_longer_waits_for(home):
 
 
 PROGRAM = """
-import sys, anyio
+import os, sys, anyio
 from acp_scenes import Home
 from pathlib import Path
 from supervisor import SqliteStore, open_supervisor
 
-fake = Home(Path(sys.argv[1])).found()
+fake = Home(Path(os.environ["FAKE_AGENT_HOME"])).found()
 
 async def main():
-    async with open_supervisor(SqliteStore(sys.argv[2])) as supervisor:
+    async with open_supervisor(SqliteStore(sys.argv[1])) as supervisor:
         await (await supervisor.start(fake, "go", session="top")).result()
 
 if __name__ == "__main__":
-    anyio.run(main, backend=sys.argv[3])
+    anyio.run(main, backend=sys.argv[2])
 """
 
 
-async def test_a_killed_supervisor_leaves_no_process_and_its_approval_is_answered_later(home, tmp_path, anyio_backend):
+async def test_a_killed_supervisor_leaves_no_process_and_its_approval_is_answered_later(
+    home, tmp_path, anyio_backend, monkeypatch
+):
     """The agent is deaf: it ignores the end of its input and SIGTERM."""
-    agent = home.agent([ask(), say("one")], [ask(), say("two")], deaf=True)
+    home.agent([ask(), say("one")], [ask(), say("two")], deaf=True)
+    monkeypatch.setenv("FAKE_AGENT_HOME", str(home.folder))
     store, program = tmp_path / "store.db", tmp_path / "program.py"
     program.write_text(PROGRAM)
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, str(program), str(home.folder), str(store), anyio_backend]
+    words = [sys.executable, str(program), str(store), anyio_backend]
     with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}) as life:
         async with opened(SqliteStore(store)) as supervisor:
             (before,) = await asked(supervisor)
@@ -195,7 +198,7 @@ async def test_a_killed_supervisor_leaves_no_process_and_its_approval_is_answere
         while home.living:
             await anyio.sleep(0.02)
     async with opened(SqliteStore(store)) as supervisor:
-        run = await supervisor.start(agent, "go", session="top")
+        run = await supervisor.resume("top")
         (approval,) = await asked(supervisor)
         assert approval.id == before.id
         assert len(home.pids) == 1
