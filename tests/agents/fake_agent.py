@@ -269,8 +269,8 @@ class Agent:
             return over.answer
         return {"stopReason": "end_turn"}
 
-    def update(self, kind, **fields):
-        update = {"sessionUpdate": kind, **fields}
+    def update(self, update, /, **fields):
+        update = {"sessionUpdate": update, **fields}
         self.keep(update)
         self.send_update(update)
 
