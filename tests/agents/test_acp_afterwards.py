@@ -157,3 +157,34 @@ async def test_a_decision_after_the_turn_starts_the_agent_again():
 async def _asks_two(agent):
     agent.ask("c1", "rm x")
     await agent.asks("c2", "rm y")
+
+
+async def test_a_run_that_left_memory_goes_on_with_a_new_process():
+    """A declared `passivate_after` ends the process; the decision starts another one, which must ask again."""
+    inside, store = Inside(_asks, _asks), MemoryStore()
+    async with open_supervisor(store) as supervisor:
+        run = await supervisor.start(inside.agent(passivate_after=1.0), "go")
+        (approval,) = await asked(supervisor)
+        await anyio.sleep(3600)
+        assert store.get_session(run.session).is_asleep
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert (inside.lives, len(events(store, run.session, e.ToolCallRequested))) == (2, 1)
+
+
+async def test_a_restart_after_a_stall_begins_with_what_is_known():
+    async def hangs(agent):
+        agent.update("tool_call", toolCallId="c0", title="long", kind="execute", status="in_progress")
+        await agent.answer(agent.ask())
+        return "cancelled"
+
+    inside, store = Inside(hangs, _asks), MemoryStore()
+    budgets = {"restart": "transient", "first_progress_timeout": 10.0, "inactivity_timeout": 10.0}
+    async with open_supervisor(store) as supervisor:
+        run = await supervisor.start(inside.agent(**budgets), "go")
+        await asked(supervisor)
+        await anyio.sleep(60)
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert (inside.lives, "Your process ended" in inside.prompts[1]) == (2, True)

@@ -12,6 +12,7 @@ Rules
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import metadata
 from typing import Any, Final
 
 import anyio
@@ -28,6 +29,7 @@ from supervisor.logs import FactLog
 
 log = FactLog(__name__)
 
+PACKAGE: Final = "subagent-supervisor"
 LOGIN: Final = -32000
 _NO_METHOD, _BAD_PARAMS, _BAD_REQUEST = -32601, -32602, -32600
 
@@ -115,7 +117,7 @@ class Conversation:
         params = {
             "protocolVersion": NEWEST,
             "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
-            "clientInfo": {"name": "subagent-supervisor", "version": "0"},
+            "clientInfo": {"name": PACKAGE, "version": metadata.version(PACKAGE)},
         }
         try:
             answer = await self._peer.request(self._life.take("begin"), params)
