@@ -78,6 +78,17 @@ async def test_a_silent_sibling_stalls_although_a_person_is_waited_for():
     assert outcome.kind == "stalled"
 
 
+async def test_a_sub_agent_of_the_agent_that_waits_for_a_person_is_not_silent():
+    """Its call runs, and one of its own calls asks."""
+
+    async def turn(agent):
+        agent.update("tool_call", toolCallId="c0", title="delegate", kind="think", status="in_progress")
+        await agent.asks("c1")
+        agent.say("done")
+
+    assert (await _outcome(turn, decide=allow))[0].kind == "succeeded"
+
+
 async def _nobody(supervisor, approval):
     pass
 

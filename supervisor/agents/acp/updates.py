@@ -16,6 +16,7 @@ import msgspec
 
 from supervisor.agents.acp.permissions import KINDS, MAX_CLAIM
 
+WORK: Final = ("read", "edit", "delete", "move", "search", "execute", "fetch")
 LONGEST: Final = 1_000_000  # characters of one message that are kept
 _ENDED: Final = ("completed", "failed")
 _SILENT: Final = (
@@ -84,8 +85,10 @@ class Updates:
 
     @property
     def running(self) -> frozenset[str]:
-        """The agent's ids of the calls that it has reported as running."""
-        return frozenset(call for call, told in self._calls.items() if told.get("status") == "in_progress")
+        """The agent's ids of the calls that it has reported as running. A call of another kind than WORK may be a
+        sub-agent, which runs although all that it does waits for a person."""
+        running = (call for call, told in self._calls.items() if told.get("status") == "in_progress")
+        return frozenset(call for call in running if _kind(self._calls[call]) in WORK)
 
     def end_turn(self) -> None:
         """End what is open: the agent has stopped, or is gone."""
