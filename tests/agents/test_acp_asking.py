@@ -151,6 +151,17 @@ async def test_options_that_do_not_fit_become_a_question_with_their_names(home):
     assert (home.outcomes, home.effects) == (["manual"], ["c1"])
 
 
+async def test_a_declined_question_is_a_rejection_and_its_reason_the_next_prompt(home):
+    options = [{"optionId": each, "name": each, "kind": each} for each in ("allow_always", "reject_always")]
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([ask(options=options)], [say("I see")]), "go")
+        (question,) = await asked(supervisor)
+        await deny(supervisor, question, "ask me tomorrow")
+        assert await run.result() == "I see"
+    assert (home.outcomes, home.effects) == (["reject_always"], [])
+    assert "ask me tomorrow" in home.prompts[1]
+
+
 async def test_a_question_does_not_get_round_a_deny_rule(home):
     options = [{"optionId": each, "name": each, "kind": each} for each in ("allow_always", "reject_once")]
     async with opened(rules=[deny_rule("fake.execute", "rm x")]) as supervisor:

@@ -50,7 +50,7 @@ _STEPS: Final = 100  # a call that waits is reached in fewer
 class Request:
     """One request in this attempt."""
 
-    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "result", "scope", "told_in")
+    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "scope", "told_in")
 
     def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
         self.asked = asked
@@ -218,7 +218,8 @@ class Requests:
             try:
                 choice = await here.ask(_question(asked), choices=asked.choices)
             except QuestionUnanswered as unanswered:
-                return ToolResult(kind="denied", content=str(unanswered))
+                said = {} if unanswered.why is None else {"said": unanswered.why}
+                return ToolResult(kind="denied", content=str(unanswered), details=said)
             asked = request.asked = replace(request.asked, choice=choice)
         if asked.choice is not None:
             if asked.choice not in asked.allowing:
