@@ -38,7 +38,9 @@ NAMES = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}, peers, curves")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}, peers, curves, frameworks"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document at the end, on stdout")
     parser.add_argument(
         "--smoke", action="store_true", help="run everything with small numbers, in seconds, to see whether it works"
