@@ -338,7 +338,7 @@ class Webhook:
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
-    - For a reminder, `post` is called again with its card and with `reminded_at` set (A10).
+    - For a reminder, `post` is called again with its card and with `reminded_at` set, and then `remind` (A10).
     - `post` and `retire` may be called again for the same approval. After a restart they get the card that the earlier
       process left. The caller bounds their time. If `post` raises, the approval also goes to the next channel, and
       this one is tried again later, until it takes the approval or the approval is decided.
@@ -371,6 +371,11 @@ class Channel(ABC):
         Raises OSError if it is not known whether the approval is shown; ConnectionRefusedError, or any other exception,
         if it is not shown.
         """
+
+    async def remind(self, approval: Approval, card: str) -> None:  # noqa: B027 # a channel may do nothing
+        """Notify people of an approval that still waits (`reminded_at`, `escalated_to`), if a changed card does not
+        do that on this platform. After a restart this is called again: a message that is there is not sent twice.
+        Raises as `post` does; then it is called again later."""
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         """Return a card that an earlier process may have posted between two instants, before it died without noting it.

@@ -1,6 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
-    store, [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME]
+    store, passivate_after, remind_after, escalate_after, escalate_to,
+    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -21,7 +22,8 @@ import msgspec
 
 from supervisor.core import rules
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
+from supervisor.core.people import PREFIX, ApproverRule, Mention, Person, Role, TokenHash
+from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_file
 from supervisor.core.values import Policy
@@ -99,6 +101,7 @@ class SlackPart(_Part, frozen=True, kw_only=True):
     SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
 
     conversation: str
+    mention: Mention = "approvers"
     agent: str | None = None
     app: str | None = None
     team: str | None = None
@@ -113,6 +116,7 @@ class DiscordPart(_Part, frozen=True, kw_only=True):
     page. The secret is in DISCORD_BOT_TOKEN, or in the file that is named here."""
 
     conversation: str
+    mention: Mention = "approvers"
     application: str
     public_key: str
     bot_token_file: str | None = None
@@ -125,9 +129,14 @@ class ChannelsPart(_Part, frozen=True, kw_only=True):
 
 
 class Configuration(_Part, frozen=True, kw_only=True):
-    """The content of the file. Its paths are relative to `folder`."""
+    """The content of the file. Its paths are relative to `folder`. The times are in seconds; `open_supervisor` says
+    what they mean."""
 
     store: str | None = None
+    passivate_after: float = 60.0
+    remind_after: float | None = None
+    escalate_after: float | None = None
+    escalate_to: tuple[str, ...] = ()
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -143,6 +152,12 @@ class Configuration(_Part, frozen=True, kw_only=True):
     @property
     def store_file(self) -> Path | None:
         return None if self.store is None else self.path(read_store_file(self.store))
+
+    def reminders(self) -> Reminders:
+        """Return when people are reminded of approvals. Raises InvalidInput."""
+        return Reminders(
+            remind_after=self.remind_after, escalate_after=self.escalate_after, escalate_to=self.escalate_to
+        )
 
     def standing_rules(self) -> tuple[Rule, ...]:
         return tuple(make_rule(part) for part in self.rules)
@@ -224,6 +239,10 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     people = configuration.people
     yield from _store_problems(configuration)
     yield from _server_problems(configuration.server, people)
+    yield from _reminder_problems(configuration)
+    for key, channel in (("slack", configuration.channels.slack), ("discord", configuration.channels.discord)):
+        if channel is not None and isinstance(channel.mention, tuple):
+            yield from _unknown_people(f"channels.{key}.mention", channel.mention, people)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
@@ -234,10 +253,10 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             yield where, str(error)
         if rule.approvers and rule.kind != "ask":
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
-        yield from _unknown_approvers(where, rule.approvers, people)
+        yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
-        yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
+        yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
@@ -257,6 +276,16 @@ def _store_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         _ = configuration.store_file
     except InvalidInput as error:
         yield "store", str(error)
+
+
+def _reminder_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    if not configuration.passivate_after >= 0:
+        yield "passivate_after", f"write 0 or more seconds, not {configuration.passivate_after}"
+    try:
+        configuration.reminders()
+    except InvalidInput as error:
+        yield "remind_after, escalate_after, escalate_to", str(error)
+    yield from _unknown_people("escalate_to", configuration.escalate_to, configuration.people)
 
 
 def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
@@ -302,9 +331,7 @@ def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:
             yield f"agents.{name}.rules[{place}]", rule
 
 
-def _unknown_approvers(
-    where: str, approvers: tuple[str, ...], people: Mapping[str, PersonPart]
-) -> Iterator[tuple[str, str]]:
-    for name in approvers:
+def _unknown_people(where: str, names: tuple[str, ...], people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
+    for name in names:
         if name not in people:
-            yield f"{where}.approvers", f"there is no [people.{name}]"
+            yield where, f"there is no [people.{name}]"

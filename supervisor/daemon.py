@@ -30,6 +30,7 @@ from supervisor.config import AgentPart, Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import People, Person
+from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
 from supervisor.loading import configure, load_agent, load_agents, make_agent
 from supervisor.logs import FactLog
@@ -59,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_streams: int = MAX_STREAMS
     rules: Sequence[Rule] = ()
     channels: Sequence[Channel] = ()
+    passivate_after: float = 60.0
+    reminders: Reminders = Reminders()
 
 
 class Daemon:
@@ -99,6 +102,10 @@ class Daemon:
                 rules=settings.rules,
                 adopt=True,
                 people=settings.people,
+                passivate_after=settings.passivate_after,
+                remind_after=settings.reminders.remind_after,
+                escalate_after=settings.reminders.escalate_after,
+                escalate_to=settings.reminders.escalate_to,
                 tune_interpreter=True,
             ) as supervisor,
             anyio.create_task_group() as tasks,
@@ -188,6 +195,8 @@ def settle(  # one parameter for each option of the command
         public_url=server.public_url,
         hosts=server.hosts,
         max_streams=server.max_streams,
+        passivate_after=configuration.passivate_after,
+        reminders=configuration.reminders(),
     )
 
 

@@ -151,6 +151,7 @@ def _slack(
         link=link,
         app=part.app,
         team=part.team,
+        mention=part.mention,
         base_url=part.base_url,
     )
 
@@ -165,6 +166,7 @@ def _discord(configuration: Configuration, part: DiscordPart, people: People, li
         conversation=part.conversation,
         people=people,
         link=link,
+        mention=part.mention,
         base_url=part.base_url,
     )
 

@@ -269,6 +269,12 @@ def summary(approval: Approval, width: int = 60) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+def still_waits(approval: Approval) -> str:
+    """Return the text of a reminder."""
+    also = f"; now also asks {', '.join(visible(name) for name in approval.escalated_to)}" * bool(approval.escalated_to)
+    return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
+
+
 def call_text(tool: str, arguments: Any, command: str | None = None) -> str:
     """Return a call in one line: its tool, and its command or the first of its arguments."""
     facts = arguments_facts(arguments, command)

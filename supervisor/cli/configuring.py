@@ -16,6 +16,12 @@ EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FI
 # The store's file.
 store = "state.db"
 
+# Seconds until a run that only waits leaves memory, and until people are told again of an approval that still waits.
+# passivate_after = 60.0
+# remind_after = 3600.0              # default: never
+# escalate_after = 3600.0            # after the reminder; then these people may decide it, too
+# escalate_to = ["ana"]
+
 [server]
 host = "127.0.0.1"       # on any other address, only the people below are let in
 port = 8787

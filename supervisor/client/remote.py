@@ -1,8 +1,8 @@
 """The Supervisor of a daemon, over its HTTP API: each method is one request, and means what it means next to a store.
 
 Rules
-- A person is known by their token, and acts as nobody else: a decision by another name, and a `by` or `requester` that
-  is another's, is refused before anything is sent. None means the person of the token.
+- A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
+  that is another's, is refused before anything is sent. None means the person of the token.
 - What may be done twice is asked for again after a broken connection: reads, decisions (the second answer is
   `already`), cancels, rules that are added, starts and forks under an id that is made here. Messages, retries, resumes
   and revoked rules are not: ServerUnavailable says that they may have been done.
@@ -154,7 +154,7 @@ class RemoteSupervisor(Supervisor):
         if not answer.is_good:
             raise error_of(answer, self.where)
         started = value_of(_Started, answer.document)
-        is_new = answer.status == 201 or session is None  # an id that was made here is nobody else's
+        is_new = answer.status == 201 or session is None  # only this client knows an id that was made here
         return RemoteRun(self, started.id, started.run, type_, is_new=is_new)
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:

@@ -31,6 +31,10 @@ from supervisor.core.rules import Rule, is_about, policy_of
 from supervisor.core.values import Approval, Approve, Decision
 
 Role = Literal["approver", "operator"]
+Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
+"""Whom a card mentions: the people who may decide it, the one on whose behalf it was asked, or people by name."""
+MENTIONED: Final = 20
+"""The most people that one message mentions."""
 PREFIX: Final = "sha256:"
 """The prefix of a token's hash where it is stored, so that people do not take the hash for the token."""
 
@@ -119,6 +123,22 @@ class People:
     def find_by_identity(self, channel: str, identity: str) -> Person | None:
         """Return the person with an identity that a channel authenticated."""
         return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
+
+    def find_mentioned(self, approval: Approval, mention: Mention, channel: str) -> list[str]:
+        """Return the identities on a channel of the people whom a card mentions there, MENTIONED at most. People to
+        whom the approval was escalated come first."""
+        match mention:
+            case "approvers":
+                names = [name for name in self._by_name if self.why_not_decide(name, approval) is None]
+            case "requester":
+                names = [approval.requester]
+            case tuple():
+                names = list(mention)
+            case _:
+                return []
+        known = (self.find(name) for name in dict.fromkeys([*approval.escalated_to, *names]))
+        found = [person.identities[channel] for person in known if person and channel in person.identities]
+        return found[:MENTIONED]
 
     def why_not_decide(self, name: str, approval: Approval, decision: Decision | None = None) -> str | None:
         """Return why a person may not decide an approval, None if the person may.

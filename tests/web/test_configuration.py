@@ -19,7 +19,8 @@ from supervisor.cli.serving import read_token
 from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import hash_token
-from supervisor.daemon import configured_agents, store_secret
+from supervisor.core.reminders import Reminders
+from supervisor.daemon import configured_agents, settle, store_secret
 from supervisor.loading import SCHEMES, locate
 
 RIGHT = f"""
@@ -86,6 +87,15 @@ def write(tmp_path, text: str):
         (f"[people.a]\ntokens = ['{hash_token('x')}']\n[people.b]\ntokens = ['{hash_token('x')}']", "people.b"),
         ("[people.a]\nidentities = {slack = 'U1'}\n[people.b]\nidentities = {slack = 'U1'}", "people.b"),
         ("[channels.fax]", "channels"),
+        ("passivate_after = -1", "passivate_after"),
+        ("remind_after = 0", "remind_after"),
+        ("escalate_after = 60", "escalate_to"),
+        ("escalate_after = 60\nescalate_to = ['eve']", "escalate_to: there is no [people.eve]"),
+        (
+            "[channels.slack]\nconversation = 'C1'\nmention = ['eve']",
+            "channels.slack.mention: there is no [people.eve]",
+        ),
+        ("[channels.slack]\nconversation = 'C1'\nmention = 'all'", "channels.slack.mention"),
     ],
 )
 def test_an_error_names_its_key(tmp_path, text, key):
@@ -324,3 +334,17 @@ def test_a_token_is_in_the_environment_of_nothing_that_runs_here(monkeypatch, tm
     for bad in (file, tmp_path / "nowhere"):  # a guessable token is refused, since guessing is not locked out
         with pytest.raises(InvalidInput):
             read_token(bad)
+
+
+def test_the_file_says_when_people_are_reminded(tmp_path):
+    """A10: and how long runs that wait stay in memory; without the keys, the defaults of `open_supervisor` count."""
+    text = "passivate_after = 5\nremind_after = 60\nescalate_after = 30\nescalate_to = ['ana']\n[people.ana]"
+    found = []
+    for written in (text, ""):
+        configuration = read_configuration(write(tmp_path, written))
+        settings = settle(configuration, store=tmp_path / "s.db", agents=[], host=None, port=None, operator=None)
+        found.append((settings.passivate_after, settings.reminders))
+    assert found == [
+        (5.0, Reminders(remind_after=60, escalate_after=30, escalate_to=("ana",))),
+        (60.0, Reminders()),
+    ]

@@ -28,12 +28,20 @@ from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
 from supervisor.channels.discord import interactions
-from supervisor.channels.discord.components import card_message, code_block, form_modal, retired_message, shows_whole
+from supervisor.channels.discord.components import (
+    CONTENT,
+    card_message,
+    code_block,
+    form_modal,
+    reminder_message,
+    retired_message,
+    shows_whole,
+)
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.presses import FORMS
 from supervisor.core.errors import InvalidInput, StoreError
-from supervisor.core.people import People
+from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
 from supervisor.logs import FactLog
@@ -41,7 +49,6 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 ACK: Final = 1.5  # seconds within which Discord gets an answer, even if work remains
-CONTENT: Final = 2000
 CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and Discord's, at most
 UNKNOWN_WEBHOOK: Final = 10015  # Discord has not processed the deferred answer yet
 
@@ -86,7 +93,7 @@ class Discord(Channel):
     `token`: the bot's token. `application`: the application's id. `public_key`: the application's public key,
     hexadecimal; it verifies Discord's requests. `conversation`: the id of the channel for cards. `people`: the
     configured people (identity "discord": the user's id) and their rights. `link`: the address of the web inbox, for
-    requests that are too long for a card.
+    requests that are too long for a card. `mention`: whom a card mentions, so that Discord notifies them.
     """
 
     name = "discord"
@@ -102,6 +109,7 @@ class Discord(Channel):
         conversation: str,
         people: People,
         link: str | None = None,
+        mention: Mention = "approvers",
         base_url: str = "https://discord.com/api/v10",
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -114,9 +122,10 @@ class Discord(Channel):
         self._rest = DiscordRest(token, base_url, transport)
         self._application = application
         self._conversation = conversation
-        self.people = people
+        self.people = self._people = people
         self._answering = Answering(self.name, people)
         self._link = link
+        self._mention = mention
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
 
@@ -127,7 +136,7 @@ class Discord(Channel):
 
     async def post(self, approval: Approval, card: str | None) -> str:
         began = _now()
-        message = card_message(approval, began, self._link)
+        message = card_message(approval, began, self._link, self._mentioned(approval))
         if card is not None and await self._renew(approval, card, message):
             return card
         # For some minutes, a repeated request with the same nonce posts no second message. A nonce has at most 25
@@ -144,6 +153,29 @@ class Discord(Channel):
                 raise
             return found
         return f"{self._conversation}:{posted['id']}"
+
+    async def remind(self, approval: Approval, card: str) -> None:
+        assert approval.reminded_at is not None
+        conversation, _, id_ = card.partition(":")
+        since = approval.reminded_at - CLOCKS_DIFFER
+        reminder = reminder_message(approval, id_, self._mentioned(approval))
+        async with aclosing(self._rest.messages(conversation, _now() + CLOCKS_DIFFER)) as messages:
+            async for message in messages:
+                if datetime.fromisoformat(message["timestamp"]) < since:
+                    break
+                is_reply = (message.get("message_reference") or {}).get("message_id") == id_
+                if is_reply and self._is_ours(message) and message["content"] == reminder["content"]:
+                    return
+        await self._rest.call("POST", f"/channels/{conversation}/messages", reminder)
+
+    def _mentioned(self, approval: Approval) -> list[str]:
+        """Return the ids of the people whom a card mentions."""
+        found = self._people.find_mentioned(approval, self._mention, self.name)
+        return [each for each in found if each.isascii() and each.isdigit()]
+
+    def _is_ours(self, message: Payload) -> bool:
+        author = message["author"]
+        return author["id"] == self._application or bool(author.get("bot"))
 
     async def retire(self, approval: Approval, card: str) -> None:
         await self._update(card, retired_message(approval, _now(), self._link))
@@ -176,8 +208,7 @@ class Discord(Channel):
                 async for message in messages:
                     if datetime.fromisoformat(message["timestamp"]) < since - CLOCKS_DIFFER:
                         return None
-                    is_ours = message["author"]["id"] == self._application or message["author"].get("bot")
-                    if is_ours and any(
+                    if self._is_ours(message) and any(
                         (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
                     ):
                         return f"{self._conversation}:{message['id']}"

@@ -2,7 +2,8 @@
 
 Rules
 - Texts of agents and tools appear only in code blocks, which such a text cannot end: everywhere else Discord interprets
-  marks, links and mentions. Mentions are switched off for the whole message as well.
+  marks, links and mentions. A message mentions only the people that
+  it names in `allowed_mentions`.
 - This module keeps every limit of Discord's. A text that does not fit is visibly cut, with a link to the approval's
   page, and a cut card has no button that says yes. Ids and patterns are never cut: an option that cannot be shown whole
   gets no button.
@@ -10,14 +11,16 @@ Rules
 - Pure: `now` is an argument.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import decided, headline, make_card, page_of, remark, summary, with_choices
+from supervisor.channels.cards import decided, headline, make_card, page_of, remark, still_waits, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.core.values import Approval
 
+CONTENT: Final = 2000
 TITLE: Final = 256
 DESCRIPTION: Final = 4096
 FOOTER: Final = 2048
@@ -43,8 +46,8 @@ _WAITING, _YES, _NO = 0xE0A000, 0x2E8B57, 0x808080
 Message = dict[str, Any]
 
 
-def card_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
-    """Return the message of a pending approval. `link`: the address of the web inbox."""
+def card_message(approval: Approval, now: datetime, link: str | None = None, mentioned: Sequence[str] = ()) -> Message:
+    """Return the message of a pending approval. `link`: the address of the web inbox; `mentioned`: ids of people."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
     buttons, missing = _that_fit(approval)
@@ -62,7 +65,27 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
             if button.grants
         ],
     }
-    return _message(embed, [_row(buttons[at : at + IN_A_ROW], approval) for at in range(0, len(buttons), IN_A_ROW)])
+    rows = [_row(buttons[at : at + IN_A_ROW], approval) for at in range(0, len(buttons), IN_A_ROW)]
+    return _message(embed, rows, mentioned)
+
+
+def reminder_message(approval: Approval, card: str, mentioned: Sequence[str]) -> Message:
+    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
+    text = code_block(still_waits(approval), CONTENT - 30 * len(mentioned))
+    return {
+        "content": _mentions(mentioned) + text,
+        "allowed_mentions": _allowed(mentioned),
+        "message_reference": {"message_id": card, "fail_if_not_exists": False},
+    }
+
+
+def _allowed(people: Sequence[str]) -> Message:
+    """Return whom Discord notifies: these people, and no other ones that a text may name."""
+    return {"parse": [], "users": list(people)} if people else {"parse": []}
+
+
+def _mentions(people: Sequence[str]) -> str:
+    return "".join(f"<@{each}> " for each in people)
 
 
 def shows_whole(approval: Approval) -> bool:
@@ -179,5 +202,10 @@ def _inert(text: str) -> str:
     return "".join("\\" + char if char in "\\*_~`|>#[]()@<:-" else char for char in text)
 
 
-def _message(embed: Message, rows: list[Message]) -> Message:
-    return {"embeds": [embed], "components": rows, "allowed_mentions": {"parse": []}}
+def _message(embed: Message, rows: list[Message], mentioned: Sequence[str] = ()) -> Message:
+    return {
+        "content": _mentions(mentioned),
+        "embeds": [embed],
+        "components": rows,
+        "allowed_mentions": _allowed(mentioned),
+    }

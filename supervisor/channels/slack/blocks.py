@@ -10,12 +10,23 @@ Rules
 - Pure: `now` is an argument.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import decided, headline, make_card, page_of, path_text, remark, summary, with_choices
+from supervisor.channels.cards import (
+    decided,
+    headline,
+    make_card,
+    page_of,
+    path_text,
+    remark,
+    still_waits,
+    summary,
+    with_choices,
+)
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.channels.prose import pieces
@@ -37,8 +48,10 @@ BODY: Final = 2600
 Block = dict[str, Any]
 
 
-def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
-    """Return the blocks of a pending approval. `link`: the address of the web inbox."""
+def card_blocks(
+    approval: Approval, now: datetime, link: str | None = None, mentioned: Sequence[str] = ()
+) -> list[Block]:
+    """Return the blocks of a pending approval. `link`: the address of the web inbox; `mentioned`: ids of people."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
     buttons, missing = _that_fit(approval)
@@ -48,6 +61,7 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
     blocks = [
         _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
         _section(card.headline),
+        *([{"type": "rich_text", "elements": [_rich(*_mentions(mentioned))]}] if mentioned else ()),
         _facts(facts),
     ]
     if granting := [button for button in buttons if button.grants]:
@@ -95,6 +109,34 @@ def said_blocks(text: str, mark: str, by: str) -> list[Block]:
 def plain_blocks(text: str, last: Block) -> list[Block]:
     """Return what an agent says, as plain text, followed by the `last` block."""
     return [*(_section(piece) for piece in pieces(text, SECTION)), last]
+
+
+def reminder_id(approval: Approval) -> str:
+    """Return the id of the block by which the message of an approval's last reminder is found again."""
+    assert approval.reminded_at is not None
+    return f"reminder:{approval.id}:{approval.reminded_at.timestamp():.6f}"
+
+
+def reminder_blocks(approval: Approval, mentioned: Sequence[str]) -> list[Block]:
+    """Return the message that tells people again of an approval that waits."""
+    text = _text(still_waits(approval))
+    return [
+        {
+            "type": "rich_text",
+            "block_id": reminder_id(approval),
+            "elements": [_rich(*_mentions(mentioned), text)],
+        }
+    ]
+
+
+def _mentions(people: Sequence[str]) -> list[Block]:
+    """Return mentions, which notify people, and a space after each."""
+    return [part for each in people for part in ({"type": "user", "user_id": each}, _text(" "))]
+
+
+def mentions_text(people: Sequence[str]) -> str:
+    """Return the mentions of people as Slack writes them in a text."""
+    return "".join(f"<@{each}> " for each in people)
 
 
 def card_text(approval: Approval) -> str:

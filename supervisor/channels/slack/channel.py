@@ -14,6 +14,7 @@ Rules
   such a card, around the time of the post: before it posts a second card, and when the approval has ended.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -26,7 +27,7 @@ from slack_sdk.signature import SignatureVerifier
 
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
-from supervisor.channels.cards import decided
+from supervisor.channels.cards import decided, still_waits
 from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
 from supervisor.channels.slack.blocks import (
@@ -35,6 +36,9 @@ from supervisor.channels.slack.blocks import (
     card_text,
     form_view,
     inert,
+    mentions_text,
+    reminder_blocks,
+    reminder_id,
     retired_blocks,
     shows_whole,
 )
@@ -43,7 +47,7 @@ from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import Talk
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core.errors import InvalidInput, StoreError, TreeOwned
-from supervisor.core.people import People
+from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
 from supervisor.logs import FactLog
@@ -64,6 +68,9 @@ GONE: Final = (
 """Slack's error codes for a card that is gone or can no longer be changed."""
 
 
+_MEMBER: Final = re.compile(r"[UW][A-Z0-9-]+")
+
+
 class Slack(Channel):
     """Ask people in Slack.
 
@@ -72,7 +79,7 @@ class Slack(Channel):
     requests over HTTP; without it the channel takes none. `app_token`: (xapp-) for Socket Mode, which needs no public
     address. `talk`: lets sessions begin and go on in threads; None: cards only. `link`: the address of the web inbox,
     for requests that are too long for a card. `app` (A...), `team` (T...): the ids of the app and the workspace;
-    requests from other ones are refused.
+    requests from other ones are refused. `mention`: whom a card mentions, so that Slack notifies them.
     """
 
     name = "slack"
@@ -91,11 +98,12 @@ class Slack(Channel):
         link: str | None = None,
         app: str | None = None,
         team: str | None = None,
+        mention: Mention = "approvers",
         base_url: str = "https://slack.com/api/",
     ) -> None:
         self._web = SlackWeb(token, base_url)
         self._conversation = conversation
-        self.people = people
+        self.people = self._people = people
         self._answering = Answering(self.name, people)
         self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._app_token = app_token
@@ -103,6 +111,7 @@ class Slack(Channel):
         self._link = link
         self._app = app
         self._team = team
+        self._mention = mention
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
 
@@ -113,7 +122,9 @@ class Slack(Channel):
 
     async def post(self, approval: Approval, card: str | None) -> str:
         began = _now()
-        message = {"blocks": card_blocks(approval, began, self._link), "text": card_text(approval)}
+        mentioned = self._mentioned(approval)
+        blocks = card_blocks(approval, began, self._link, mentioned)
+        message = {"blocks": blocks, "text": mentions_text(mentioned) + card_text(approval)}
         if card is not None and await self._renew(approval, card, message):
             return card
         conversation, thread = self._place_of(approval)
@@ -129,6 +140,32 @@ class Slack(Channel):
                 raise
             return found
         return f"{posted['channel']}:{posted['ts']}"
+
+    async def remind(self, approval: Approval, card: str) -> None:
+        assert approval.reminded_at is not None
+        conversation, _, ts = card.partition(":")
+        _, thread = self._place_of(approval)
+        within = approval.reminded_at.timestamp() - CLOCKS_DIFFER, _now().timestamp() + CLOCKS_DIFFER
+        async with aclosing(self._web.messages(conversation, thread or ts, within)) as messages:
+            async for message in messages:
+                if any(block.get("block_id") == reminder_id(approval) for block in message.get("blocks") or ()):
+                    return
+        mentioned = self._mentioned(approval)
+        text = mentions_text(mentioned) + inert(still_waits(approval))
+        await self._web.write(
+            "chat.postMessage",
+            channel=conversation,
+            thread_ts=thread or ts,
+            blocks=reminder_blocks(approval, mentioned),
+            text=text,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+
+    def _mentioned(self, approval: Approval) -> list[str]:
+        """Return the member ids of the people whom a card mentions."""
+        found = self._people.find_mentioned(approval, self._mention, self.name)
+        return [each for each in found if _MEMBER.fullmatch(each)]
 
     async def retire(self, approval: Approval, card: str) -> None:
         await self._update(card, {"blocks": retired_blocks(approval, _now(), self._link), "text": card_text(approval)})

@@ -6,6 +6,7 @@ Rules
   is if the platform did not say whether it has the card, and if the search failed.
 - A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
   each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
+- A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
 - A channel handles AT_ONCE cards at a time. New cards come first, then cards to retire, then cards to renew or to try
   again. A card's timeout begins with its turn, so a platform that takes one card a second can take a thousand.
@@ -56,6 +57,8 @@ class Card:
         """Whether the journal says that the card exists or may exist."""
         self.says: Approval | None = None
         """The approval as this process last showed it."""
+        self.reminded_at: datetime | None = None
+        """The reminder that people got: on the card, or in a message of its own."""
         self.failure = ""
         """The last failure in the journal; "" after a success."""
         self.again_in = AGAIN
@@ -173,12 +176,15 @@ class Target:
             if found is None and not _may_be_there(error):
                 card.begun_at = None
             raise
-        card.id, card.begun_at, card.failure, card.again_in = posted, None, "", AGAIN
+        card.id, card.begun_at = posted, None
         if posted != known and self._channel.asks:
             now, is_whole = self._host.now(), self._channel.shows_whole(approval)
             posting = e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted, is_whole=is_whole)
             await self._host.note(approval, posting)
             card.is_noted = True
+        if card.says.reminded_at not in (None, card.reminded_at) and posted == known:
+            await self._channel.remind(card.says, posted)
+        card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
         log.warning("card.failed", channel=self.name, approval=approval.id, error=repr(error), again_in=card.again_in)

@@ -45,12 +45,12 @@ async def failer(ctx: Context, text: str) -> str:
 
 
 @asynccontextmanager
-async def opened(channel, store=None, platform=None):
+async def opened(channel, store=None, platform=None, **options):
     """Open a supervisor that asks on one channel, and on nothing else."""
     ran.clear()
     with anyio.fail_after(60):
-        known = None if platform is None else people(platform)
-        async with open_supervisor(store or MemoryStore(), channels=[channel], people=known) as supervisor:
+        options = {"people": None if platform is None else people(platform), **options}
+        async with open_supervisor(store or MemoryStore(), channels=[channel], **options) as supervisor:
             await until(lambda: channel._tasks is not None)  # before, the platform is told to try again
             yield supervisor
 

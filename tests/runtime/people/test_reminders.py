@@ -76,6 +76,24 @@ async def test_an_approval_that_is_decided_in_time_has_no_reminder():
             assert len(wall.posts) == 1
 
 
+async def test_a_reminder_is_a_message_of_its_own_and_is_tried_again():
+    """Once for each reminder, whatever happens to the card later; a card that is posted after it needs none."""
+    wall, reminded = Wall(), []
+
+    async def remind(approval, card):
+        reminded.append((round((anyio.current_time() - began) / HOUR), approval.escalated_to))
+        if len(reminded) == 1:
+            raise ConnectionRefusedError
+
+    wall.remind = remind
+    async with opened(channels=[wall], **OPTIONS) as supervisor:
+        began = anyio.current_time() // HOUR
+        run = await supervisor.start(deploys)
+        await anyio.sleep(100 * HOUR)
+        assert reminded == [(1, ()), (1, ()), (2, ("ops", "cto"))]
+        await supervisor.cancel(run.session)
+
+
 async def test_a_restart_neither_repeats_nor_delays_a_reminder():
     """The journal holds the reminders."""
     store = MemoryStore()
