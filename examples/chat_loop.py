@@ -2,7 +2,8 @@
 
 pip install . httpx
 export OPENAI_BASE_URL=https://.../v1 OPENAI_API_KEY=... OPENAI_MODEL=...
-supervisor run chat_loop.py:chat 'Which of my folders could be tidied up?'
+supervisor run chat_loop.py:chat 'Which of my folders could be tidied up?' --session tidy
+supervisor send tidy 'And which of them is the largest?' && supervisor resume tidy    # it knows what was said before
 """
 
 import os
@@ -31,18 +32,19 @@ async def answer(ctx: Context, call: Any, reply: dict[str, Any]) -> None:
 
 
 async def converse(ctx: Context, spec: AgentSpec[..., str], prompt: str) -> str:
-    messages: list[Any] = [{"role": "user", "content": prompt}]
-    while True:
+    earlier = [message for turn in ctx.saved_before() for message in turn]
+    turn: list[Any] = ctx.saved or [{"role": "user", "content": prompt}]
+    while turn[-1]["role"] != "assistant":
         async with ctx.model_call():
-            said = await ctx.step(ask_model, messages, spec.tool_schemas())
+            said = await ctx.step(ask_model, earlier + turn, spec.tool_schemas())
         calls: list[Any] = said.get("tool_calls") or []
-        if not calls:
-            return str(said["content"])
         replies: list[dict[str, Any]] = [{} for _ in calls]
         async with ctx.task_group() as group:
             for call, reply in zip(calls, replies, strict=True):
                 group.start_soon(answer, call, reply)
-        messages += [said, *replies]
+        turn += [said, *replies]
+    await ctx.save(turn)  # for the next turn
+    return str(turn[-1]["content"])
 
 
 @agent(tools=[shell])

@@ -1,7 +1,7 @@
-"""A scripted model: an OpenAI-compatible server on loopback, without state. The prompt is the script.
+"""A scripted model: an OpenAI-compatible server on loopback, without state. The last message of a person is the script.
 
 A script is a list of turns, each a list of tool calls ([name, arguments]) or a final text; where the conversation is,
-the number of tool results in it says.
+the number of tool results after that message says.
 """
 
 import json
@@ -14,8 +14,10 @@ class _Model(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, self.headers["Authorization"], body))
-        done = sum(message["role"] == "tool" for message in body["messages"])
-        for turn in json.loads(body["messages"][0]["content"]):
+        roles = [message["role"] for message in body["messages"]]
+        begun = len(roles) - 1 - roles[::-1].index("user")
+        done = roles[begun:].count("tool")
+        for turn in json.loads(body["messages"][begun]["content"]):
             if isinstance(turn, str) or done == 0:
                 break
             done -= len(turn)

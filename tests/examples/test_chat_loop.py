@@ -12,6 +12,7 @@ import pytest
 from model_server import scripted_model
 
 from supervisor import open_supervisor
+from supervisor.loading import load_agent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_loop.py"
 
@@ -70,3 +71,29 @@ def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_tw
     conversations = [json.dumps(body["messages"]) for _, _, body in asked]
     assert len(conversations) == len(set(conversations)) == 5
     assert b"planted-key" not in b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+
+
+@pytest.mark.anyio
+async def test_a_reply_is_answered_by_a_model_that_was_told_the_earlier_turns(tmp_path, monkeypatch):
+    """R7: with the calls and results of those turns; the sub-agent is told nothing of them."""
+    monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
+    monkeypatch.setenv("OPENAI_MODEL", "scripted")
+    chat = load_agent(f"{EXAMPLE}:chat")
+    turns = [
+        _script([["shell", json.dumps({"command": "echo seen"})]], "I saw it"),
+        _script([["researcher", json.dumps({"question": _script("the child is done")})]], "I remember"),
+        _script("and now"),
+    ]
+    with scripted_model() as (url, asked):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        async with open_supervisor(tmp_path / "state.db", unattended="allow") as supervisor:
+            run = await supervisor.start(chat, turns[0], session="talk")
+            assert await run.result() == "I saw it"
+        async with open_supervisor(tmp_path / "state.db", agents=[chat], unattended="allow") as supervisor:
+            for turn, said in zip(turns[1:], ("I remember", "and now"), strict=True):
+                await supervisor.send("talk", turn)
+                assert await (await supervisor.get_run("talk")).result() == said
+    roles = [" ".join(message["role"] for message in body["messages"]) for _, _, body in asked]
+    turn = "user assistant tool assistant"
+    first, second = ["user", "user assistant tool"], [f"{turn} user", "user", f"{turn} user assistant tool"]
+    assert roles == [*first, *second, f"{turn} {turn} user"]
