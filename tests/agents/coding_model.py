@@ -16,7 +16,8 @@ The prompt holds a script, a JSON list after the word `script:`. Each step is on
 
 The server keeps no state: the last script of a conversation counts, and the position in it is the number of tool
 results since it was said for the first time. A result that only says that the call was lost, since the agent was
-killed in it, does not count: an agent that goes on asks for that call again. After the last step the model says `done`.
+killed in it, does not count: an agent that goes on asks for that call again. So it does with one that was cut off,
+if a later prompt says to make `this call again`. After the last step the model says `done`.
 With LOG, each request is appended to that file, one JSON object a line: {"path", "body"}.
 """
 
@@ -30,6 +31,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ids = itertools.count(1)
+AGAIN = "this call again"
+CUT = re.compile(r"aborted|rejected")
 LOST = re.compile(r"aborted$|\[Tool (execution was|call) interrupted")  # in the words of Codex, OpenCode, Claude Code
 
 # -- what is to be said next: the same for each protocol -------------------------------------------------------------
@@ -43,12 +46,16 @@ def script_of(text):
 
 def next_step(turns):
     """`turns`: (role, text) in order, role one of user, result. The step that the model takes now."""
-    script, position = None, 0
+    script, position, is_cut = None, 0, False
     for role, text in turns:
         if role == "user" and (found := script_of(text)) not in (None, script):
             script, position = found, 0
-        elif role == "result" and not LOST.match(text):
-            position += 1
+        elif role == "user" and is_cut and AGAIN in text:
+            position, is_cut = position - 1, False
+        elif role == "result":
+            is_lost = LOST.match(text) is not None
+            position += not is_lost
+            is_cut = not is_lost and CUT.search(text) is not None
     if script is None:
         return ["say", "ok"]
     for step in script:

@@ -10,11 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import anyio
 import preloaded
 import pytest
+
+from supervisor import MemoryStore, open_supervisor
 
 PEERS = Path(__file__).parents[2] / ".peers"
 PROGRAMS = {
@@ -23,7 +26,7 @@ PROGRAMS = {
     "claude": PEERS / "agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
     "gemini": PEERS / "gemini/node_modules/@google/gemini-cli/bundle/gemini.js",
 }
-HANGS = 60  # seconds after which a command of ours hangs
+HANGS = 120  # seconds: OpenCode starts in 3 on an idle machine, and in 20 on a busy one
 LEFT_OUT = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
@@ -53,6 +56,14 @@ def _can_make_namespaces():
     if any(shutil.which(program) is None for program in ("unshare", "nsenter", "ip")):
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
+
+
+@asynccontextmanager
+async def opened(store=None):
+    """A supervisor for agents that take long to start."""
+    with anyio.fail_after(HANGS):
+        async with open_supervisor(MemoryStore() if store is None else store) as supervisor:
+            yield supervisor
 
 
 def script(*steps, message="please"):
@@ -105,6 +116,10 @@ class Offline:
                 command.kill()
         assert command.returncode == 0, (out, err)
         return out
+
+    def approvals(self):
+        """Return the ids of what waits for a person."""
+        return [each["id"] for each in json.loads(self.said_by("approvals", "--json"))]
 
     def killed_in_an_ask(self, *arguments):
         """Start a command of ours, kill it when it asks a person, and return the id of the approval."""
@@ -178,6 +193,7 @@ def _configurations(url):
             {
                 "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
                 "general": {"enableAutoUpdate": False},
+                "model": {"name": "gemini-2.5-flash"},  # else it asks the model which model to use
                 "privacy": {"usageStatisticsEnabled": False},
             }
         ),

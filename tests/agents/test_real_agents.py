@@ -1,9 +1,9 @@
 """Real coding agents, as they are released, with a scripted model: they ask, a person decides, they obey."""
 
 import pytest
-from acp_scenes import allow, asked, deny, opened
+from acp_scenes import allow, asked, deny
 from how_to import PAGES, without_sandbox
-from real_agents import needs, new_offline, script  # noqa: F401 - a fixture
+from real_agents import needs, new_offline, opened, script  # noqa: F401 - a fixture
 
 from supervisor.agents.acp import acp_agent
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from acp_scenes import allow, asked, deny, opened
-from real_agents import needs, new_offline, script  # noqa: F401 - a fixture
+from acp_scenes import allow, asked, deny
+from real_agents import HANGS, needs, new_offline, opened, script  # noqa: F401 - a fixture
 
 from supervisor import SqliteStore
 
@@ -44,7 +44,7 @@ async def test_a_call_runs_when_it_is_allowed_and_not_when_it_is_denied(offline,
             (approval,) = await asked(supervisor)
             assert (approval.tool, offline.made("made")) == ("Bash", made)
             await answer(supervisor, approval, *["not this one"] * (answer is deny))
-    out, err = command.communicate(timeout=60)
+    out, err = command.communicate(timeout=HANGS)
     assert (out, offline.made("made")) == ("obeyed\n", "1\n"), err
     assert offline.prompts[-1].count("not this one") == 1
 
@@ -57,5 +57,5 @@ async def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(offline,
         command.kill()
         command.communicate()
         await allow(supervisor, approval)
-    out, err = claude("go on", "--continue").communicate(timeout=60)
+    out, err = claude("go on", "--continue").communicate(timeout=HANGS)
     assert (out, offline.made("made")) == ("done\n", "1\n"), err
