@@ -131,13 +131,14 @@ def _is_last_before_the_effect(store) -> bool:
     return bool(events(store, "s", e.ApprovalDecided)) and not events(store, "s", e.ToolCallStarted)
 
 
+@pytest.mark.slow
 async def test_calls_of_fresh_tools_leave_no_tool_and_no_function_in_memory():
     """Each tool is a closure of its own. Nothing keeps one after its call, while the run goes on."""
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @agent(tools=[make("offered", policy="allow")])
     async def many(ctx: Context) -> list[int]:
-        for number in range(1000):
+        for number in range(10_000):
             each = make(policy="allow", schema={"type": "object"}, command="script")
             alive.update((each, each.fn))
             await ctx.call(each, {"script": f"ls {number}"})
@@ -146,4 +147,4 @@ async def test_calls_of_fresh_tools_leave_no_tool_and_no_function_in_memory():
         return [len(ran), len(alive)]
 
     async with opened() as supervisor:
-        assert await (await supervisor.start(many)).result() == [1000, 0]
+        assert await (await supervisor.start(many)).result() == [10_000, 0]
