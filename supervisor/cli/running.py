@@ -48,6 +48,8 @@ from supervisor.system.inside import has_marker, refuse_inside_call
 
 TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
 """Logs that are not shown, since the story of the run tells the same."""
+_CAUSE: Final = 4_000
+"""Characters of why a run failed: what to do is often at the end."""
 Begin = Callable[[Supervisor], Awaitable[list[Run[Any]]]]
 
 
@@ -432,6 +434,6 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
             text = f": {quote(value)}" if isinstance(value, str) and not is_alone else ""
             say(f"{visible(view.path[-1])} [{view.id}] succeeded{text}")
     else:
-        say(f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'))}")
+        say(f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'), _CAUSE)}")
     say(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
     return Exit.DONE if kind == "succeeded" else Exit.FAILED

@@ -318,11 +318,11 @@ def _json(raw: msgspec.Raw) -> str:
     return value if isinstance(value, str) else bytes(raw).decode()
 
 
-def ending(kind: str, cause: str | None) -> str:
+def ending(kind: str, cause: str | None, width: int = _WIDTH) -> str:
     """Return how a run ended, and why, without repeating its kind."""
     if kind == "succeeded" or not cause:
         return kind
-    return quote(cause) if cause.startswith(kind) else f"{kind}: {quote(cause)}"
+    return quote(cause, width) if cause.startswith(kind) else f"{kind}: {quote(cause, width)}"
 
 
 def job_ending(event: e.JobEnded) -> str:

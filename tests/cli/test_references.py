@@ -37,6 +37,20 @@ def test_a_reference_without_a_command_is_bad_usage(supervisor):
     assert not supervisor.store.exists()
 
 
+def test_a_command_that_fails_is_told_in_one_line_with_what_to_do(supervisor):
+    """However much its program has said last: the advice at the end is not cut off."""
+    for number, (command, advice) in enumerate(
+        (
+            ("no-such-program", "install it, or write its path"),
+            ("sh -c 'echo no licence >&2; exit 3'", "run it in a terminal"),
+            ("sh -c 'printf %02000d 7 >&2; exit 3'", "run it in a terminal"),
+        )
+    ):
+        answer = supervisor("run", f"acp:{command}", '"x"', "--session", f"s{number}")
+        (line,) = [line for line in answer.err.splitlines() if f"[s{number}] failed" in line]
+        assert (answer.code, advice in line, "TaskGroup" in answer.err) == (1, True, False), answer
+
+
 FACTORY = """
 from supervisor import Context, agent
 
