@@ -36,6 +36,9 @@ from supervisor.loading import declare
 REFERENCE: Final = "command:claude-code"
 COMMANDS: Final[Mapping[str, str]] = {"Bash": "command"}
 """The tools of Claude Code that run a shell command, with the argument that holds it."""
+CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": ("description", "timeout")}
+"""Their arguments that rules do not see. Claude Code describes the same command in other words each time, and its
+timeout, in milliseconds, only says how long it waits."""
 NO_TALK: Final = "This session only answers permission requests. Write to Claude Code where it runs."
 ALLOWED: Final = "allowed: the program makes the call itself, and its result is not known here"
 LEFT: Final = "the program that asked does not wait for the answer any more, and was allowed nothing"
@@ -239,7 +242,10 @@ class Permissions:
         """Make a request a call. Return why it is denied; None if it is done with: its client was answered, or may have
         been."""
         request = waiting.request
-        tool = foreign_tool(request.tool, _allower(waiting), command=COMMANDS.get(request.tool))
+        command, claims = COMMANDS.get(request.tool), CLAIMS.get(request.tool, ())
+        tool = foreign_tool(
+            request.tool, _allower(waiting), command=command, claims=[each for each in claims if each in request.input]
+        )
         tool.is_ready = waiting.is_ready
         try:
             result = await ctx.branch(str(request.number)).call(tool, request.input)

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from supervisor import Approve, Deny, MemoryStore, SqliteStore, deny, loading, open_supervisor
+from supervisor import Approve, Deny, MemoryStore, SqliteStore, allow, deny, loading, open_supervisor
 from supervisor.agents.permissions import NO_TALK, Allowed, Client, Denied, Permissions
 from supervisor.core.errors import StoreRefused
 
@@ -176,6 +176,22 @@ async def test_the_rules_of_the_instant_decide_about_a_decision_that_waited(stor
         it.ask()
         (answer,) = await it.answered()
         assert isinstance(answer, Denied)
+
+
+async def test_a_rule_on_a_command_holds_whatever_describes_it_and_however_long_it_may_take(store):
+    """The patterns that a card offers do not hold these words either. What changes the call, a rule does not cover."""
+    described = {"command": "git log -1", "description": "why", "timeout": 120_000}
+    async with claude(store()) as it:
+        it.ask("Bash", described)
+        (asked,) = await it.pending()
+        offered = [option.pattern for option in asked.options if option.scope == "always"]
+        assert offered == [f"in {asked.cwd}: git log -1", f"in {asked.cwd}: git log *"]
+        await it.supervisor.add_rule(allow("Bash", "git log *"), by="ana")
+        again = {**described, "description": "because"}
+        it.ask("Bash", again)
+        assert Allowed(again) in await it.answered()
+        it.ask("Bash", {**again, "dangerouslyDisableSandbox": True})
+        assert len(await it.pending()) == 2
 
 
 async def test_a_message_is_answered_and_kept_from_no_turn(store):

@@ -8,7 +8,8 @@ Rules
   raw input that has the name of a claim is shown in the raw input's place, and the claim is left out.
 - Fields that identify one request are no part of the raw input: the same call has others when it is asked again.
 - A raw input that is empty or missing says nothing. Such a call can be allowed once only.
-- The argument `command` is a shell command if it is a text or a list of texts, whatever the kind.
+- The argument `command` is a shell command if it is a text or a list of texts, whatever the kind. Fields next to it
+  that only tell of it are claims, too.
 - Our answer is the agent's own option: `allow_once`, never `allow_always`, since standing decisions are our rules;
   `reject_once`, or else `reject_always`. Options do not fit if one of both is missing, or if there are several that
   allow once. Then the agent's names of its options are a question.
@@ -28,6 +29,8 @@ TITLE: Final = "the agent's title"
 DIFF: Final = "the agent's diff"
 PLACES: Final = "the agent's places"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
+ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
+"""Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
 MAX_CLAIM: Final = 65_536  # characters
 OF_ONE_REQUEST: Final = frozenset({"call_id", "turn_id", "started_at_ms"})
 """Fields with which Codex's raw input identifies a request. They say nothing of the call, and differ each time."""
@@ -79,7 +82,8 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
 def claims_in(given: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the arguments that are claims."""
     own = given if isinstance(given, Mapping) else ()
-    return tuple(name for name in CLAIMS if name in arguments and name not in own)
+    about = ABOUT_COMMAND if command_in(given) is not None else ()
+    return tuple(name for name in (*CLAIMS, *about) if name in arguments and (name in about or name not in own))
 
 
 def command_in(given: Any) -> str | None:
