@@ -84,6 +84,8 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.passivate_after: float | Literal["default"] | None = passivate_after
         self.approval_expires_in = approval_expires_in
         self.rules = tuple(rules)
+        self.cwd: str | None = None
+        """The folder of its sessions, relative to the one that its starter chooses. None: that one."""
         self.tools = _by_name(self.name, tools)
         if jobs not in ("end", "keep"):
             raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")

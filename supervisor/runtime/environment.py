@@ -18,6 +18,8 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core import ids
+from supervisor.core.errors import InvalidInput
+from supervisor.core.folders import folder_of_call
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, find_folder, working_directory
 
@@ -71,6 +73,16 @@ class Environment:
         """Return the absolute path, without links, of a folder that a caller chose for a session; a relative path is
         below `base`. Raises InvalidInput if there is no such folder."""
         return find_folder(named, base)
+
+    def folder_of_agent(self, named: str | None, base: str) -> str:
+        """Return the folder of a session whose agent declares one, below `base`. If there is none, the session is
+        started all the same, and its agent finds out."""
+        if named is None:
+            return base
+        try:
+            return self.find_folder(named, base)
+        except InvalidInput:
+            return folder_of_call(base, named)
 
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.

@@ -169,7 +169,7 @@ class LocalSupervisor(StoreSupervisor):
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
-        folder, misfit = self._choose_folder(cwd)
+        folder, misfit = self._choose_folder(spec, cwd)
         is_new = False
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
@@ -214,14 +214,15 @@ class LocalSupervisor(StoreSupervisor):
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=is_new)
 
-    def _choose_folder(self, cwd: str | None) -> tuple[str, InvalidInput | None]:
+    def _choose_folder(self, agent: AgentSpec[..., Any], cwd: str | None) -> tuple[str, InvalidInput | None]:
         """Return the folder of a new session, and why it cannot be one: a session that has begun goes on even if its
         folder is gone."""
-        here = self._runner.environment.working_directory()
+        environment = self._runner.environment
+        here = environment.working_directory()
         if cwd is None:
-            return here, None
+            return environment.folder_of_agent(agent.cwd, here), None
         try:
-            return self._runner.environment.find_folder(cwd, here), None
+            return environment.folder_of_agent(agent.cwd, environment.find_folder(cwd, here)), None
         except InvalidInput as misfit:
             return folder_of_call(here, cwd), misfit
 

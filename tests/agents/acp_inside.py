@@ -28,7 +28,6 @@ class Inside:
         settings = Settings(
             name="inside",
             command=("inside",),
-            cwd=None,
             env=MappingProxyType({}),
             stop_timeout=budgets["stop_timeout"],
             call_timeout=budgets["call_timeout"],

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_backend, say
 
-from supervisor import Answer, MemoryStore, allow as allow_rule, deny as deny_rule
+from supervisor import Answer, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
 from supervisor.agents.acp.permissions import KINDS
 from supervisor.channels.cards import make_card
 from supervisor.core import events as e
@@ -96,12 +96,25 @@ async def _ruled(home, step, *rules):
     [
         (ask(), allow_rule("fake.execute", COMMAND_X), "ok"),
         (ask(title="list files"), allow_rule("fake.execute", COMMAND_X), "ok"),
+        (ask(input={"command": "git log -1", "description": "why"}), allow_rule("fake.execute", "git log *"), "ok"),
+        (ask(input={"command": "git log -1", "elevated": True}), allow_rule("fake.execute", "git log *"), "ask"),
+        (ask(kind="edit", input={"path": "/x", "description": "a"}), allow_rule("fake.edit", '{"path":"/x"}'), "ask"),
         (ask(command="rm y"), allow_rule("fake.execute", COMMAND_X), "ask"),
         (ask(kind="read"), allow_rule("fake.execute", COMMAND_X), "ask"),
         (ask(input=None), allow_rule("fake.execute"), "ask"),
         (ask(input={}), allow_rule("fake.execute"), "ask"),
     ],
-    ids=["exact", "other title", "other input", "other kind", "no input", "empty input"],
+    ids=[
+        "exact",
+        "other title",
+        "described",
+        "more input",
+        "no command",
+        "other input",
+        "other kind",
+        "no input",
+        "empty input",
+    ],
 )
 async def test_an_allow_rule_goes_by_the_raw_input(home, step, rule, answer):
     assert await _ruled(home, step, rule) == answer
@@ -127,6 +140,48 @@ async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home)
     assert "+two" in shown["the agent's diff"]
     assert (approval.claims, approval.editable) == (("the agent's title", "the agent's diff"), False)
     assert [option.pattern for option in approval.options[1:]] == ['{"path":"/a.py"}'] * 2
+
+
+CODEX = {"command": ["/bin/bash", "-lc", "make"], "parsed_cmd": [{"cmd": "make"}], "available_decisions": ["approved"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "patterns"),
+    [
+        ({"command": "git log -1", "description": "look back"}, ["git log -1", "git log *"]),
+        (CODEX, ["/bin/bash -lc make"]),
+    ],
+)
+async def test_a_rule_that_a_card_offers_holds_the_command_and_no_words_about_it(home, given, patterns):
+    """A model describes the same command in other words each time, and Codex says what it makes of it."""
+    async with opened() as supervisor:
+        run = await supervisor.start(home.agent([ask(input=given)]), "go")
+        (approval,) = await asked(supervisor)
+        await supervisor.cancel(run.session)
+    offered = [option.pattern for option in approval.options if option.scope == "always"]
+    assert offered == [f"in {approval.cwd}: {pattern}" for pattern in patterns]
+
+
+@pytest.mark.parametrize("is_child", [False, True], ids=["started", "spawned"])
+async def test_the_folder_of_an_agent_is_the_one_on_cards_and_of_rules(home, is_child, monkeypatch):
+    """An agent with a folder of its own works in it, relative to the folder in which it would be without it."""
+    monkeypatch.chdir(home.folder)
+    (home.folder / "project").mkdir()
+    steps = [ask("c1", "git log -1"), ask("c2", "rm x"), say("done")]
+    coder = home.agent(steps, budgets={"cwd": "project"})
+
+    @agent
+    async def chief(ctx: Context, message: str) -> str:
+        return await ctx.run(coder, message)
+
+    async with opened(rules=[allow_rule("fake.execute", "git log *")]) as supervisor:
+        run = await supervisor.start(chief if is_child else coder, "go")
+        (approval,) = await asked(supervisor)
+        assert (approval.cwd, approval.arguments["command"]) == (str(home.folder / "project"), "rm x")
+        assert f"in {home.folder}/project: rm x" in [option.pattern for option in approval.options]
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert [each["params"]["cwd"] for each in home.heard if each.get("method") == "session/new"] == [approval.cwd]
 
 
 async def test_a_request_without_a_raw_input_can_be_allowed_once_only(home):

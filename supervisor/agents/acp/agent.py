@@ -39,8 +39,9 @@ def acp_agent(
     session is one more prompt. Its permission requests are calls named NAME.KIND, such as `opencode.execute`; rules are
     about their raw input. Needs the extra `acp`.
 
-    `command`: the words of the command, run without a shell. `cwd`: its folder, relative to the session's folder, which
-    is the default. `env`: variables to add to the supervisor's environment, from which our own secrets are removed.
+    `command`: the words of the command, run without a shell. `cwd`: the folder of its sessions, relative to the one in
+    which they would be without it. `env`: variables to add to the supervisor's environment, from which our own secrets
+    are removed.
     `call_timeout`: seconds that a call may take from its approval until the agent reports its end.
     `inactivity_timeout`: seconds between two of its updates; it says nothing while its model thinks or a command of its
     own runs. `first_progress_timeout`: seconds from a prompt to the first update. The other budgets are those of
@@ -56,7 +57,6 @@ def acp_agent(
     settings = Settings(
         name=name,
         command=words,
-        cwd=cwd,
         env=dict(env or {}),
         stop_timeout=stop_timeout,
         call_timeout=call_timeout,
@@ -77,7 +77,9 @@ def acp_agent(
         "max_restart_delay": max_restart_delay,
         "version": version,
     }
-    return declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
+    agent = declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
+    agent.cwd = cwd
+    return agent
 
 
 async def _nothing(arguments: Mapping[str, Any]) -> None:

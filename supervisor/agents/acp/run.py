@@ -28,7 +28,6 @@ from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import load_schema
 from supervisor.agents.json_lines import Talking
-from supervisor.core.folders import folder_of_call
 
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
 
@@ -38,7 +37,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     command: tuple[str, ...]
-    cwd: str | None
     env: Mapping[str, str]
     stop_timeout: float
     call_timeout: float
@@ -93,17 +91,17 @@ class _Run:
     async def one_process(self) -> None:
         """Start the agent, and talk with it until it has nothing to do, or waits for people only."""
         ctx, settings, requests = self._ctx, self._settings, self._requests
-        cwd = folder_of_call(ctx.cwd, settings.cwd)
         async with anyio.create_task_group() as watching:
             watching.start_soon(self._watch)
             schema = await load_schema()
-            async with self._connect(settings, cwd, ctx.session, requests.saved.process, self._save_process) as process:
+            former = requests.saved.process
+            async with self._connect(settings, ctx.cwd, ctx.session, former, self._save_process) as process:
                 conversation = Conversation(settings.name, process, schema, ctx.report)
-                await self._with(conversation, cwd)
+                await self._with(conversation)
             requests.conversation = None
             watching.cancel_scope.cancel()
 
-    async def _with(self, conversation: Conversation, cwd: str) -> None:
+    async def _with(self, conversation: Conversation) -> None:
         settings, requests = self._settings, self._requests
         reading = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
@@ -112,16 +110,16 @@ class _Run:
             tasks.start_soon(_carry, conversation, reading)
             requests.conversation = conversation
             try:
-                await self._talk(conversation, cwd)
+                await self._talk(conversation)
             finally:
                 with anyio.move_on_after(LEAVING * settings.stop_timeout, shield=True):
                     await conversation.leave()
                 reading.cancel()
 
-    async def _talk(self, conversation: Conversation, cwd: str) -> None:
+    async def _talk(self, conversation: Conversation) -> None:
         ctx, requests, before = self._ctx, self._requests, self._requests.saved
         try:
-            session, way = await conversation.open(cwd, before.acp_session)
+            session, way = await conversation.open(ctx.cwd, before.acp_session)
         except AgentFailed as failure:
             command = shlex.join(self._settings.command)
             raise AgentFailed(f"{failure}. To see what it needs, run it in a terminal: {command}") from None

@@ -79,8 +79,8 @@ async def begin_child(
     entry: Callable[[View, datetime, str, str | None], e.AnyEvent],
     cwd: str | None = None,
 ) -> None:
-    """Commit a child session together with the entry of the operation that begins it, and run it. `cwd`: its folder;
-    None: its parent's.
+    """Commit a child session together with the entry of the operation that begins it, and run it. `cwd`: the folder
+    that its parent chose; None: the parent's own.
 
     `entry` is called with the plan's view, the instant, the child's session, and the limit that refuses the child, or
     None. If a limit refuses it, there is no child.
@@ -106,7 +106,7 @@ async def begin_child(
                 path=(*facts.path, agent.name),
                 root=facts.root,
                 requester=facts.requester,
-                cwd=facts.cwd if cwd is None else cwd,
+                cwd=attempt.host.environment.folder_of_agent(agent.cwd, facts.cwd if cwd is None else cwd),
                 parent=attempt.session,
                 parent_operation=operation,
                 rules=inherit(facts.rules, agent.rules),
