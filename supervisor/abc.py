@@ -166,6 +166,16 @@ class Context(Operations):
 
     @property
     @abstractmethod
+    def run_number(self) -> int:
+        """The number of this run in its session: 1 for the first, the same in every attempt."""
+
+    @property
+    @abstractmethod
+    def is_durable(self) -> bool:
+        """Whether the session outlives this process: its store is on disk."""
+
+    @property
+    @abstractmethod
     def saved(self) -> Any:
         """The state of this run's last `save`, as plain JSON values; None if there was none."""
 

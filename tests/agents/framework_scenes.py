@@ -8,6 +8,21 @@ import anyio
 from supervisor import Approve, MemoryStore, open_supervisor
 
 
+def keep_in_the_loop(monkeypatch):
+    """Do at once what a thread would do: the virtual clock does not wait for one."""
+
+    def run_in_executor(loop, executor, function, *args):
+        future = loop.create_future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    monkeypatch.setattr("asyncio.base_events.BaseEventLoop.run_in_executor", run_in_executor)
+
+
 @asynccontextmanager
 async def opened(store=None, **options):
     """Open a supervisor on virtual time. A test that hangs fails after a month of it."""

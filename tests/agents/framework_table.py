@@ -13,6 +13,13 @@ import agents
 import agents.mcp
 import agents.testing
 from fastmcp.client import Client
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
 from mcp.server import MCPServer
 from mcp.types import CallToolResult, TextContent, Tool as McpTool
 from pydantic_ai import Agent as PydanticAgent, Tool as PydanticTool
@@ -21,7 +28,7 @@ from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from supervisor import AgentSpec
-from supervisor.agents import openai_agents, pydantic_ai
+from supervisor.agents import langgraph, openai_agents, pydantic_ai
 
 
 class Said(NamedTuple):
@@ -156,7 +163,90 @@ def _openai_tool(function: Any, *, asks: bool = False) -> Any:
     return agents.function_tool(function, needs_approval=asks)
 
 
+# -- LangGraph
+
+
+class ChatModel(BaseChatModel):
+    """A chat model that follows a script."""
+
+    script: Script
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
+
+    def _generate(self, *args: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> Any:
+        texts, results = [], []
+        for message in messages:
+            if message.type == "human":
+                texts.append(str(message.text))
+                results.clear()
+            elif message.type == "tool":
+                said = str(message.text)
+                results.append(said.partition(" with reason: ")[2] or said)
+        answer = await self.script(Said(tuple(texts), tuple(results)))
+        if isinstance(answer, str):
+            message = AIMessage(answer)
+        else:
+            calls = [{"name": want.tool, "args": want.arguments, "id": want.id} for want in answer]
+            message = AIMessage("", tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class _Asks(NamedTuple):
+    tool: Any
+
+
+def _langgraph_agent(name: str, script: Script, tools: Sequence[Any] = (), **options: Any) -> AgentSpec[[str], Any]:
+    asking = {each.tool.name: True for each in tools if isinstance(each, _Asks)}
+    graph = create_agent(
+        ChatModel(script=script),
+        [each.tool if isinstance(each, _Asks) else each for each in tools],
+        middleware=[HumanInTheLoopMiddleware(asking, edit_notice="")],
+        checkpointer=InMemorySaver(),
+    )
+    return langgraph.langgraph_agent(name, graph, **options)
+
+
+def _langgraph_tool(function: Any, *, asks: bool = False) -> Any:
+    tool = StructuredTool.from_function(coroutine=function)
+    return _Asks(tool) if asks else tool
+
+
+def _langgraph_mcp_agent(name: str, script: Script, function: Any) -> AgentSpec[[str], Any]:
+    server = MCPServer("files")
+    server.tool()(function)
+
+    async def call(**arguments: Any) -> str:
+        async with Client(server) as client:
+            return (await client.call_tool(function.__name__, arguments)).content[0].text
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    tool = StructuredTool(name=function.__name__, description="", args_schema=schema, coroutine=call)
+    return _langgraph_agent(name, script, [_Asks(tool)])
+
+
 FRAMEWORKS = (
     Framework("pydantic_ai", _pydantic_agent, _pydantic_tool, pydantic_ai.supervisor_tool, _pydantic_mcp_agent),
     Framework("openai_agents", _openai_agent, _openai_tool, openai_agents.supervisor_tool, _openai_mcp_agent),
+    Framework(
+        "langgraph",
+        _langgraph_agent,
+        _langgraph_tool,
+        langgraph.supervisor_tool,
+        _langgraph_mcp_agent,
+        cannot={
+            "test_a_rule_beats_what_the_framework_says": "rules see its interrupts, and not the tools of its nodes",
+            "test_the_wrapper_says_what_other_tools_do": "the wrapper sees interrupts, and not the tools of nodes",
+            "test_a_model_reads_the_error_of_a_tool": "its agent fails if a tool raises",
+            "test_after_a_death_at_any_append_nothing_happens_twice": "its nodes run again if a person says so",
+            "test_a_failed_request_is_begun_again_by_a_restart": "a request is part of a segment",
+        },
+    ),
 )

@@ -34,6 +34,7 @@ def model(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
     yield
     server.shutdown()
     server.server_close()
@@ -41,6 +42,7 @@ def model(monkeypatch):
 
 AGENTS = {
     "pydantic_ai_agent.py:cleaner": ([], "cleaner.remove"),
+    "langgraph_agent.py:planner": ([], "planner.remove"),
     "openai_agents_agent.py:helper": ([["tool", "transfer_to_cleaner", {}]], "helper.Cleaner.remove"),
 }
 
@@ -65,4 +67,4 @@ async def test_an_example_asks_before_it_removes(example, model, tmp_path, monke
         run = await supervisor.get_run("s")
         await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         assert await run.result() == "removed it"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tmp"]
+    assert [path.name for path in tmp_path.glob("*.tmp")] == ["a.tmp"]

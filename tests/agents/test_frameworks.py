@@ -5,7 +5,7 @@ import sys
 
 import anyio
 import pytest
-from framework_scenes import approve_all, killed, opened
+from framework_scenes import approve_all, keep_in_the_loop, killed, opened
 from framework_table import FRAMEWORKS, Said, Wanted
 from watching import next_of
 
@@ -34,8 +34,7 @@ def framework(request):
 
 @pytest.fixture(autouse=True)
 def _nothing_has_happened(monkeypatch):
-    """Keep all commits in the loop, too: the virtual clock does not wait for a thread."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    keep_in_the_loop(monkeypatch)
     effects.clear()
     requests.clear()
 
@@ -73,6 +72,7 @@ def cleaner_of(framework, *answers, asks=True, **options):
 PACKAGES = [
     ("pydantic_ai", "supervisor.agents.pydantic_ai", "pydantic-ai"),
     ("agents", "supervisor.agents.openai_agents", "openai-agents"),
+    ("langgraph.types", "supervisor.agents.langgraph", "langgraph"),
 ]
 DECISIONS = {
     "allow": (Approve(by="ana"), "deleted a", ["a"]),

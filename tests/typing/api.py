@@ -158,6 +158,8 @@ async def caller(ctx: Context) -> None:
     assert_type(await ctx.send("done"), None)
     await ctx.save({"done": [1, 2]})
     assert_type(ctx.saved, Any)
+    assert_type(ctx.run_number, int)
+    assert_type(ctx.is_durable, bool)
 
 
 async def in_a_branch(ctx: Context, number: int) -> None:

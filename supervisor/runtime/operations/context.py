@@ -98,6 +98,14 @@ class LocalContext(LocalOperations, Context):
         return self._attempt.state.facts.cwd
 
     @property
+    def run_number(self) -> int:
+        return self._attempt.run
+
+    @property
+    def is_durable(self) -> bool:
+        return self._attempt.host.journal.store.is_durable
+
+    @property
     def saved(self) -> Any:
         saved = self._attempt.state.saved
         return None if saved is None else msgspec.json.decode(saved)
