@@ -160,8 +160,20 @@ class Answering:
         except (SupervisorError, OSError) as error:
             log.warning("card.not_retired", channel=self._channel, approval=approval, error=repr(error))
 
+    async def stop(self, supervisor: Supervisor, session: str, person: Person) -> str:
+        """Cancel a session, if the person may do that, and return the text to tell them. Raises StoreError."""
+        if (why := self._people.why_not_command(person.name, "cancel sessions")) is not None:
+            return f"Not stopped: {visible(why)}."
+        try:
+            await supervisor.cancel(session, by=person.name, reason=f"stopped in {self._channel}")
+        except NotFound:
+            return "This supervisor's store has no such session."
+        except NotEntitled as error:
+            return f"Not stopped: {visible(str(error))}."
+        return "Stopped, with everything that it had started."
+
     async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
-        """Run a slash command and return its answer: pending, approve ID, deny ID REASON, answer ID TEXT.
+        """Run a slash command and return its answer: pending, approve ID, deny ID REASON, answer ID TEXT, stop SESSION.
 
         `room`: the most UTF-16 units that a list may have. Raises StoreError.
         """
@@ -169,11 +181,14 @@ class Answering:
         approval_id, _, words = rest.strip().partition(" ")
         if verb.lower() in ("", "pending"):
             return await self._pending(supervisor, identity, now, room)
+        if verb.lower() in ("stop", "cancel") and approval_id and not words:
+            person = self.find_person(identity)
+            return person if isinstance(person, str) else await self.stop(supervisor, approval_id, person)
         code = _VERBS.get(verb.lower())
         if code is None or not approval_id:
             return (
-                "Write: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists the waiting approvals "
-                "with their ids."
+                "Write: pending, approve ID, deny ID REASON, answer ID TEXT, or stop SESSION. pending lists the "
+                "waiting approvals with their ids."
             )
         found = await self.find_entitled(supervisor, approval_id, identity)
         if isinstance(found, str):

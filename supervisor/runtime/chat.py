@@ -11,6 +11,8 @@ Rules
   does not answer questions; if only questions wait, the reply lists them.
 - "for session" also allows these tools with any arguments in the tree, by rules that are listed and can be revoked. If
   people have roles, the person must be allowed to grant that (core/people.py). Rules that deny or ask still hold.
+- If exactly one approval waits here, it is a question, and the person had been shown all of it on the channel on which
+  they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.
 - If people have roles, only operators may send messages. A text of another person is refused if nothing waits that they
   may decide. The same step checks that and decides or sends: so no chat word becomes a message because another person
@@ -24,9 +26,9 @@ from typing import NamedTuple
 from supervisor.abc import Supervisor
 from supervisor.core import events as e
 from supervisor.core.chat_words import ChatResult, Word, read_word
-from supervisor.core.errors import NotEntitled, NotFound
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.people import People
-from supervisor.core.questions import is_yes_or_no
+from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.rows import ids_from
 from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
@@ -59,7 +61,8 @@ async def chat(
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
     word, where = read_word(text), seen.channel or "message"
     if word is None:
-        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+        answered = await _answer(supervisor, people, session, text, by, seen) if seen.channel is not None else None
+        return answered or ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     here = await supervisor.find_approvals(session=session, limit=None)
     if people is not None and (why := people.why_not_say(by, text, here)) is not None:
         for each in here:
@@ -78,7 +81,29 @@ async def chat(
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=word.is_yes):
         return ChatResult(kind="listed", approvals=waiting)
+    if (
+        seen.channel is not None
+        and (answered := await _answer(supervisor, people, session, text, by, seen)) is not None
+    ):
+        return answered
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
+
+
+async def _answer(
+    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
+) -> ChatResult | None:
+    """Answer the only question that waits for a person; None if a text is not meant for one, or does not fit it."""
+    here = await supervisor.find_approvals(session=session, limit=None)
+    waiting = [each for each in here if people is None or people.why_not_decide(by, each) is None]
+    if len(waiting) != 1 or waiting[0].kind != "question" or not await seen.has(supervisor, waiting[0], whole=True):
+        return None
+    try:
+        value = read_answer(waiting[0], text)
+        check_answer(waiting[0], value)
+    except InvalidInput:
+        return None
+    result = await supervisor.decide(waiting[0].id, Answer(value=value, by=by), channel=seen.channel)
+    return ChatResult(kind="decided", approvals=(waiting[0],), results=(result,))
 
 
 async def _decide_one(

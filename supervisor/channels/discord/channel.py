@@ -70,6 +70,12 @@ COMMANDS: Final = (
         ],
     },
     {
+        "name": "stop",
+        "description": "Cancel a session, and everything that it has started",
+        "type": 1,
+        "options": [{"name": "id", "description": "The session's id", "type": 3, "required": True}],
+    },
+    {
         "name": "answer",
         "description": "Answer an agent's question",
         "type": 1,

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -128,10 +128,14 @@ class Slack(Channel):
         if card is not None and await self._renew(approval, card, message):
             return card
         conversation, thread = self._place_of(approval)
-        where = {"channel": conversation, **({"thread_ts": thread} if thread else {})}
-        quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
-            posted = await self._web.write("chat.postMessage", **where, **message, **quiet)
+            try:
+                posted = await self._write(conversation, thread, **message)
+            except SlackRefused as error:
+                if thread is None:
+                    raise
+                log.warning("thread.refused", channel=self.name, session=approval.root_session, error=str(error))
+                posted = await self._write(self._conversation, None, **message)
         except ConnectionRefusedError:
             raise
         except OSError:  # Slack may have posted the card before its answer was lost
@@ -144,23 +148,31 @@ class Slack(Channel):
     async def remind(self, approval: Approval, card: str) -> None:
         assert approval.reminded_at is not None
         conversation, _, ts = card.partition(":")
-        _, thread = self._place_of(approval)
+        home, thread = self._place_of(approval)
+        if thread is None or home != conversation or not await self._is_in(conversation, thread, ts):
+            thread = ts
         within = approval.reminded_at.timestamp() - CLOCKS_DIFFER, _now().timestamp() + CLOCKS_DIFFER
-        async with aclosing(self._web.messages(conversation, thread or ts, within)) as messages:
+        async with aclosing(self._web.messages(conversation, thread, within)) as messages:
             async for message in messages:
                 if any(block.get("block_id") == reminder_id(approval) for block in message.get("blocks") or ()):
                     return
         mentioned = self._mentioned(approval)
         text = mentions_text(mentioned) + inert(still_waits(approval))
-        await self._web.write(
-            "chat.postMessage",
-            channel=conversation,
-            thread_ts=thread or ts,
-            blocks=reminder_blocks(approval, mentioned),
-            text=text,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
+        await self._write(conversation, thread, blocks=reminder_blocks(approval, mentioned), text=text)
+
+    async def _write(self, conversation: str, thread: str | None, **message: Any) -> Payload:
+        """Post a message, in a thread if one is given."""
+        where = {"channel": conversation, **({"thread_ts": thread} if thread else {})}
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        return await self._web.write("chat.postMessage", **where, **message, **quiet)
+
+    async def _is_in(self, conversation: str, thread: str, ts: str) -> bool:
+        """Whether a message is in a thread; the card of a thread that refused it is outside."""
+        try:
+            async with aclosing(self._web.messages(conversation, thread, (float(ts) - 1, float(ts) + 1))) as messages:
+                return any([message["ts"] == ts async for message in messages])
+        except SlackRefused:
+            return False
 
     def _mentioned(self, approval: Approval) -> list[str]:
         """Return the member ids of the people whom a card mentions."""
@@ -193,15 +205,16 @@ class Slack(Channel):
         return True
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
-        conversation, thread = self._place_of(approval)
+        places = dict.fromkeys([self._place_of(approval), (self._conversation, None)])
         within = since.timestamp() - CLOCKS_DIFFER, until.timestamp() + CLOCKS_DIFFER
-        try:
-            async with aclosing(self._web.messages(conversation, thread, within)) as messages:
-                async for message in messages:
-                    if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
-                        return f"{conversation}:{message['ts']}"
-        except SlackRefused as error:  # then a second card may be posted, which is better than none
-            log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
+        for conversation, thread in places:
+            try:
+                async with aclosing(self._web.messages(conversation, thread, within)) as messages:
+                    async for message in messages:
+                        if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
+                            return f"{conversation}:{message['ts']}"
+            except SlackRefused as error:  # then a second card may be posted, which is better than none
+                log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
 
     def _place_of(self, approval: Approval) -> tuple[str, str | None]:
@@ -324,8 +337,9 @@ class Slack(Channel):
         await self._answering.retire_pressed(self._supervisor, self, press.approval, card)
 
     async def _open_form(self, press: Press, approval: Approval) -> None:
+        place = {"conversation": press.conversation, "message": press.message, "thread": press.thread}
         try:
-            view = form_view(press.code, approval, {"conversation": press.conversation, "message": press.message})
+            view = form_view(press.code, approval, place)
         except InvalidInput as error:
             await self._whisper(press, visible(str(error)))
         else:
@@ -341,7 +355,7 @@ class Slack(Channel):
         """Tell only the person who acted. If Slack refuses that, the decision still stands."""
         text = fit(inert(text), WHISPER)
         where = {"channel": act.conversation or self._conversation, "user": act.user}
-        if isinstance(act, Words) and act.thread != act.message:
+        if not isinstance(act, Command) and act.thread not in ("", act.message):
             where["thread_ts"] = act.thread
         try:
             try:

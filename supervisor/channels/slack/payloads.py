@@ -39,6 +39,8 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     trigger: str = ""
     text: str | None = None
+    thread: str = ""
+    """The thread that the card is in; "" outside threads."""
     reply_to: str = ""
     """The address for an answer that only this person sees, also in conversations that the app is not in."""
 
@@ -132,6 +134,7 @@ def _press(payload: Payload, action: Payload) -> Press | None:
         conversation=payload["channel"]["id"],
         message=payload["container"]["message_ts"],
         trigger=payload["trigger_id"],
+        thread=payload["container"].get("thread_ts") or "",
         reply_to=payload.get("response_url", ""),
     )
 
@@ -148,6 +151,7 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
         user=payload["user"]["id"],
         conversation=place["conversation"],
         message=place["message"],
+        thread=place["thread"],
         text=view["state"]["values"]["field"]["text"].get("value") or "",
     )
 

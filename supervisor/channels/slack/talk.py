@@ -11,6 +11,7 @@ Rules
   again, neither by this process nor by a later one: the later one finds the message or its decision in the journal.
 - Only operators start the agent and write to it. Chat words in a thread are decisions of each person who may decide
   (A12). A refusal is shown only to the person who is refused.
+- A message that is only "stop" or "cancel" cancels the session. Only operators may do that.
 - Messages in a thread without a session are ignored.
 - The channel follows all open sessions and the last RESTING sessions that became idle, since another surface may wake
   them. It follows an older one again when a person writes in its thread.
@@ -41,8 +42,9 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.chat_words import read_word
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Person
+from supervisor.core.questions import read_answer
 from supervisor.core.rows import JournalEntry
-from supervisor.core.values import SessionView
+from supervisor.core.values import Approval, SessionView
 from supervisor.core.visible import visible
 from supervisor.logs import FactLog
 
@@ -58,6 +60,8 @@ CLOCKS_DIFFER: Final = timedelta(seconds=2)  # by which our clock may be slow ag
 _ELSEWHERE: Final = (
     "This thread has no session. Mention me in a new message outside threads: its thread becomes the session."
 )
+STOP: Final = ("stop", "cancel")
+"""Messages that cancel the session of their thread."""
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
 
 
@@ -131,7 +135,7 @@ class Talk:
                     await answering.note_stranger(supervisor, session, words.text, words.user, person)
                 return person
             if is_known:
-                answer = await self._reply(supervisor, session, words, person)
+                answer = await self._reply(supervisor, session, words, person, answering)
                 self.follow(supervisor, web, session)
                 return answer
             await supervisor.start(self._agent, words.text, session=session, by=person.name)
@@ -145,13 +149,20 @@ class Talk:
             return str(error)
         return None
 
-    async def _reply(self, supervisor: Supervisor, session: str, words: Words, person: Person) -> str | None:
+    async def _reply(
+        self, supervisor: Supervisor, session: str, words: Words, person: Person, answering: Answering
+    ) -> str | None:
+        if words.text.strip().lower().rstrip(".!") in STOP:
+            return await answering.stop(supervisor, session, person)
         shown_before = await _shown_before(supervisor, session, words)
         heard = await supervisor.chat(session, words.text, by=person.name, shown_before=shown_before, channel="slack")
         if heard.sent is None:
             return "\n".join(heard_lines(heard, datetime.now().astimezone()))
         waits = [f"{summary(approval)} ({approval.id})" for approval in heard.sent.waiting_for]
-        return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
+        how = (
+            "press a button of its card, or reply yes or no" if len(waits) == 1 else "press the buttons of their cards"
+        )
+        return f"Kept; first it waits for: {'; '.join(waits)}. To decide, {how}." if waits else None
 
     async def knows(self, supervisor: Supervisor, words: Words) -> bool:
         """Whether the thread of a message belongs to a session."""
@@ -318,8 +329,6 @@ async def _shown_before(supervisor: Supervisor, session: str, words: Words) -> d
     """Return the time, by our clock, before which the cards above a message were shown (A12). Only Slack's clock orders
     cards and messages, since our clock may differ: a card's id is the time at which Slack posted it."""
     now = datetime.now(UTC)
-    if read_word(words.text) is None:
-        return now
     stood_below = [
         row.event.at
         for approval in await supervisor.find_approvals(session=session, limit=None)
@@ -350,10 +359,17 @@ async def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str
                     return True
             case _:
                 pass
-    if read_word(said) is None:
-        return False
     decided = await supervisor.find_approvals(pending=False, session=session, limit=None)
-    return any(each.by == by and each.decided_at and each.decided_at >= said_at for each in decided)
+    since = [each for each in decided if each.by == by and each.decided_at and each.decided_at >= said_at]
+    return any(read_word(said) is not None or _is_answer(each, said) for each in since)
+
+
+def _is_answer(approval: Approval, text: str) -> bool:
+    """Whether a text is what a question was answered with."""
+    try:
+        return approval.status == "answered" and read_answer(approval, text) == approval.answer
+    except InvalidInput:
+        return False
 
 
 def said_at_of(words: Words) -> datetime:

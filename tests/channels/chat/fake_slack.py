@@ -21,12 +21,14 @@ class FakeSlack:
     def __init__(self):
         self.messages = {}
         self.whispers = []
+        self.whispered_in = []  # the thread of each; None outside threads
         self.views = []
         self.calls = []
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.allowed_at = {}  # method -> from when on it may be called; until then a 429, which says how long it is
         self.refusals = {}  # method -> error
+        self.archived = []  # conversations in which nothing can be posted or read
         self.unknown_blocks = ()  # types of blocks that it refuses
         self.unwell = 0  # how many of the next requests are done, and then answered with `page`
         self.page = 502, b"<html>Bad Gateway"
@@ -39,6 +41,8 @@ class FakeSlack:
         self.calls.append(method)
         if method in self.refusals:
             return {"ok": False, "error": self.refusals[method]}
+        if arguments.get("channel") in self.archived:
+            return {"ok": False, "error": "is_archived"}
         self.taken(method, "before")
         answer = getattr(self, method.replace(".", "_"))(**arguments)
         self.taken(method, "after")
@@ -62,6 +66,7 @@ class FakeSlack:
 
     def chat_postEphemeral(self, channel, user, text, thread_ts=None):  # noqa: N802 # Slack's names
         self.whispers.append((user, text))
+        self.whispered_in.append(thread_ts)
         return {"ok": True}
 
     def respond(self, text, response_type, replace_original):
@@ -99,7 +104,8 @@ class FakeSlack:
             "type": "block_actions",
             "user": {"id": user},
             "channel": {"id": channel},
-            "container": {"type": "message", "message_ts": message["ts"], "channel_id": channel},
+            "container": {"type": "message", "message_ts": message["ts"], "channel_id": channel}
+            | ({"thread_ts": message["thread_ts"]} if "thread_ts" in message else {}),
             "trigger_id": "trigger",
             "actions": [{"type": "button", "block_id": block, "action_id": code, "value": button["value"]}],
         }

@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 import pytest
 from fake_slack import SECRET, TOKEN, FakeSlack, serving, signed
+from msgspec.structs import replace
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, until
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
@@ -748,3 +749,111 @@ async def test_an_answer_reaches_its_sender_where_the_app_is_absent(slack):
         )
         await chat._whisper(command, "done")
     assert slack.whispers == [("ephemeral", "done")]
+
+
+QUESTIONS = {
+    "text": ("your name?", {}, "Alice", "Alice"),
+    "yes as text": ("which word?", {}, "yes", "yes"),
+    "choice": ("a colour?", {"choices": ["green", "blue"]}, "green", "green"),
+    "number": ("how many?", {"schema": int}, "7", 7),
+}
+
+
+@agent
+async def inquirer(ctx: Context, which: str) -> None:
+    question, options, _, _ = QUESTIONS[which.partition(",")[0]]
+    if which.endswith(", twice"):
+        async with anyio.create_task_group() as tasks:
+            for number in range(2):
+                tasks.start_soon(partial(ctx.ask, f"{question} {number}", **options))
+    await ctx.send(str(await ctx.ask(question, **options)))
+    await ctx.receive()
+
+
+async def asked_in_thread(chat, slack, supervisor, which, count=1):
+    await give(chat, slack.say(f"<@UBOT> {which}", ANA, THREAD, mention=True))
+    return await until(
+        lambda: (found := [a for a in supervisor.store.find_approvals() if a.shown])[count - 1 :] and found
+    )
+
+
+def later(seconds=1):
+    return f"{time.time() + seconds:.6f}"
+
+
+@pytest.mark.parametrize("which", QUESTIONS)
+async def test_a_reply_answers_the_one_open_question(slack, which):
+    """M1, A12: in its thread, by the person who was shown it; delivered again to the next process, it counts once."""
+    chat, (_, _, reply, value) = channel(slack, talk=Talk(inquirer)), QUESTIONS[which]
+    async with opened(chat, platform="slack") as supervisor:
+        (asked,) = await asked_in_thread(chat, slack, supervisor, which)
+        await give(chat, slack.say(reply, ANA, said_at := later(), thread=THREAD))
+        answered = await supervisor.get_approval(asked.id)
+        assert (answered.status, answered.answer, answered.by) == ("answered", value, "ana")
+        chat._talk._heard.clear()
+        await give(chat, slack.say(reply, ANA, said_at, thread=THREAD, again=True))
+        assert messages_of(supervisor, asked.session) == []
+        await supervisor.cancel(asked.session)
+
+
+@pytest.mark.parametrize(
+    ("which", "count", "reply", "seconds"),
+    [("choice", 1, "red", 1), ("number", 1, "many", 1), ("text, twice", 2, "Alice", 1), ("text", 1, "Alice", -60)],
+    ids=["no choice", "no number", "two wait", "shown later"],
+)
+async def test_a_reply_that_cannot_be_the_answer_is_a_message(slack, which, count, reply, seconds):
+    """A12: it does not fit, two questions wait, or the card stood below it; the person is told how to answer."""
+    chat = channel(slack, talk=Talk(inquirer))
+    async with opened(chat, platform="slack") as supervisor:
+        asked = await asked_in_thread(chat, slack, supervisor, which, count)
+        await give(chat, slack.say(reply, ANA, later(seconds), thread=THREAD))
+        assert [each.text for each in messages_of(supervisor, asked[0].session)] == [reply]
+        assert len(await supervisor.find_approvals()) == count
+        assert [user for user, _ in slack.whispers] == [ANA]
+        await supervisor.cancel(asked[0].session)
+
+
+async def test_a_person_who_presses_in_a_thread_is_told_there(slack):
+    """M2: also when they send a form; who looks at the thread sees nothing of the channel."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        card = await card_of(slack)
+        await give(chat, slack.press(card, "approve.0", EVE))
+        await give(chat, slack.press(card, "explain", ANA))
+        await give(chat, slack.submit(slack.views.pop(), "not now", ANA))
+        await until(lambda: len(slack.whispers) == 2)
+        await supervisor.cancel(f"slack-c1-{THREAD}")
+    assert slack.whispered_in == [THREAD, THREAD]
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+async def test_an_operator_stops_a_session_from_chat(slack, by_command):
+    """M3: as a whole message in its thread, or by its id; another person is told that they may not."""
+    chat, session = channel(slack, talk=Talk(deployer)), f"slack-c1-{THREAD}"
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
+        for user in (EVE, STRANGER, ANA):
+            assert (await supervisor.get_session(session)).ended_at is None
+            if by_command:
+                assert (await give(chat, slack.command(f"stop {session}", user))).body
+            else:
+                await give(chat, slack.say("Stop.", user, later(), thread=THREAD))
+        assert list(await supervisor.find_approvals()) == []
+        assert (await supervisor.get_session(session)).ended_at is not None
+    assert ran == []
+
+
+async def test_a_card_whose_thread_refuses_it_goes_to_the_configured_conversation(slack):
+    """M13: the thread's channel was archived; the card is found there after a death, and reminded of there."""
+    chat, session = channel(slack, talk=Talk(deployer)), "slack-c9-1700000000.000001"
+    slack.archived = ["C9"]
+    async with opened(chat, platform="slack") as supervisor:
+        await supervisor.start(deployer, "x", session=session)
+        card = await card_of(slack)
+        approval = (await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown]))[0]
+        assert await chat.find_card(approval, approval.created_at, datetime.now(UTC)) == f"C1:{card['ts']}"
+        await chat.remind(replace(approval, reminded_at=datetime.now(UTC)), f"C1:{card['ts']}")
+        assert slack.messages["C1"][1]["thread_ts"] == card["ts"]
+        await give(chat, slack.press(card, "deny", ANA))
