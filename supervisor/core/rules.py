@@ -157,14 +157,15 @@ def policy_of(
 
 
 def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
-    """Return whether a rule is on a tool. If a call has claims, the last part of its tool's name is one, too. So a rule
-    that denies or asks by arguments is about each tool whose name differs in that part only."""
-    if rule.tool == tool:
-        return True
-    if not claims or rule.kind == "allow" or rule.pattern is None:
-        return False
-    (ours, dot, _), (theirs, _, _) = tool.rpartition("."), rule.tool.rpartition(".")
-    return bool(dot) and ours == theirs
+    """Return whether a rule is on a tool. If a call has claims, the part of its tool's name after the last dot is one,
+    too. Then a rule that denies or asks by arguments is about each tool whose name differs in that part only, and a
+    rule that allows without a pattern is about none: it would go by that part alone."""
+    ours, dot, _ = tool.rpartition(".") if claims else ("", "", tool)
+    if not dot or (rule.tool == tool and rule.kind != "allow"):
+        return rule.tool == tool
+    if rule.kind == "allow":
+        return rule.tool == tool and rule.pattern is not None
+    return rule.pattern is not None and rule.tool.rpartition(".")[0] == ours
 
 
 def without(arguments: Mapping[str, Any], claims: Collection[str]) -> Mapping[str, Any]:

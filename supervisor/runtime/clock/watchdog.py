@@ -138,8 +138,8 @@ class Watch:
 
     @property
     def is_working(self) -> bool:
-        """Whether a step or a model call is in flight."""
-        return bool(self.work)
+        """Whether a step or a model call is in flight whose own tasks do not wait."""
+        return any(not work.waits for work in self.work)
 
     @property
     def is_at_work(self) -> bool:
