@@ -7,7 +7,7 @@ import pytest
 from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_backend, say
 
 from supervisor import Answer, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
-from supervisor.agents.acp.permissions import KINDS
+from supervisor.agents.acp.permissions import CLAIMS, KINDS
 from supervisor.channels.cards import make_card
 from supervisor.core import events as e
 
@@ -121,9 +121,15 @@ async def test_an_allow_rule_goes_by_the_raw_input(home, step, rule, answer):
 
 
 @pytest.mark.parametrize("kind", ["execute", "read", "think", "other", "no kind of ours"])
-async def test_a_deny_rule_counts_whatever_kind_the_agent_names(home, kind):
-    rules = [deny_rule("fake.execute", "rm x"), *(allow_rule(f"fake.{each}") for each in KINDS)]
-    assert await _ruled(home, ask(kind=kind), *rules) == "deny"
+@pytest.mark.parametrize("title", ["run rm x", None])
+async def test_a_deny_rule_counts_whatever_the_agent_says_of_the_call(home, kind, title):
+    rules = [deny_rule("fake.execute", "rm x"), *(allow_rule(f"fake.{each}", COMMAND_X) for each in KINDS)]
+    assert await _ruled(home, ask(kind=kind, title=title), *rules) == "deny"
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+async def test_a_field_with_the_name_of_a_claim_hides_no_other_from_rules(home, claim):
+    assert await _ruled(home, ask(input={"command": "rm x", claim: "ls"}), deny_rule("fake.read", "rm x")) == "deny"
 
 
 async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home):
@@ -138,7 +144,7 @@ async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home)
     assert (shown["path"], shown["the agent's title"]) == ("/a.py", "tidy up")
     assert "-one" in shown["the agent's diff"]
     assert "+two" in shown["the agent's diff"]
-    assert (approval.claims, approval.editable) == (("the agent's title", "the agent's diff"), False)
+    assert (approval.claims, approval.editable) == (CLAIMS, False)
     assert [option.pattern for option in approval.options[1:]] == ['{"path":"/a.py"}'] * 2
 
 

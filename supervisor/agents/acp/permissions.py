@@ -4,8 +4,9 @@ The agent sends its raw input, a kind, a title, and perhaps diffs. Only the raw 
 rest are the agent's own words, so they are claims: a card shows and marks them, and rules do not see them.
 
 Rules
-- The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field of the
-  raw input that has the name of a claim is shown in the raw input's place, and the claim is left out.
+- The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field with the
+  name of a claim is one.
+- The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
 - Fields that identify one request are no part of the raw input: the same call has others when it is asked again.
 - A raw input that is empty or missing says nothing. Such a call can be allowed once only.
 - The argument `command` is a shell command if it is a text or a list of texts, whatever the kind. Fields next to it
@@ -75,15 +76,14 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call. `told`: all that the agent has said of it."""
     fields = given if isinstance(given, Mapping) else {} if given is None else {"input": given}
     claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
-    shown = {name: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str) and name not in fields}
-    return {**fields, **shown}
+    return {**fields, **{name: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str)}}
 
 
-def claims_in(given: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the arguments that are claims."""
-    own = given if isinstance(given, Mapping) else ()
+def claims_in(given: Any) -> tuple[str, ...]:
+    """Return the names of the arguments that are claims. There are always some: the kind in the call's name is one,
+    whatever else the agent has said."""
     about = ABOUT_COMMAND if command_in(given) is not None else ()
-    return tuple(name for name in (*CLAIMS, *about) if name in arguments and (name in about or name not in own))
+    return (*CLAIMS, *(name for name in about if name in given))
 
 
 def command_in(given: Any) -> str | None:

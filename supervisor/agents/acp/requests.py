@@ -232,7 +232,7 @@ class Requests:
             timeout=None,
             editable=False,
             command=command_in(asked.given),
-            claims=claims_in(asked.given, asked.arguments),
+            claims=claims_in(asked.given),
         )
         return await here.call(called, asked.arguments)
 
