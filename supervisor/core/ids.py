@@ -27,12 +27,14 @@ APPROVAL_ID: Final = "[a-z0-9]{16,80}"
 """The pattern of the id of an approval."""
 RULES: Final = "*"
 """Stands for a session where a journal of rules is meant; `check_session_id` refuses it."""
+_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
+"""A letter or digit for each value of a byte; each is as frequent as the others."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def new_session_id() -> str:
     """Make the id of a root session: 22 lower-case letters and digits (110 random bits)."""
-    return _base32(secrets.token_bytes(14))[:22]
+    return _random(22)
 
 
 def child_session_id(parent: str, operation: str) -> str:
@@ -42,17 +44,17 @@ def child_session_id(parent: str, operation: str) -> str:
 
 def new_approval_id(root: str) -> str:
     """Make the id of an approval in the tree of a root session: its route, then 26 random characters (130 bits)."""
-    return approval_route(root) + _base32(secrets.token_bytes(17))[:26]
+    return approval_route(root) + _random(26)
 
 
 def approval_route(root: str) -> str:
     """Return the prefix of the ids of all approvals of a tree: 16 characters of the digest of the root session's id."""
-    return _base32(hashlib.sha256(root.encode()).digest())[:16]
+    return _base32(hashlib.sha256(root.encode()).digest()[:10])
 
 
 def new_rule_id() -> str:
     """Make the id of a standing rule: 8 lower-case letters and digits (40 random bits), since people type it."""
-    return _base32(secrets.token_bytes(5))
+    return _random(8)
 
 
 def check_session_id(session: str) -> str:
@@ -101,3 +103,8 @@ def split_operation_id(operation: str) -> tuple[str, int]:
 
 def _base32(raw: bytes) -> str:
     return base64.b32encode(raw).decode().rstrip("=").lower()
+
+
+def _random(length: int) -> str:
+    """Return random letters and digits, 5 bits each. Base32 takes several times as long."""
+    return secrets.token_bytes(length).translate(_LETTERS).decode()

@@ -6,16 +6,21 @@ copied instead: that is faster, and makes fewer objects for the garbage collecto
 Rules
 - The base of an overlay changes by `merge` only; of two overlays over one base, one is merged and the other dropped.
 - Each overlay reads and iterates as a changed copy would, in the same order.
+- Most maps of most sessions are empty. They are one shared map, EMPTY, which `added` replaces.
 """
 
 from collections.abc import Iterator, MutableMapping
 from itertools import chain
-from typing import Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar, cast
 
 SMALL: Final = 50
 """The number of entries up to which a copy is cheaper than an overlay."""
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
+EMPTY: Final = cast("MutableMapping[Any, Any]", MappingProxyType({}))
+"""An empty map that refuses every change."""
 
 
 class MapOverlay(MutableMapping[K, V]):
@@ -107,9 +112,27 @@ Entries = list[V] | ListOverlay[V]
 
 def map_over(base: MutableMapping[K, V]) -> MutableMapping[K, V]:
     """Return a map for changes in place of `base`."""
+    if not base:
+        return EMPTY
     return base.copy() if type(base) is dict and len(base) <= SMALL else MapOverlay(base)
 
 
 def list_over(base: Entries[V]) -> Entries[V]:
     """Return a list for additions in place of `base`."""
     return base.copy() if type(base) is list and len(base) <= SMALL else ListOverlay(base)
+
+
+def added(base: MutableMapping[K, V], key: K, value: V) -> MutableMapping[K, V]:
+    """Set an entry, and return the map that has it: another one in place of EMPTY."""
+    if base is EMPTY:
+        return {key: value}
+    base[key] = value
+    return base
+
+
+_OVERLAYS: Final = (MapOverlay, ListOverlay)
+
+
+def merged(held: T) -> T:
+    """Return the map or list that holds the changes: an overlay's base, or `held` itself."""
+    return cast("T", held.merge()) if type(held) in _OVERLAYS else held

@@ -20,6 +20,7 @@ The module is longer than 400 lines because one fold handles every event.
 """
 
 from collections.abc import Mapping, MutableMapping
+from copy import copy
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,7 +35,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.overlay import Entries, ListOverlay, MapOverlay, list_over, map_over
+from supervisor.core.overlay import EMPTY, Entries, added, list_over, map_over, merged
 from supervisor.core.rules import Rule, is_about
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
@@ -67,7 +68,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     """The end of the latest copy, in a session that begins with one."""
     imported: int = 0
     """How many messages were imported."""
-    inbox: MutableMapping[str, e.MessageReceived] = {}
+    inbox: MutableMapping[str, e.MessageReceived] = EMPTY
     """Messages that no run has received yet, in the order in which they came."""
     jobs: Mapping[str, Job] = _NOTHING
     """Background jobs, including those that have ended; they outlive the run that began them."""
@@ -79,14 +80,14 @@ class SessionState(msgspec.Struct, kw_only=True):
     marks: frozenset[str] = frozenset()
     """Named changes of its code whose path the run takes (Context.patched)."""
     barren: int = 0
-    operations: MutableMapping[str, Operation] = {}
+    operations: MutableMapping[str, Operation] = EMPTY
     order: Entries[str] = []
-    kept: MutableMapping[str, Operation] = {}
+    kept: MutableMapping[str, Operation] = EMPTY
     """Operations with a result from before a restart, which the agent has not asked for again yet."""
     restarts: tuple[datetime, ...] = ()
     """When the run was restarted."""
     back_off_until: datetime | None = None
-    children: MutableMapping[str, e.ChildEnded | None] = {}
+    children: MutableMapping[str, e.ChildEnded | None] = EMPTY
     live_children: int = 0
     """How many children have not ended."""
     saved: Raw | None = None
@@ -138,22 +139,22 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""
-        return replace(
-            self,
-            operations=map_over(self.operations),
-            order=list_over(self.order),
-            children=map_over(self.children),
-            inbox=map_over(self.inbox),
-            kept=map_over(self.kept),
-        )
+        draft = copy(self)
+        draft.operations = map_over(self.operations)
+        draft.order = list_over(self.order)
+        draft.children = map_over(self.children)
+        draft.inbox = map_over(self.inbox)
+        draft.kept = map_over(self.kept)
+        return draft
 
     def land(self) -> None:
         """Merge the changes of a draft into the maps below it. The state below must not be used any more: this one
         replaces it."""
-        for name in _OVERLAID:
-            held = getattr(self, name)
-            if type(held) is MapOverlay or type(held) is ListOverlay:  # isinstance is slow for an abstract class
-                setattr(self, name, held.merge())
+        self.operations = merged(self.operations)
+        self.order = merged(self.order)
+        self.children = merged(self.children)
+        self.inbox = merged(self.inbox)
+        self.kept = merged(self.kept)
 
     def apply(self, event: e.AnyEvent) -> None:
         """Apply one event; raises IllegalEvent, and changes nothing, if the tables forbid it."""
@@ -199,7 +200,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.MessageImported():
                 self.imported += 1
             case e.MessageReceived():
-                self.inbox[event.message] = event
+                self.inbox = added(self.inbox, event.message, event)
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -272,7 +273,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             raise IllegalEvent(f"{operation} of {self.id} is recalled if and only if a restart has kept it: {event!r}")
         if isinstance(event, e.OperationRecalled):
             begun = self._place_after(event.given)
-            self.operations[operation] = replace(self.kept[operation], begun=begun, answered=self.length)
+            recalled = replace(self.kept[operation], begun=begun, answered=self.length)
+            self.operations = added(self.operations, operation, recalled)
             del self.kept[operation]
             self.order.append(operation)
             return
@@ -294,9 +296,9 @@ class SessionState(msgspec.Struct, kw_only=True):
                 new = replace(old, state=state, result=event, answered=self.length)
                 if state == "finished":
                     self.order.append(operation)
-        self.operations[operation] = new
+        self.operations = added(self.operations, operation, new)
         if (child := e.begins(event)) is not None and child not in self.children:
-            self.children[child] = None
+            self.children = added(self.children, child, None)
             self.live_children += 1
 
     def _place_after(self, given: int | None) -> int:
@@ -340,7 +342,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             if timer is None or operation in aside or not isinstance(timer.request, e.OperationStarted):
                 raise IllegalEvent(f"{operation} is not a timer, or is set aside; a restart cannot open it again")
             open_again[operation] = replace(timer, state="waiting", answered=0, result=None)
-        self.kept.update({operation: _kept(self.operations[operation]) for operation in event.kept})
+        for operation in event.kept:
+            self.kept = added(self.kept, operation, _kept(self.operations[operation]))
         left = {name: record for name, record in self.operations.items() if name not in aside}
         self.operations = {**left, **open_again}
         self.order = [name for name in self.order if name not in aside and name not in open_again]
@@ -364,9 +367,6 @@ _OF_A_RUN = (
     "outcome",
 )
 """Fields of a session's state that belong to its latest run only."""
-
-_OVERLAID = ("operations", "order", "children", "inbox", "kept")
-"""Fields that grow with a session's history."""
 
 
 def _is_forgotten(operation: str, saved: e.StateSaved) -> bool:

@@ -1,7 +1,5 @@
 """Drafts of a session, which have changes only, compared with full copies and with a replay of the journal."""
 
-from copy import copy
-
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -30,8 +28,8 @@ def drafts(request):
 
 def full_copy(state):
     """Return a copy that shares no map and no list with a state."""
-    held = {name: getattr(state, name) for name in GROWING}
-    return msgspec.structs.replace(state, **{name: copy(value) for name, value in held.items()})
+    held = {name: dict(getattr(state, name)) for name in GROWING if name != "order"}
+    return msgspec.structs.replace(state, order=[*state.order], **held)
 
 
 def take(state, events):
