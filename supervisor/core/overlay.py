@@ -135,4 +135,6 @@ _OVERLAYS: Final = (MapOverlay, ListOverlay)
 
 def merged(held: T) -> T:
     """Return the map or list that holds the changes: an overlay's base, or `held` itself."""
-    return cast("T", held.merge()) if type(held) in _OVERLAYS else held
+    if type(held) not in _OVERLAYS:  # isinstance is slow for an abstract class
+        return held
+    return cast("T", cast("Any", held).merge())

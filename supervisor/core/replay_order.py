@@ -10,10 +10,12 @@ Rules
   that is blocked (core/blocking.py).
 """
 
+from collections.abc import MutableMapping
 from operator import itemgetter
 from sys import maxsize
 from typing import Final, NamedTuple
 
+from supervisor.core.overlay import EMPTY, added
 from supervisor.core.session import SessionState
 
 HELD: Final = ""
@@ -38,9 +40,9 @@ class ReplayOrder:
         begun = ((record.begun, operation) for operation, record in state.operations.items())
         self._begun = tuple(sorted(begun, key=itemgetter(0)))
         """The operations in the journal when the attempt began, in the order in which they began."""
-        self.unclaimed = dict.fromkeys(state.operations)
+        self.unclaimed: MutableMapping[str, None] = dict.fromkeys(state.operations) or EMPTY
         self._oldest = 0
-        self._given: dict[str, int] = {}
+        self._given: MutableMapping[str, int] = EMPTY
         """The number of each result that was given, counting from 0."""
         self._gifts = 0
         self._next = 0
@@ -52,7 +54,7 @@ class ReplayOrder:
 
     def hold(self) -> None:
         """Let no new operation begin: the agent is only to show that it follows its journal."""
-        self.unclaimed[HELD] = None
+        self.unclaimed = added(self.unclaimed, HELD, None)
 
     @property
     def has_followed(self) -> bool:
@@ -61,11 +63,13 @@ class ReplayOrder:
 
     def claim(self, operation: str) -> None:
         """The agent asked for this operation (again)."""
-        self.unclaimed.pop(operation, None)
+        if operation in self.unclaimed:
+            del self.unclaimed[operation]
 
     def give(self, operation: str) -> None:
         """The result was given to the agent, or the task that waited for it is gone."""
-        self._given.setdefault(operation, self._gifts)
+        if operation not in self._given:
+            self._given = added(self._given, operation, self._gifts)
         self._gifts += 1
 
     def front(self, state: SessionState) -> str | None:

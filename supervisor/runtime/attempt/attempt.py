@@ -17,10 +17,9 @@ Rules
   all answered at once can freeze the loop (W13).
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -32,6 +31,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.machine import BEGINS_OPERATION
+from supervisor.core.overlay import EMPTY, added
 from supervisor.core.replay_order import ReplayOrder
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
@@ -48,7 +48,6 @@ T = TypeVar("T")
 
 # What most attempts never have is shared: each empty set or map would cost every waiting run its memory.
 _NO_NAMES: Final[frozenset[str]] = frozenset()
-_NO_PATCHES: Final[Mapping[str, bool]] = MappingProxyType({})
 
 
 class Attempt:
@@ -106,7 +105,7 @@ class Attempt:
         self.run = self.state.runs
         self.names = Names(self.state)
         self.names.asked = {} if self.replay.is_replaying else None
-        self.instead: dict[str, tuple[str, str, str]] = {}
+        self.instead: MutableMapping[str, tuple[str, str, str]] = EMPTY
         """Operations that the agent asked for during the replay and that the journal does not hold. Each in words, with
         two lines of code (runtime/attempt/divergence.py)."""
         self.asked_at = host.alarm.now()
@@ -119,7 +118,7 @@ class Attempt:
         """Whether an appointment checks that the replay gets any further."""
         self.block: Block | None = None
         """Why the attempt is blocked, once that is its stop reason."""
-        self.patches: Mapping[str, bool] = _NO_PATCHES
+        self.patches: Mapping[str, bool] = EMPTY
         """The answers that `Context.patched` has given, by name."""
         self.to_save: msgspec.Raw | None = None
         """The state that the latest save is about to write."""
@@ -301,7 +300,8 @@ class Attempt:
         the agent asked for instead."""
         self.asked_at = self.host.alarm.now()
         asked = (self.names.asked or {}).get(operation, (operation, "", None))
-        self.instead[operation] = told_operation(*asked), *lines_here(self.spec.fn.__code__)
+        told = told_operation(*asked), *lines_here(self.spec.fn.__code__)
+        self.instead = added(self.instead, operation, told)
         try:
             await self.pass_barrier()
         finally:

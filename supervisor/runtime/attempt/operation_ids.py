@@ -21,13 +21,14 @@ Rules
 """
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import named_key, operation_id, operation_key, split_operation_id
+from supervisor.core.overlay import EMPTY, added
 from supervisor.core.replay_order import Asked
 from supervisor.core.session import SessionState
 
@@ -51,7 +52,7 @@ class Names:
         self._floor = state.floor
         self._claimants: dict[str, Any] = {}
         """The coroutine of the task that last did an operation, by key."""
-        self._named: dict[Named, str] = {}
+        self._named: MutableMapping[Named, str] = EMPTY
         """The keys of operations that the agent named itself."""
         self._saving: dict[str, int] | None = None
         """The `counts` of a save that is about to be committed."""
@@ -70,7 +71,8 @@ class Names:
                     f"the agent names two operations {place.name!r}: give each operation another name, or its own "
                     "branch with ctx.branch(name)"
                 )
-            key = self._named[place] = named_key(place.branch, kind, place.name, name if kind == "call" else "")
+            key = named_key(place.branch, kind, place.name, name if kind == "call" else "")
+            self._named = added(self._named, place, key)
             name, arguments = place.name, None
         else:
             key = operation_key(place, kind, name, arguments)
