@@ -143,7 +143,6 @@ class _Agent:
         settings = Settings(
             name="coder",
             command=("coder",),
-            cwd=None,
             env=MappingProxyType({}),
             stop_timeout=30.0,
             call_timeout=600.0,
