@@ -13,6 +13,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -488,6 +489,28 @@ async def test_a_checkpointer_that_dies_before_the_store_is_refused(planner, tmp
     assert [each.kind for each in outcomes] == ["failed", "succeeded"]
     assert "AsyncSqliteSaver" in outcomes[0].cause
     assert effects == ["plan"]
+
+
+async def test_a_thread_that_the_checkpointer_has_lost_is_refused():
+    """The graph would begin again in the middle of the session."""
+    saver = InMemorySaver()
+    async with opened() as supervisor:
+        graph = graph_of(saver, plan=does("plan"), review=asks("review?"))
+        run = await supervisor.start(planner_of(graph), "go", session="s")
+        question = await next_of(run.watch_approvals())
+        await saver.adelete_thread("s")
+        await supervisor.decide(question.id, Answer(value="yes", by="ana"))
+        outcome = await run.outcome()
+        assert (outcome.kind, "does not know the thread s" in outcome.cause) == ("failed", True)
+    assert effects == ["plan"]
+
+
+async def test_a_checkpointer_that_is_not_asynchronous_is_refused(tmp_path):
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
+        async with opened() as supervisor:
+            outcome = await (await supervisor.start(planner_of(graph_of(saver, plan=does("plan"))), "go")).outcome()
+    assert (outcome.kind, "AsyncSqliteSaver" in outcome.cause) == ("failed", True)
+    assert effects == []
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
