@@ -21,6 +21,7 @@ Rules
 """
 
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -48,7 +49,7 @@ try:
     from langgraph.types import Command, StateSnapshot, interrupt
     from pydantic_core import to_jsonable_python
 
-    if tuple(int(part) for part in version("langgraph").split(".")[:3] if part.isdigit()) < _NEEDED:
+    if tuple(map(int, re.findall(r"[0-9]+", version("langgraph"))[:3])) < _NEEDED:
         raise ImportError(f"{version('langgraph')} is installed")
 except ImportError as error:
     raise ImportError(
@@ -396,8 +397,8 @@ class _Run:
     async def _answer(self, name: str, given: Mapping[str, Any]) -> Any:
         value, path = given["value"], given["path"]
         if isinstance(value, dict):
-            if value.get(_SUB_AGENT) in _sub_agents:
-                agent = _sub_agents[value[_SUB_AGENT]]
+            if _SUB_AGENT in value:
+                agent = self._sub_agent(value[_SUB_AGENT])
                 return (await self._ctx.named(name).call(agent, **value["arguments"])).content
             if value.get("type") == "tool_approval":
                 return await self._decide(name, path, _per_call(value, given["schema"] or {}))
@@ -406,6 +407,14 @@ class _Run:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         question = f"{'.'.join([self._settings.name, *path])}: {shown}"
         return await self._ctx.named(name).ask(question, **_answer_type(given["schema"]))
+
+    def _sub_agent(self, key: str) -> AgentSpec[..., Any]:
+        if (agent := _sub_agents.get(key)) is None:
+            raise InvalidInput(
+                f"agent {self._settings.name}: its graph calls the sub-agent {key}, of which this process has made no "
+                "tool; call supervisor_tool where the module is imported, or where the graph is opened"
+            )
+        return agent
 
     async def _decide_all(self, name: str, path: list[str], value: Mapping[str, Any]) -> list[Any]:
         """Return the decisions about the calls of one answer of a model, in their order."""

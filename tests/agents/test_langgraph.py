@@ -231,6 +231,14 @@ async def test_a_rule_decides_in_the_place_of_a_person(kind):
     assert effects == done
 
 
+async def test_a_sub_agent_that_the_process_does_not_know_is_named():
+    """Its tool was made by code that a later process does not run."""
+    wants = {"__supervisor_agent__": "gone:researcher", "arguments": {}}
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(planner_of(graph_of(ask=asks(wants))), "go")).outcome()
+        assert (outcome.kind, "gone:researcher" in outcome.cause) == ("failed", True)
+
+
 # -- segments that were cut off
 
 
@@ -392,6 +400,24 @@ async def test_the_events_of_the_stream_are_heartbeats():
             graph = graph_of(**{f"n{n}": sleeps(each) for n, each in enumerate(seconds)}, end=does("end"))
             kinds.append((await (await supervisor.start(planner_of(graph), "go")).outcome()).kind)
     assert kinds == ["succeeded", "stalled"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_restart_after_a_stall_goes_on_with_the_graph(idempotent):
+    """R5: a person is asked first, unless the graph is idempotent."""
+
+    async def silent(state: State) -> State:
+        effects.append("silent")
+        await anyio.sleep(3600 if effects.count("silent") == 1 else 1)
+        return {"said": ["at last"]}
+
+    async with opened() as supervisor:
+        graph = graph_of(plan=does("plan"), silent=silent)
+        planner = planner_of(graph, restart="transient", idempotent=idempotent)
+        run = await supervisor.start(planner, "go")
+        assert len(await answer_all(supervisor, run, {"cut off": "go on"})) == (not idempotent)
+        assert await run.result() == ["plan", "at last"]
+    assert effects == ["plan", "silent", "silent"]
 
 
 async def test_each_turn_has_a_thread_of_its_own():
