@@ -42,7 +42,7 @@ port = 8787
 # A coding agent that speaks ACP (needs the extra acp). Rules are about NAME.KIND, such as reviewer.execute.
 # [agents.reviewer]
 # acp = ["opencode", "acp"]          # the words of its command
-# cwd = "."                          # its folder; default: the session's
+# cwd = "."                          # the folder of its sessions; default: the starter's
 # env = { MODE = "careful" }         # variables to add to ours; no secrets here
 
 # Standing rules for every session: deny beats ask, and ask beats allow. README.md explains patterns.
