@@ -6,7 +6,8 @@ rules. The effect of that call is the answer "allow"; the client itself then mak
     client asks -> request saved -> call journaled, with its approval -> decided -> `executing` -> answer written
 
 The client may die, or give up, while a person decides. Then the approval stays, and the decision waits for the client
-to ask for the same call again: the same tool and the same input, in canonical JSON, in the same session.
+to ask for the same call again: the same tool and the same input, in canonical JSON, in the same session. How a command
+is described may differ.
 
 Rules
 - The client asks when it likes, so no attempt can repeat the order of the requests. The state is saved before a request
@@ -36,7 +37,8 @@ from supervisor.loading import declare
 REFERENCE: Final = "command:claude-code"
 COMMANDS: Final[Mapping[str, str]] = {"Bash": "command"}
 """The tools of Claude Code that run a shell command, with the argument that holds it."""
-CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": ("description", "timeout")}
+DESCRIPTION: Final = "description"
+CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": (DESCRIPTION, "timeout")}
 """Their arguments that rules do not see. Claude Code describes the same command in other words each time, and its
 timeout, in milliseconds, only says how long it waits."""
 NO_TALK: Final = "This session only answers permission requests. Write to Claude Code where it runs."
@@ -78,6 +80,13 @@ class Client:
         self.is_over.set()
 
 
+def key_of(tool: str, arguments: Mapping[str, Any]) -> bytes:
+    """Return what two requests for the same call have in common. How a command is described makes no other call of
+    it: the client gets the arguments that were decided."""
+    described = {DESCRIPTION} if tool in COMMANDS else ()
+    return canonical_json([tool, {name: value for name, value in arguments.items() if name not in described}])
+
+
 class Request(msgspec.Struct, frozen=True):
     """A request as it is saved. `denied`: why it was denied, if its client has not been told yet."""
 
@@ -88,7 +97,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> bytes:
-        return canonical_json([self.tool, self.input])
+        return key_of(self.tool, self.input)
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -155,7 +164,7 @@ class Permissions:
             return self._closed
         try:
             foreign_tool(tool, _nothing)
-            key = canonical_json([tool, arguments])
+            key = key_of(tool, arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return Denied(f"the request cannot be asked for: {error}")
         found = next((each for each in self._open.values() if each.client is None and each.request.key == key), None)

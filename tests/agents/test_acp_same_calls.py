@@ -23,6 +23,8 @@ def codex(call, command):
         ({"command": "ls"}, {"command": "rm"}, False),
         (codex("call_1", "ls"), codex("call_20", "ls"), True),
         (codex("call_1", "ls"), codex("call_1", "rm"), False),
+        ({"command": "ls", "description": "look"}, {"command": "ls", "description": "list"}, True),
+        ({"path": "a", "description": "look"}, {"path": "a", "description": "list"}, False),
         ({}, {}, False),
         (None, None, False),
     ],

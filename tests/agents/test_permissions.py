@@ -154,6 +154,17 @@ async def test_a_decision_outlives_any_number_of_servers_and_counts_once(store, 
         assert len(await it.pending()) == 1
 
 
+async def test_a_command_that_is_described_in_other_words_is_the_same_call(store):
+    """What was shown and decided is what may run."""
+    async with claude(store()) as it:
+        it.ask("Bash", {**LIST, "description": "look"})
+        (asked,) = await it.pending()
+        it.scopes[0].cancel()
+        await it.approve(asked)
+        it.ask("Bash", {**LIST, "description": "list the files"})
+        assert await it.answered() == [Allowed({**LIST, "description": "look"})]
+
+
 async def test_a_call_that_is_asked_again_while_it_is_pending_joins_its_approval(store):
     async with claude(store(), dies=True) as it:
         it.ask()

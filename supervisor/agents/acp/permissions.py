@@ -94,10 +94,17 @@ def command_in(given: Any) -> str | None:
 
 
 def is_same(tool: str, given: Any, permission: Permission) -> bool:
-    """Return whether a request is for the same call. Requests that do not say what they are for are never the same."""
+    """Return whether a request is for the same call, in whatever words. Requests that do not say what they are for are
+    never the same."""
     if given is None or permission.given is None or tool != permission.tool:
         return False
-    return canonical_json(given) == canonical_json(permission.given)
+    return canonical_json(_without_words(given)) == canonical_json(_without_words(permission.given))
+
+
+def _without_words(given: Any) -> Any:
+    if command_in(given) is None:
+        return given
+    return {name: value for name, value in given.items() if name not in ABOUT_COMMAND}
 
 
 def allowing(options: Iterable[Option]) -> str | None:
