@@ -169,12 +169,16 @@ def test_commands_import_nothing_that_takes_long():
 
 def imported(*command):
     """Return the modules that a command imports, and the packages that are neither ours nor Python's."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "supervisor", *command], capture_output=True, text=True, check=True
-    )
-    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"imported package"}
-    return [name for name in names if name.startswith("supervisor")], packages - {"supervisor", "sitecustomize"}
+    names = imported_by("-m", "supervisor", *command)
+    packages = {name.partition(".")[0] for name in names - imported_by("-c", "")}
+    return [name for name in names if name.startswith("supervisor")], packages - sys.stdlib_module_names - {"supervisor"}
+
+
+def imported_by(*arguments):
+    """Return the modules that an interpreter imports."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
 
 
 def test_the_version_is_answered_before_the_command_line_is_imported():
