@@ -98,7 +98,8 @@ async def open_supervisor(
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
-        claim_loop = ClaimLoop(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
+        signals = runner.came_for_unowned, runner.began_elsewhere
+        claim_loop = ClaimLoop(runner.attempts, runner.claims, *signals) if adopt else None
         with tuned() if tune_interpreter else nullcontext():
             async with serving(runner, supervisor, posting, claim_loop, channels):
                 yield supervisor

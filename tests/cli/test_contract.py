@@ -171,7 +171,9 @@ def imported(*command):
     """Return the modules that a command imports, and the packages that are neither ours nor Python's."""
     names = imported_by("-m", "supervisor", *command)
     packages = {name.partition(".")[0] for name in names - imported_by("-c", "")}
-    return [name for name in names if name.startswith("supervisor")], packages - sys.stdlib_module_names - {"supervisor"}
+    return [name for name in names if name.startswith("supervisor")], packages - sys.stdlib_module_names - {
+        "supervisor"
+    }
 
 
 def imported_by(*arguments):

@@ -3,6 +3,7 @@
 Rules
 - A daemon claims a tree at its own start, when a decision or a message for the tree arrives, and when the tree's owner
   has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
+  The attempts that began elsewhere since the last look show it the owners that lived only in between.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
   it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, and no
   decision, message or cancel that the tree has not acted on (R5).
@@ -131,7 +132,9 @@ def refuse_of_command(view: View, root: str) -> None:
 class ClaimLoop:
     """Claims trees without an owner, as long as it runs."""
 
-    def __init__(self, attempts: Attempts, claims: Claims, came_for_unowned: Signal[str]) -> None:
+    def __init__(
+        self, attempts: Attempts, claims: Claims, came_for_unowned: Signal[str], began_elsewhere: Signal[str]
+    ) -> None:
         self._attempts = attempts
         self._store = attempts.journal.store
         self._claims = claims
@@ -139,8 +142,11 @@ class ClaimLoop:
         self._news = anyio.Event()
         self._owners: set[str] | None = None
         """The owners that lived when trees were last searched for; None before the first search."""
+        self._begun_elsewhere: set[str] = set()
+        """The sessions of which attempts have begun in other processes since then."""
         self._retry_at = anyio.current_time() + RETRY
         came_for_unowned.connect(self.want)
+        began_elsewhere.connect(self._begun_elsewhere.add)
 
     def want(self, root: str) -> None:
         """Claim a tree for which an entry came, if no process owns it."""
@@ -165,14 +171,28 @@ class ClaimLoop:
 
     async def _find(self) -> list[str]:
         """Return the trees to claim because their owner has died, and those that could not be run before."""
-        found, living = list[str](), {owner.id for owner in self._store.owners()}
-        if self._owners is None or self._owners - living:
+        found, begun = await self._begun_and_left()
+        living = {owner.id for owner in self._store.owners()}
+        if self._owners is None or (self._owners | begun) - living:
             found += await self._unowned()
         self._owners = living
         if anyio.current_time() >= self._retry_at:
             self._retry_at = anyio.current_time() + RETRY
             found += self._refused()
         return found
+
+    async def _begun_and_left(self) -> tuple[list[str], set[str]]:
+        """Return the trees in which an attempt has begun elsewhere since the last look and that no process owns by now,
+        and the owners of the others."""
+        begun, owners = sorted(self._begun_elsewhere), set[str]()
+        rows = [row for row in map(self._store.get_session, begun) if row is not None and row.outcome is None]
+        roots = list(dict.fromkeys(row.root for row in rows))
+        for start in range(0, len(roots), STEP):
+            owners |= {owner.id for owner in self._store.get_owners(roots[start : start + STEP]).values()}
+            await checkpoint()
+        unowned = await self._claims.without_owner(roots)
+        self._begun_elsewhere.difference_update(begun)
+        return unowned, owners
 
     async def _unowned(self) -> list[str]:
         trees = await self._claims.find_open()

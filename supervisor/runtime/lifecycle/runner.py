@@ -113,6 +113,8 @@ class Runner:
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
+        self.began_elsewhere = Signal[str]()
+        """An attempt of a session has begun in another process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
@@ -224,6 +226,8 @@ class Runner:
                 self._tell(attempt, row.event)
             elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
                 sleepers[row.session] = row.event
+            elif isinstance(row.event, e.AttemptStarted) and row.session not in self.attempts.preparing:
+                self.began_elsewhere.send(row.session)
             self.blocked.published(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
                 self.attempts.endings.pop(row.session, None)

@@ -100,6 +100,17 @@ async def test_a_daemon_claims_a_tree_without_an_owner():
     assert ran == ["once"]
 
 
+async def test_a_daemon_claims_the_tree_of_an_owner_that_lived_between_two_looks(tmp_path):
+    """R2: the attempt that began in another process shows that there was an owner."""
+    async with opened(tmp_path / "s.db", adopt=True) as daemon:
+        await anyio.sleep(LOOK * 1.1)
+        async with opened(tmp_path / "s.db", create=False) as other:
+            await other.start(worker, "once", session="s")
+            await other.find_approvals()  # a program that answers leaves what waits to others
+        await anyio.sleep(LOOK * 3)
+        assert daemon.store.owns("s")
+
+
 @pytest.mark.parametrize("adopt", [True, False])
 async def test_a_message_to_an_unowned_tree_is_acted_on_by_a_daemon_only(adopt):
     """R2: the tree became open after the daemon's start. A program without the agent only records the message."""
