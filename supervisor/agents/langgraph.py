@@ -471,9 +471,9 @@ async def _together(functions: Iterable[Callable[[], Awaitable[Any]]]) -> list[A
     return [found[place] for place in sorted(found)]
 
 
-async def _take(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that were approved. The next segment makes the call."""
-    return dict(arguments)
+async def _take(arguments: Mapping[str, Any]) -> ToolResult[dict[str, Any]]:
+    """Return the arguments that were approved."""
+    return ToolResult(kind="ok", content="allowed; the next segment of the graph makes the call", value=dict(arguments))
 
 
 class _Request(NamedTuple):
@@ -536,7 +536,8 @@ def _as_json(value: Any, what: str, cure: str) -> Any:
 
 def _in_words(rest: Mapping[str, Any]) -> str:
     if rest["interrupts"]:
-        return f"the graph waits for {len(rest['interrupts'])} answers"
+        count = len(rest["interrupts"])
+        return "the graph waits for an answer" if count == 1 else f"the graph waits for {count} answers"
     if rest["before"]:
         return f"the graph stops at {' and '.join(rest['before'])}"
     return "the graph has ended"

@@ -180,7 +180,8 @@ def deleter(allowed=True, mode="batched", calls=("a",)):
 async def test_an_approval_of_a_subgraph_shows_its_path(mode):
     """Of three calls one is approved, one edited and one rejected, in the reverse order."""
     async with opened() as supervisor:
-        run = await supervisor.start(langgraph_agent("planner", deleter(mode=mode, calls="abc")), "clean up")
+        planner = langgraph_agent("planner", deleter(mode=mode, calls="abc"))
+        run = await supervisor.start(planner, "clean up", session="s")
         async with run.watch_approvals() as watch:
             asked = [await anext(watch) for _ in range(3)]
         assert {(each.tool, each.editable) for each in asked} == {("planner.cleaner.delete", True)}
@@ -192,8 +193,11 @@ async def test_an_approval_of_a_subgraph_shows_its_path(mode):
         for each in reversed(asked):
             await supervisor.decide(each.id, decisions[each.arguments["path"]])
         said = await run.result()
+        journal = [row.event for row in supervisor._runner.journal.store.journal("s")]
     assert sorted(effects) == ["a", "x"]
     assert "mine" in said
+    allowed = [each for each in journal if isinstance(each, e.ToolCallFinished) and "next segment" in each.content]
+    assert len(allowed) == 2  # the journal does not say that the tool has run
 
 
 async def test_only_the_decisions_that_the_middleware_allows_are_offered():
