@@ -193,8 +193,8 @@ async def test_cards_are_found_again_or_posted_anew(discord):
 async def test_slash_commands_decide_by_id(discord):
     """/pending lists, /approve and /deny take an id; Discord is told of them once."""
     async with DiscordRest(TOKEN, discord.url) as rest:
-        assert await register(rest, APPLICATION) == 4
-    assert {command["name"] for command in discord.commands} == {"pending", "approve", "deny", "answer"}
+        assert await register(rest, APPLICATION) == 5
+    assert {command["name"] for command in discord.commands} == {"pending", "approve", "deny", "stop", "answer"}
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
         runs = [await supervisor.start(deployer, target) for target in "xy"]
