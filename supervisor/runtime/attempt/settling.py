@@ -25,7 +25,7 @@ Rules
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import sniffio
@@ -242,7 +242,7 @@ class _LoopProbe:
         self._cover()
         settling.hot += 1
         self._now, self._depth, self._taker = settling, 0, self._current_task(self._loop) or self
-        self._usual(self._leave, settling)
+        self._usual(self._leave, settling, context=_naming_the_library())
 
     def runs(self, settling: Settling) -> bool:
         return self._now is settling and (self._taker is None or self._taker is self._current_task(self._loop))
@@ -278,7 +278,7 @@ class _LoopProbe:
         try:
             return self._usual(callback, *args, context=context)
         finally:  # in debug mode the loop raises for some callbacks
-            self._usual(self._leave, now)
+            self._usual(self._leave, now, context=_naming_the_library())
 
     def _enter(self, settling: Settling, depth: int) -> None:
         self._now, self._depth, self._taker = settling, depth, None
@@ -290,6 +290,16 @@ class _LoopProbe:
         finally:
             self._now = None
             self._uncover()
+
+
+def _naming_the_library() -> Context | None:
+    """Return the context for a callback that uses anyio: outside of tasks, sniffio knows the library from the context
+    only. None if the current context names it, as in loops that anyio has started. `asyncio.run` names nothing."""
+    if sniffio.current_async_library_cvar.get() is not None:
+        return None
+    context = copy_context()
+    context.run(sniffio.current_async_library_cvar.set, "asyncio")
+    return context
 
 
 _PROBE: Final[RunVar[_Probe]] = RunVar("supervisor_settling_probe")
