@@ -1,0 +1,24 @@
+"""The example of a FastAPI application, with a real server in a process of its own."""
+
+import httpx
+import pytest
+from processes import EXAMPLES, serving, until
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_fastapi_application_goes_on_after_a_kill(tmp_path, backend):
+    """A report is started twice and written once; a person approves it after a SIGKILL."""
+    app = f"{EXAMPLES / 'fastapi_app.py'}:app"
+    command = ["-m", "hypercorn", "--workers", "0", "--worker-class", backend, "--bind", "127.0.0.1:0", app]
+    with serving(tmp_path, *command) as url, httpx.Client(base_url=url, timeout=60) as http:
+        assert http.get("/reports/may").status_code == 404
+        for _ in range(2):
+            assert http.put("/reports/may").json() == {"session": "report-may"}
+        waiting = until(lambda: http.get("/approvals").json())
+    with serving(tmp_path, *command) as url, httpx.Client(base_url=url, timeout=60) as http:
+        assert [one["id"] for one in http.get("/approvals").json()] == [one["id"] for one in waiting]
+        approve = f"/approvals/{waiting[0]['id']}/approve"
+        decided = [http.post(approve, headers={"X-User": "ana"}).json()["result"] for _ in range(2)]
+        outcome = until(lambda: http.get("/reports/may").json()["outcome"])
+    assert decided == ["accepted", "already"]
+    assert outcome["value"] == "mailed the report of may"
