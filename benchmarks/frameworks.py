@@ -1,8 +1,9 @@
 """What does it cost to wrap an agent of a framework, in durable commits of the same disk, and in memory?
 
-Needs the extras pydantic-ai and openai-agents, so it runs only by its name: `python -m benchmarks frameworks`. Models
-are the frameworks' own doubles, without a network. Both sides make the same requests, and the same calls of a tool that
-does nothing. The bare side keeps nothing.
+Needs the extras pydantic-ai, openai-agents and langgraph, and langgraph-checkpoint-sqlite, so it runs only by its name:
+`python -m benchmarks frameworks`. Models are the frameworks' own doubles, without a network. Both sides make the same
+requests, and the same calls of a tool that does nothing. The bare side keeps nothing; a bare graph has its checkpoints.
+`--peers` adds the same Pydantic AI agent on its DBOS engine.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypedDict
 
 import agents
 import agents.testing
 import anyio
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 from pydantic_ai import Agent
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from benchmarks.measure import Report, in_new_process, interleave, scratch
+from benchmarks.peers import environment, measured
 from benchmarks.scenes import commit, plain_sqlite
-from supervisor import AgentSpec, open_supervisor
+from supervisor import AgentSpec, Answer, open_supervisor
+from supervisor.agents.langgraph import langgraph_agent
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
 
@@ -91,7 +97,29 @@ SIDES: dict[str, tuple[Callable[[int], Awaitable[None]], Callable[..., AgentSpec
 }
 
 
-def run(smoke: bool) -> dict[str, Any]:
+GRAPH = "LangGraph"
+DBOS = "Pydantic AI: on its DBOS engine"
+
+
+class State(TypedDict, total=False):
+    note: str
+    answer: str
+
+
+async def ask(state: State) -> State:
+    return {"answer": interrupt(state["note"])}
+
+
+def graph(saver: AsyncSqliteSaver) -> Any:
+    """Return a graph that asks one question."""
+    return StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+
+
+def run_with_peers(smoke: bool) -> dict[str, Any]:
+    return run(smoke, has_peers=True)
+
+
+def run(smoke: bool, *, has_peers: bool = False) -> dict[str, Any]:
     report = Report()
     calls, waiting, repetitions = (5, 20, 1) if smoke else (40, 1_000, 3)
     with scratch() as folder:
@@ -99,6 +127,11 @@ def run(smoke: bool) -> dict[str, Any]:
         for name in SIDES:
             sides[f"{name}, bare"] = partial(anyio.run, _bare, name, calls)
             sides[f"{name}, wrapped"] = partial(anyio.run, _wrapped, folder, name, calls)
+        sides[f"{GRAPH}, bare"] = partial(anyio.run, _bare_graphs, folder, calls)
+        sides[f"{GRAPH}, wrapped"] = partial(anyio.run, _wrapped_graphs, folder, calls)
+        if has_peers:
+            python = environment("pydantic_ai_dbos", ("pydantic-ai-slim[dbos]==2.68.0", "dbos==3.4.0"))
+            sides[DBOS] = lambda: measured(python, "pydantic_ai_dbos", "", calls, folder)["seconds"]
         found = interleave(sides, repetitions)
     report.compare(
         f"A request and its tool call, of {calls} in a run, wrapped and bare",
@@ -106,17 +139,31 @@ def run(smoke: bool) -> dict[str, Any]:
     )
     report.values("one SQLite commit", found["commit"], "ms", 1e3)
     for name in SIDES:
-        bare, wrapped = found[f"{name}, bare"], found[f"{name}, wrapped"]
-        report.values(f"{name}: bare", bare, "ms", 1e3)
-        report.values(f"{name}: wrapped", wrapped, "ms", 1e3)
-        more = [ours - theirs for ours, theirs in zip(wrapped, bare, strict=True)]
-        report.ratio(f"{name}: what wrapping adds, in commits", more, found["commit"], unit="commits")
+        _compare(report, found, name)
+    if has_peers:
+        report.values(DBOS, found[DBOS], "ms", 1e3)
+        more = [theirs - bare for theirs, bare in zip(found[DBOS], found["Pydantic AI, bare"], strict=True)]
+        report.ratio(f"{DBOS}: what it adds, in commits", more, found["commit"], unit="commits")
+        report.ratio(f"{DBOS}, over wrapped", found[DBOS], found["Pydantic AI, wrapped"])
+    report.compare(
+        "A run of a graph with one interrupt, wrapped and bare",
+        "both: AsyncSqliteSaver, each checkpoint; wrapped: also SQLite WAL synchronous=FULL",
+    )
+    _compare(report, found, GRAPH)
     report.compare(f"Memory of {waiting} runs that wait for a person")
     for name in SIDES:
         for how in ("live", "passivated"):
             kib = float(in_new_process(_PROGRAM, name, waiting, how))
             report.ratio(f"{name}: {how}", [kib], unit="KiB each")
     return {"rows": report.rows}
+
+
+def _compare(report: Report, found: dict[str, Any], name: str) -> None:
+    bare, wrapped = found[f"{name}, bare"], found[f"{name}, wrapped"]
+    report.values(f"{name}: bare", bare, "ms", 1e3)
+    report.values(f"{name}: wrapped", wrapped, "ms", 1e3)
+    more = [ours - theirs for ours, theirs in zip(wrapped, bare, strict=True)]
+    report.ratio(f"{name}: what wrapping adds, in commits", more, found["commit"], unit="commits")
 
 
 _PROGRAM = (
@@ -141,6 +188,31 @@ async def _wrapped(folder: Path, name: str, calls: int) -> float:
         begun = perf_counter()
         await (await supervisor.start(agent, "go")).result()
         return (perf_counter() - begun) / calls
+
+
+async def _bare_graphs(folder: Path, count: int) -> float:
+    async with AsyncSqliteSaver.from_conn_string(str(folder / f"{perf_counter()}.threads.db")) as saver:
+        bare = graph(saver)
+        begun = perf_counter()
+        for number in range(count):
+            config: Any = {"configurable": {"thread_id": f"t{number}"}}
+            await bare.ainvoke({"note": "go"}, config, durability="sync")
+            await bare.ainvoke(Command(resume="yes"), config, durability="sync")
+        return (perf_counter() - begun) / count
+
+
+async def _wrapped_graphs(folder: Path, count: int) -> float:
+    async with AsyncSqliteSaver.from_conn_string(str(folder / f"{perf_counter()}.threads.db")) as saver:
+        agent = _named(langgraph_agent("wrapped", graph(saver), input=lambda text: {"note": text}))
+        async with open_supervisor(folder / f"{perf_counter()}.db") as supervisor:
+            begun = perf_counter()
+            for _ in range(count):
+                run = await supervisor.start(agent, "go")
+                async with run.watch_approvals() as watch:
+                    async for question in watch:
+                        await supervisor.decide(question.id, Answer(value="yes", by="ana"))
+                await run.result()
+            return (perf_counter() - begun) / count
 
 
 def _named(agent: AgentSpec[[str], Any]) -> AgentSpec[[str], Any]:
