@@ -8,6 +8,9 @@ import pytest
 from framework_scenes import approve_all, killed, opened
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext, ToolReturn, UsageLimits
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 from watching import next_of
@@ -223,3 +226,25 @@ def test_on_trio_a_session_waits_for_asyncio():
     anyio.run(decide, backend="trio")
     assert effects == []
     assert anyio.run(end).kind == "succeeded"
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+async def test_a_fallback_in_the_step_sees_a_failed_request_and_one_around_it_does_not(is_inside):
+    """As the guide says: a failed request fails its step, which is not what `ModelFallback` waits for."""
+
+    async def fail(messages, info):
+        raise ModelHTTPError(503, "busy")
+        yield ""
+
+    busy, other = FunctionModel(stream_function=fail), TestModel(custom_output_text="done")
+    if is_inside:
+        agent = Agent(FallbackModel(busy, other))
+    else:
+        newer = pytest.importorskip("pydantic_ai.capabilities.model_fallback", reason="the oldest has none")
+        agent = Agent(busy, capabilities=[newer.ModelFallback(other)])
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(pydantic_agent("asker", agent), "go")).outcome()
+    if is_inside:
+        assert outcome.value == "done"
+    else:
+        assert (outcome.kind, "503" in outcome.cause) == ("failed", True)
