@@ -47,7 +47,8 @@ try:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.pregel import Pregel
     from langgraph.types import Command, StateSnapshot, interrupt
-    from pydantic_core import to_jsonable_python
+
+    from supervisor.agents.plain_json import as_json
 
     if tuple(map(int, re.findall(r"[0-9]+", version("langgraph"))[:3])) < _NEEDED:
         raise ImportError(f"{version('langgraph')} is installed")
@@ -359,7 +360,7 @@ class _Run:
             return rest | self._end(state.values)
         name, paths = self._settings.name, dict(_paths(state))
         for each in state.interrupts:
-            value = _as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON")
+            value = as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON")
             path = paths.get(each.id, [])
             rest["interrupts"].append({"id": each.id, "path": path, "value": value, "schema": each.response_schema})
         return rest
@@ -370,7 +371,7 @@ class _Run:
             messages = [each for each in values.get("messages") or () if isinstance(each, BaseMessage)]
         what, cure = f"the output of agent {self._settings.name}", "give a function that makes JSON of it: output=..."
         return {
-            "output": _as_json((self._settings.output or self._output)(values), what, cure),
+            "output": as_json((self._settings.output or self._output)(values), what, cure),
             "messages": messages_to_dict(messages),
         }
 
@@ -525,13 +526,6 @@ def _paths(state: StateSnapshot, above: tuple[str, ...] = ()) -> Iterator[tuple[
             yield each.id, list(path)
         if isinstance(task.state, StateSnapshot):
             yield from _paths(task.state, path)
-
-
-def _as_json(value: Any, what: str, cure: str) -> Any:
-    try:
-        return to_jsonable_python(value)
-    except ValueError as error:
-        raise InvalidInput(f"{what} cannot be written as JSON: {error}; {cure}") from None
 
 
 def _in_words(rest: Mapping[str, Any]) -> str:

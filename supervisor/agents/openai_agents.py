@@ -51,6 +51,7 @@ try:
 
     from supervisor.agents.openai_io import Connections, Server, StepModel
     from supervisor.agents.openai_runner import Refusing, running
+    from supervisor.agents.plain_json import as_json
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.openai_agents needs openai-agents, 0.21.1 or later ({error}): "
@@ -127,8 +128,8 @@ def openai_agent(
                 f"agent {name}: the tool {result.interruptions[0].tool_name} waits for an approval that only the "
                 "provider's side can use; give HostedMCPTool an on_approval_request, or need no approval there"
             )
-        output = _as_json(result.final_output, f"the output of agent {name}")
-        messages = _as_json(result.to_input_list()[len(history) :], f"the messages of agent {name}")
+        output = as_json(result.final_output, f"the output of agent {name}")
+        messages = as_json(result.to_input_list()[len(history) :], f"the messages of agent {name}")
         await ctx.save({"output": output, "messages": messages, "agent": result.last_agent.name})
         return output
 
@@ -145,15 +146,6 @@ def supervisor_tool(agent: AgentSpec[..., Any], /) -> FunctionTool:
     setattr(call, _SUB_AGENT, agent.name)
     schema = tool_schema(agent)
     return FunctionTool(schema["name"], schema["description"], schema["parameters"], call, strict_json_schema=False)
-
-
-def _as_json(value: Any, what: str) -> Any:
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise InvalidInput(
-            f"{what} cannot be written as JSON: {error}; return values that pydantic can write"
-        ) from None
 
 
 class _Settings(NamedTuple):
@@ -238,7 +230,7 @@ class _Bridge:
                     found = guardrail.guardrail_function(*args)
                     found = await found if inspect.isawaitable(found) else found
                 return {
-                    "info": _as_json(found.output_info, "what a guardrail found"),
+                    "info": as_json(found.output_info, "what a guardrail found"),
                     "is_hit": found.tripwire_triggered,
                 }
 

@@ -47,7 +47,8 @@ try:
     from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset
 
-    from supervisor.agents.pydantic_tools import PART, SUB_AGENT, Tools, as_json, outcome_of
+    from supervisor.agents.plain_json import as_json
+    from supervisor.agents.pydantic_tools import PART, SUB_AGENT, Tools, outcome_of
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.61 or later ({error}): "

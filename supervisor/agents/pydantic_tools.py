@@ -20,10 +20,11 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, RunCancelled,
 from pydantic_ai.messages import ToolCallPart, ToolReturnContent
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError
 
 from supervisor.abc import Context, Operations, ToolContext
 from supervisor.agents.framework import Names, calling_sub_agents, word
+from supervisor.agents.plain_json import as_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.foreign_tool import foreign_tool
 from supervisor.core.values import Policy, ToolResult
@@ -48,15 +49,6 @@ class SupervisedRun(Protocol):
 
     @property
     def ctx(self) -> Context: ...
-
-
-def as_json(value: Any, what: str) -> Any:
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise InvalidInput(
-            f"{what} cannot be written as JSON: {error}; return values that pydantic can write"
-        ) from None
 
 
 @dataclass
