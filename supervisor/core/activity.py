@@ -40,6 +40,15 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     """How many sub-agents."""
 
 
+class StreamedText(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is writing now (`Context.stream`). Empty while it writes nothing, and once it has said the whole.
+    Text of agents is in it unchanged: a surface must escape it."""
+
+    text: str = ""
+    left_out: int = 0
+    """The number of characters before `text` that are not kept."""
+
+
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """One session of a tree, and what it is doing."""
 
@@ -56,6 +65,8 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     """The process that runs the tree; None if no process does."""
     doing: tuple[Doing, ...] = ()
+    writing: str = ""
+    """The end of the text that it is writing (`Context.stream`)."""
     clock: Clock = "unknown"
     budget: float | None = None
     """Seconds for which it may be silent while the clock is running."""

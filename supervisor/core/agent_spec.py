@@ -86,6 +86,8 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.rules = tuple(rules)
         self.cwd: str | None = None
         """The folder of its sessions, relative to the one that its starter chooses. None: that one."""
+        self.holds_process = False
+        """Whether its run holds a process on its machine, with which no other machine can go on."""
         self.tools = _by_name(self.name, tools)
         if jobs not in ("end", "keep"):
             raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
@@ -133,6 +135,11 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<agent {self.name} of {self.__module__}>"
+
+    def invoke(self, ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
+        """Call the agent's function."""
+        found: Awaitable[R_co] = self.fn(ctx, *args, **kwargs)
+        return found
 
     def at_version(self, version: str) -> "AgentSpec[Any, Any]":
         """Return the agent that runs a version: this agent, an agent from `versions`, or a function from `versions`
@@ -266,6 +273,13 @@ def _by_name(agent: str, tools: Sequence[AnyTool]) -> Mapping[str, AnyTool]:
             raise ValueError(f"agent {agent} has two tools named {each.name}; give one of them another with name=...")
         found[each.name] = each
     return MappingProxyType(found)
+
+
+class AgentWithoutInput(Protocol[R_co]):
+    """An agent that runs without an input: it takes none, or its input has a default. Only for type checkers: an
+    `AgentSpec[[], R]` is none whose input has a default."""
+
+    def invoke(self, ctx: Any, /) -> Awaitable[R_co]: ...
 
 
 class AgentDecorator(Protocol):

@@ -9,6 +9,7 @@ Rules
   fit.
 - Not checked: not, if, dependencies, formats, references to elsewhere, patterns of texts and of names (a pattern that
   another program wrote might run for ever), and each word with a value that JSON schema does not give it.
+- Descriptions and defaults are kept, for people who fill in a form; they are ignored when a value is checked.
 - 1.0 is not an integer, as in the rest of the package.
 """
 
@@ -21,7 +22,7 @@ _REFERENCES: Final = ("#/$defs/", "#/definitions/")
 
 
 def checkable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a schema that `schemas.misfit` can check."""
+    """Return the part of a schema that `schemas.misfit` can check, with its descriptions and defaults."""
     tables = (schema.get("definitions"), schema.get("$defs"))
     parts = {name: part for table in tables if isinstance(table, dict) for name, part in table.items()}
     return {**_part(schema, parts), "$defs": {name: _part(part, parts) for name, part in parts.items()}}
@@ -71,6 +72,8 @@ def _is_type(said: Any) -> bool:
 
 
 _VALID: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "description": lambda said: isinstance(said, str),
+    "default": lambda said: True,
     "type": _is_type,
     "enum": lambda said: isinstance(said, list),
     "const": lambda said: True,
@@ -87,4 +90,4 @@ _VALID: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
 }
-"""The words that are checked, and for each whether a value is one that the check understands."""
+"""The words that are kept, and for each whether a value is one that the check understands."""

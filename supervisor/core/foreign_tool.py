@@ -12,7 +12,8 @@ and passes it again; no table of tools is needed.
 Rules
 - The arguments are the names and values of the mapping: nothing is filled in, and no type is converted.
 - The schema is shown to models as it is. What a model offers and what a person edits is checked against it, as far as
-  core/foreign_schema.py can; what the agent's own code passes is not.
+  core/foreign_schema.py can; what the agent's own code passes is not. What can be checked of it is journaled with a
+  request that a person may edit, unless it is too long: so each process refuses an edit that does not fit.
 """
 
 import inspect
@@ -24,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.encoding import from_json, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.foreign_schema import checkable
 from supervisor.core.schemas import misfit
@@ -33,6 +34,9 @@ from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Policy
 from supervisor.core.visible import is_visible
 
+ANY_OBJECT: Final = {"type": "object"}
+MOST_SCHEMA: Final = 10_000
+"""Bytes of the longest schema that is journaled with a request."""
 _NAME: Final = re.compile(r"[^\s/#:*]{1,128}")
 """A name is part of the ids of operations, which have "/", "#" and ":" in them; a rule is on one tool, without "*"."""
 
@@ -139,6 +143,17 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         self.read_offered(raw)
         return self.decode_arguments(raw)
 
+    @property
+    def edit_schema(self) -> msgspec.Raw:
+        if self._schema == ANY_OBJECT:
+            return JSON_NULL
+        found = to_json(self._checkable, f"the schema of tool {self.name}")
+        return found if len(bytes(found)) <= MOST_SCHEMA else JSON_NULL
+
+    @cached_property
+    def parameters_for_people(self) -> msgspec.Raw:
+        return JSON_NULL  # the schema that edits are checked against says it
+
     @cached_property
     def _checkable(self) -> dict[str, Any]:
         return checkable(self._schema)
@@ -150,7 +165,7 @@ _BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSI
 def _object_schema(name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a copy of the schema; raises ValueError unless it is JSON, and the schema of an object."""
     if schema is None:
-        return {"type": "object"}
+        return ANY_OBJECT
     found: dict[str, Any] = msgspec.json.decode(to_json(dict(schema), f"the schema of tool {name}"))
     if found.get("type", "object") not in ("object", ["object"]):
         raise ValueError(f"tool {name}: the arguments are an object, so its schema has the type object")

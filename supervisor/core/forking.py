@@ -26,6 +26,7 @@ Rules
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -127,6 +128,11 @@ def copy_tree(cut: Cut, fork: str) -> tuple[dict[str, str], list[Entry], list[in
             copied = replace(copied, stopped_at=kept_before[min(copied.stopped_at, len(kept_before) - 1)])
         entries.append((names[session], copied))
         places.append(place)
+    forks = Counter(session for session, event in entries if isinstance(event, e.SessionForked))
+    entries = [
+        (session, replace(event, forked=forks[session] + 1) if isinstance(event, e.SessionCreated) else event)
+        for session, event in entries
+    ]
     return {old: new for old, new in names.items() if old in states and old not in gone}, entries, places
 
 

@@ -26,7 +26,8 @@ _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 APPROVAL_ID: Final = "[a-z0-9]{16,80}"
 """The pattern of the id of an approval."""
 RULES: Final = "*"
-"""Stands for a session where a journal of rules is meant; `check_session_id` refuses it."""
+"""Stands for a session where the journal of the store itself is meant: its rules, and the commands that were refused.
+`check_session_id` refuses it."""
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 """A letter or digit for each value of a byte; each is as frequent as the others."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")

@@ -89,13 +89,22 @@ _ENDING: Final = (
     "Reported",
     "MessageReceived",
     "MessageSent",
+    "MessageShown",
     "MessageUndelivered",
     "JobStarted",
     "JobEnded",
     "SessionForked",
     "ForkTaken",
 )
-_AFTERWARDS: Final = (*_CARDS, "DecisionRefused", "MessageReceived", "JobEnded", "SessionForked", "ForkTaken")
+_AFTERWARDS: Final = (
+    *_CARDS,
+    "DecisionRefused",
+    "MessageReceived",
+    "MessageShown",
+    "JobEnded",
+    "SessionForked",
+    "ForkTaken",
+)
 _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",

@@ -18,7 +18,6 @@ SMALL: Final = 50
 """The number of entries up to which a copy is cheaper than an overlay."""
 K = TypeVar("K")
 V = TypeVar("V")
-T = TypeVar("T")
 EMPTY: Final = cast("MutableMapping[Any, Any]", MappingProxyType({}))
 """An empty map that refuses every change."""
 
@@ -130,11 +129,4 @@ def added(base: MutableMapping[K, V], key: K, value: V) -> MutableMapping[K, V]:
     return base
 
 
-_OVERLAYS: Final = (MapOverlay, ListOverlay)
-
-
-def merged(held: T) -> T:
-    """Return the map or list that holds the changes: an overlay's base, or `held` itself."""
-    if type(held) not in _OVERLAYS:  # isinstance is slow for an abstract class
-        return held
-    return cast("T", cast("Any", held).merge())
+OVERLAYS: Final = (MapOverlay, ListOverlay)

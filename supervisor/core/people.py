@@ -3,6 +3,7 @@
     operator   may do everything with the store
     approver   may read, and decide what is not reserved for others
     neither    may read, and decide what is asked on their own behalf and not reserved for others
+    scraper    a program: may read the metrics, and nothing else
 
 Rules
 - Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
@@ -20,7 +21,7 @@ Rules
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -30,7 +31,7 @@ from supervisor.core.chat_words import read_word
 from supervisor.core.rules import Rule, is_about, policy_of
 from supervisor.core.values import Approval, Approve, Decision
 
-Role = Literal["approver", "operator"]
+Role = Literal["approver", "operator", "scraper"]
 Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
 """Whom a card mentions: the people who may decide it, the one on whose behalf it was asked, or people by name."""
 MENTIONED: Final = 20
@@ -62,6 +63,11 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     def is_operator(self) -> bool:
         """Whether the person may do everything."""
         return "operator" in self.roles
+
+    @property
+    def is_scraper(self) -> bool:
+        """Whether it is a program that may read the metrics alone."""
+        return "scraper" in self.roles
 
 
 class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +109,9 @@ class People:
         self._by_name = {person.name: person for person in persons}
         self.reservations = tuple(reservations)
 
+    def __iter__(self) -> Iterator[Person]:
+        return iter(self._by_name.values())
+
     def __len__(self) -> int:
         return len(self._by_name)
 
@@ -124,6 +133,10 @@ class People:
         """Return the person with an identity that a channel authenticated."""
         return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
 
+    def has_identities(self, channel: str) -> bool:
+        """Return whether a person has an identity on a channel."""
+        return any(channel in person.identities for person in self._by_name.values())
+
     def find_mentioned(self, approval: Approval, mention: Mention, channel: str) -> list[str]:
         """Return the identities on a channel of the people whom a card mentions there, MENTIONED at most. People to
         whom the approval was escalated come first."""
@@ -139,6 +152,15 @@ class People:
         known = (self.find(name) for name in dict.fromkeys([*approval.escalated_to, *names]))
         found = [person.identities[channel] for person in known if person and channel in person.identities]
         return found[:MENTIONED]
+
+    def find_deciders(self, approval: Approval, channel: str) -> list[str]:
+        """Return the identities on a channel of all people who may decide an approval."""
+        known = (each for each in self._by_name.values() if channel in each.identities)
+        return [each.identities[channel] for each in known if self.why_not_decide(each.name, approval) is None]
+
+    def find_identities(self, channel: str) -> list[str]:
+        """Return the identities of all people on a channel."""
+        return [each.identities[channel] for each in self._by_name.values() if channel in each.identities]
 
     def why_not_decide(self, name: str, approval: Approval, decision: Decision | None = None) -> str | None:
         """Return why a person may not decide an approval, None if the person may.

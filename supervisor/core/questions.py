@@ -49,7 +49,7 @@ def question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
         raise InvalidInput("a question has choices or a schema, not both; give choices for one of several values")
     if choices is not None:
         choices = _checked(choices)
-    json = JSON_NULL if schema is None else to_json(schema_of(schema), "the schema of an answer", canonical=True)
+    json = JSON_NULL if schema is None else to_json(schema_of(schema), "the schema of an answer")
     return Question(text=printable(text), choices=None if choices is None else tuple(choices), schema=json)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -52,6 +52,14 @@ class Owner(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+class Continued(NamedTuple):
+    """A session that began at `position`, and the position of its `next` entry after another one; None: it has none."""
+
+    position: int
+    session: str
+    next: int | None
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -77,8 +77,8 @@ def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = No
 
     `session`: only in the tree of this root session; also in `ask` and `deny`.
     `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
-    anything. docs/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be understood,
-    and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
+    anything. docs/reference/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be
+    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
     """
     return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
 

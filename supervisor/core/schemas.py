@@ -8,6 +8,7 @@ Rules
 - Fail closed: a type whose schema has a word that is not known here is refused when the question is asked. No answer is
   checked against a part of a schema.
 - Numbers are as the decoder of the types has them: 1.0 is not an integer, true is not a number.
+- A value is checked once against each part that references name, since references can double the work of each other.
 """
 
 import math
@@ -31,6 +32,8 @@ _FORMATS: Final[dict[str, Any]] = {
     "uuid": UUID,
     "decimal": Decimal,
 }
+LONGEST: Final = 1000
+"""Characters of a problem: unions that refer to unions would double its text."""
 TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
@@ -61,7 +64,7 @@ def _schema(type_: Any) -> dict[str, Any]:
 def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return why a JSON value does not fit a schema of `schema_of` or `foreign_schema.checkable`; None if it fits."""
     try:
-        return _misfit(value, schema, schema.get("$defs", {}), "")
+        return _misfit(value, schema, _Parts(schema.get("$defs", {})), "")
     except RecursionError:
         return "it is nested too deeply"
 
@@ -130,7 +133,16 @@ def _parts(word: str, said: Any) -> list[Mapping[str, Any]]:
             return []
 
 
-def _misfit(value: Any, schema: Mapping[str, Any], defs: Mapping[str, Any], place: str) -> str | None:
+class _Parts:
+    """The schemas to which a schema refers, by name, and what they have said of the parts of one value."""
+
+    def __init__(self, schemas: Mapping[str, Any]) -> None:
+        self.schemas = schemas
+        self.said: dict[tuple[int, str], str | None] = {}
+        """By the identity of a part of the value, all of which live during the check, and the name of the schema."""
+
+
+def _misfit(value: Any, schema: Mapping[str, Any], defs: _Parts, place: str) -> str | None:
     for word, said in schema.items():
         if word in _IGNORED:
             continue
@@ -158,15 +170,18 @@ def _enum(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | No
 
 def _any_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     problems = [_misfit(value, each, defs, place) for each in said]
-    return None if None in problems else "; ".join(problem for problem in problems if problem)
+    return None if None in problems else _cut("; ".join(problem for problem in problems if problem), LONGEST)
 
 
 def _all_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     return next((problem for each in said if (problem := _misfit(value, each, defs, place))), None)
 
 
-def _ref(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
-    return _misfit(value, defs[said.rpartition("/")[2]], defs, place)
+def _ref(value: Any, said: Any, schema: Any, defs: _Parts, place: str) -> str | None:
+    name: str = said.rpartition("/")[2]
+    if (id(value), name) not in defs.said:
+        defs.said[id(value), name] = _misfit(value, defs.schemas[name], defs, place)
+    return defs.said[id(value), name]
 
 
 def _properties(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
@@ -280,5 +295,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 40 else text[:39] + "…"
+    return _cut(msgspec.json.encode(value).decode(), 40)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"

@@ -20,7 +20,6 @@ The module is longer than 400 lines because one fold handles every event.
 """
 
 from collections.abc import Mapping, MutableMapping
-from copy import copy
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,7 +34,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.overlay import EMPTY, Entries, added, list_over, map_over, merged
+from supervisor.core.overlay import EMPTY, OVERLAYS, Entries, added, list_over, map_over
 from supervisor.core.rules import Rule, is_about
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
@@ -139,7 +138,7 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""
-        draft = copy(self)
+        draft: SessionState = self.__copy__()  # type: ignore[attr-defined] # what copy.copy calls after a search
         draft.operations = map_over(self.operations)
         draft.order = list_over(self.order)
         draft.children = map_over(self.children)
@@ -150,11 +149,10 @@ class SessionState(msgspec.Struct, kw_only=True):
     def land(self) -> None:
         """Merge the changes of a draft into the maps below it. The state below must not be used any more: this one
         replaces it."""
-        self.operations = merged(self.operations)
-        self.order = merged(self.order)
-        self.children = merged(self.children)
-        self.inbox = merged(self.inbox)
-        self.kept = merged(self.kept)
+        for name in _OVERLAID:
+            held = getattr(self, name)
+            if type(held) in OVERLAYS:  # isinstance is slow for an abstract class
+                setattr(self, name, held.merge())
 
     def apply(self, event: e.AnyEvent) -> None:
         """Apply one event; raises IllegalEvent, and changes nothing, if the tables forbid it."""
@@ -349,6 +347,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.order = [name for name in self.order if name not in aside and name not in open_again]
 
 
+_OVERLAID: Final = ("operations", "order", "children", "inbox", "kept")
+"""The fields of which a draft has changes only: they grow with the session."""
 _OF_A_RUN = (
     "attempts",
     "version",
@@ -390,7 +390,9 @@ def _kept(record: Operation) -> Operation:
 
 
 class Rulebook(SessionState, kw_only=True):
-    """The standing rules of a store: the fold of the one journal that belongs to no session, by the same mechanism."""
+    """The standing rules of a store: the fold of the one journal that belongs to no session, by the same mechanism.
+
+    That journal also has the commands that were refused. They change no rule."""
 
     standing: dict[str, Rule] = {}
     """By id, in the order in which they were added."""
@@ -425,8 +427,10 @@ class Rulebook(SessionState, kw_only=True):
                 rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
                     self.on[rule.tool, rule.session] = rest
+            case e.CommandRefused():
+                pass
             case _:
-                raise IllegalEvent(f"this event cannot be in the journal of rules: {event!r}")
+                raise IllegalEvent(f"this event cannot be in the journal of the store itself: {event!r}")
         self.length += 1
 
 

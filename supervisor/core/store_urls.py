@@ -3,6 +3,7 @@
     state.db, /srv/a/state.db      a plain path
     sqlite:///srv/a/state.db       the same file: three slashes begin the absolute path, %XX stands for a byte
     memory:                        a store that ends with its process
+    temporal://host:7233/name      a namespace of a Temporal server, on which any number of machines run one store
 
 Rules
 - A text with a scheme is never read as a path: a mistake would create a new, empty store with an odd name.
@@ -11,15 +12,19 @@ Rules
 
 import re
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from supervisor.core.errors import InvalidInput
 
 MEMORY: Final = "memory:"
+TEMPORAL: Final = "temporal://HOST:PORT/NAMESPACE"
 KNOWN: Final = f"a store is named by a plain path, sqlite:///ABSOLUTE/PATH or {MEMORY}"
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
 _NEARLY: Final = re.compile(r"(sqlite|memory):.*|:memory:", re.IGNORECASE | re.ASCII | re.DOTALL)
+_TEMPORAL: Final = re.compile(
+    r"temporal://([a-z0-9._-]+|\[[0-9a-f:.]+\]):([0-9]{1,5})/([a-z0-9][a-z0-9._-]*)", re.IGNORECASE | re.ASCII
+)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE | re.ASCII)
 
 
@@ -39,8 +44,33 @@ def read_store_url(text: str) -> str | None:
             return _read_path(url[2])
         case "http" | "https":
             raise InvalidInput(f"a server is not a store: use open_remote, or --server on the command line; {KNOWN}")
+        case "temporal":
+            raise InvalidInput(f"this works next to a store of one machine, and {TEMPORAL} names a cluster; {KNOWN}")
         case other:
             raise InvalidInput(f"{other}:// is not a known scheme; {KNOWN}")
+
+
+class TemporalStore(NamedTuple):
+    """A namespace of a Temporal server. `target`: host and port."""
+
+    target: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"temporal://{self.target}/{self.namespace}"
+
+
+def is_temporal(text: str) -> bool:
+    """Return whether a text is meant to name a store on Temporal."""
+    return text.lower().startswith("temporal:")
+
+
+def read_temporal_url(text: str) -> TemporalStore:
+    """Return the namespace that a text names. Raises InvalidInput."""
+    found = _TEMPORAL.fullmatch(text)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise InvalidInput(f"a store on Temporal is named {TEMPORAL}, without a user, a password or a query")
+    return TemporalStore(f"{found[1]}:{int(found[2])}", found[3])
 
 
 def read_store_file(text: str) -> str:

@@ -28,7 +28,7 @@ from typing import (
 
 import msgspec
 
-from supervisor.core.encoding import from_json
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of, is_named, signature_of
@@ -38,6 +38,10 @@ from supervisor.core.values import Policy, ToolResult
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+_PLAIN: Final = ({"type": "string"}, {"type": "boolean"})
+"""Schemas that say no more than a value does."""
+MOST_PARAMETERS: Final = 4_000
+"""Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
 _POLICIES: Final = get_args(Policy)
 
 CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
@@ -173,6 +177,24 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
                 raise
         from_json(raw, self._struct_of(parameters, untyped=self.secret), self.arguments_text)
         raise InvalidInput(f"{self.arguments_text} do not fit: {' or '.join(self.secret)}, which may not be shown")
+
+    @property
+    def edit_schema(self) -> msgspec.Raw:
+        """The JSON schema of edited arguments, for processes that do not have the tool; null: none is kept."""
+        return JSON_NULL
+
+    @cached_property
+    def parameters_for_people(self) -> msgspec.Raw:
+        """The JSON schema of the arguments of which their values do not say enough; null if there are none, or if they
+        are too long to be journaled with each request."""
+        try:
+            (schema,), parts = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
+        except (TypeError, NameError, InvalidInput):  # a type that JSON schema cannot describe
+            return JSON_NULL
+        properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
+        told = {name: each for name, each in properties.items() if each not in _PLAIN}
+        found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
+        return found if told and len(bytes(found)) <= MOST_PARAMETERS else JSON_NULL
 
     def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""

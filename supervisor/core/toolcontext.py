@@ -29,6 +29,10 @@ class StepContext(ABC):
     def heartbeat(self) -> None:
         """Show progress, as `Context.heartbeat` does (W5)."""
 
+    @abstractmethod
+    def stream(self, piece: str, /) -> None:
+        """Show a piece of text that is being written, as `Context.stream` does. On Temporal it only shows progress."""
+
 
 class ToolContext(ABC):
     """What a tool can read and report about its call; a tool gets one by naming the type on its first parameter.

@@ -119,7 +119,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     choices: tuple[str, ...] | None = None
     """One of them is the answer; null if the answer is a value that fits `schema`, or free text."""
     schema: dict[str, Any] | None = None
-    """JSON schema of the answer."""
+    """JSON schema of the answer. Of a call that may be edited: schemas of its arguments (`properties`), as far as their
+    types say more than their values do; nothing is checked against them."""
     answer: Any = None
     """The answer to the question."""
     decision: Literal["approve", "deny", "answer"] | None = None
@@ -138,6 +139,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Names of the arguments whose values are masked."""
     editable: bool = True
     """Whether it may be approved with other arguments; false for a question."""
+    arguments_schema: dict[str, Any] | None = None
+    """JSON schema that other arguments must fit, in the words that this package checks, if the tool came with one."""
     command: str | None = None
     """The name of the argument that is a shell command."""
     claims: tuple[str, ...] = ()

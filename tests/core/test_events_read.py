@@ -14,7 +14,7 @@ TELEPORTED = b'{"event":"RunTeleported","at":"2026-01-02T00:00:00Z","to":{"host"
 
 
 def test_every_event_has_a_public_name() -> None:
-    public = {name for name in vars(supervisor.events) if not name.startswith("_")}
+    public = {name for name in vars(supervisor.events) if name[0].isalpha()}  # pytest adds names with an @
     assert public == {"Event", "UnknownEvent", *(each.__name__ for each in get_args(e.AnyEvent))}
 
 

@@ -85,6 +85,7 @@ SessionForked             .         .         .         open      stopping  fini
 ForkTaken                 .         .         .         open      stopping  finished
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
+MessageShown              .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
@@ -165,7 +166,8 @@ def test_every_event_has_its_place_in_the_table_of_runs():
     assert {name for _, name in RUN} == {*SYMBOLS} - {
         "RuleAdded",
         "RuleRevoked",
-    }  # the journal of rules, which belongs to no session
+        "CommandRefused",
+    }  # the journal of the store itself, which belongs to no session
     assert {symbol(event_of(name)) for name in SYMBOLS} == {*SYMBOLS}
     assert {type(event_of(name)) for name in SYMBOLS} == {*EVENTS}
 

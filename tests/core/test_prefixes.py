@@ -9,7 +9,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
 from supervisor.core.rules import Rule, allow, deny, policy_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "prefixes.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "prefixes.md"
 
 
 def said(rules, command):

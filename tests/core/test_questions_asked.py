@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from supervisor.core.errors import InvalidInput
+from supervisor.core.foreign_schema import checkable
 from supervisor.core.questions import check_answer, question, read_answer
 from supervisor.core.schemas import misfit, schema_of
 from supervisor.core.values import Approval
@@ -170,3 +171,12 @@ def test_a_mapping_accepts_any_name():
     """Its type leaves the names open."""
     assert check_answer(asked(schema=dict[str, bool]), {"chanel": True})
     assert check_answer(asked(schema=Order), {"item": "a", "sizes": [], "extra": {"chanel": 1}})
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf"])
+def test_a_schema_of_references_that_double_each_other_is_checked_soon(word):
+    """A server sends a short schema. Its check must not block each session of the process for years."""
+    parts = {f"a{n}": {word: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
+    schema = checkable({"$ref": "#/$defs/a0", "$defs": {**parts, "a60": {"type": "string"}}})
+    assert misfit("fits", schema) is None
+    assert len(misfit(1, schema) or "") in range(1, 1001)

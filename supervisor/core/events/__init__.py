@@ -24,6 +24,7 @@ from supervisor.core.events.asking import (
     CardFailed as CardFailed,
     CardPosted as CardPosted,
     CardRetired as CardRetired,
+    CommandRefused as CommandRefused,
     DecisionRefused as DecisionRefused,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
@@ -72,6 +73,7 @@ from supervisor.core.events.sessions import (
     MessageImported as MessageImported,
     MessageReceived as MessageReceived,
     MessageSent as MessageSent,
+    MessageShown as MessageShown,
     MessageUndelivered as MessageUndelivered,
     SessionCreated as SessionCreated,
     SessionForked as SessionForked,
@@ -103,6 +105,7 @@ AnyEvent = (
     | CancelRequested
     | MessageReceived
     | MessageSent
+    | MessageShown
     | MessageUndelivered
     | ImportStarted
     | MessageImported
@@ -119,6 +122,7 @@ AnyEvent = (
     | RuleAdded
     | RuleRevoked
     | DecisionRefused
+    | CommandRefused
     | SessionForked
     | ForkTaken
     | RunFinished

@@ -104,6 +104,18 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
     channel: str | None = None
 
 
+@traits("audited", "not copied", "no progress")
+class CommandRefused(Event, frozen=True, kw_only=True):
+    """A person who may not give a command tried to (A4), in the journal of the store itself. Nothing changed.
+
+    `act`: what they may not do, such as "cancel sessions". `session`: the session that they named, if any."""
+
+    act: str
+    by: str
+    reason: str
+    session: str | None = None
+
+
 @traits("audited", answers=attrgetter("operation"))
 class ApprovalExpired(Event, frozen=True, kw_only=True):
     """No decision was made in time. From `expires_at` on none can be made, even where this event is journaled later."""
@@ -128,6 +140,10 @@ class CardBegun(Event, frozen=True, kw_only=True):
 
     approval: str
     channel: str
+    place: str = ""
+    """The place of the card, where a route names one: a conversation, or "@" and a person's identity."""
+    is_notice: bool = False
+    """Whether the card only says that an approval waits."""
 
 
 @traits("audited", "card", "not copied", "no progress")
@@ -139,6 +155,8 @@ class CardPosted(Event, frozen=True, kw_only=True):
     channel: str
     card: str = ""
     is_whole: bool = True
+    place: str = ""
+    is_notice: bool = False
 
 
 @traits("audited", "card", "not copied", "no progress")
@@ -148,12 +166,30 @@ class CardFailed(Event, frozen=True, kw_only=True):
     approval: str
     channel: str
     error: str
+    place: str = ""
+    is_notice: bool = False
 
 
 @traits("audited", "card", "not copied", "no progress")
 class CardRetired(Event, frozen=True, kw_only=True):
+    """The card says what became of the approval, and cannot be pressed any more."""
+
     approval: str
     channel: str
+    place: str = ""
+    is_notice: bool = False
+
+
+CardEvent = CardBegun | CardPosted | CardFailed | CardRetired
+NOTICE: Final = "!"
+"""The prefix of a target whose cards only say that an approval waits."""
+
+
+def target_of(event: CardEvent) -> str:
+    """Return the target of a card: its channel, and its place after a colon if it has one; a notice after NOTICE. An
+    approval has at most one card for each target."""
+    where = f"{event.channel}:{event.place}" if event.place else event.channel
+    return f"{NOTICE}{where}" if event.is_notice else where
 
 
 @traits("audited")

@@ -91,6 +91,12 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """The name of the argument that is a shell command (core/rules.py)."""
     claims: tuple[str, ...] = ()
     """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/rules.py)."""
+    schema: Raw = Raw(b"null")
+    """JSON schema that edited arguments must fit, in the words that `schemas.misfit` knows: so every process refuses an
+    edit that does not fit, without the tool. null: the process that runs the call checks alone."""
+    parameters: Raw = Raw(b"null")
+    """JSON schema of those arguments of which their values do not say enough, for people who edit them. Nothing is
+    checked against it."""
     given: int | None = None
     """As in OperationStarted."""
 

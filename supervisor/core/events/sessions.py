@@ -29,6 +29,9 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     """Whether the agent's input may be text: then a message to the idle session begins a turn."""
     parent: str | None = None
     parent_operation: str | None = None
+    forked: int = 0
+    """How many SessionForked end the copy with which a fork begins: those of earlier forks, which it copied, and its
+    own. 0: the session is no fork."""
 
 
 @traits("wakes")
@@ -77,6 +80,15 @@ class MessageSent(Event, frozen=True, kw_only=True):
 
     text: str
     operation: str | None = None
+
+
+@traits("not copied", "no progress")
+class MessageShown(Event, frozen=True, kw_only=True):
+    """A channel has shown people a piece of what the session said; `mark` identifies the piece. Only a channel whose
+    platform does not let it read what stands there needs this."""
+
+    channel: str
+    mark: str
 
 
 @traits("begins run")
