@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -102,6 +102,11 @@ class Store(ABC):
         """Return those of these sessions that there are, by one query."""
 
     @abstractmethod
+    def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
+        """Return the number of a session's latest run, and the entry that ended it, None while it is open; None if the
+        session does not exist. Cheap: it reads at most one body. Raises StoreUnreadable if it cannot read that."""
+
+    @abstractmethod
     def find_sessions(
         self,
         *,
@@ -116,6 +121,11 @@ class Store(ABC):
 
         `newest_first`: in the other order, those before the position `after`, or all.
         """
+
+    @abstractmethod
+    def find_continued(self, root: str, after: int, start: int, limit: int) -> list[Continued]:
+        """Return the sessions of a tree that began after the position `start` and up to `after`, `limit` at most, and
+        where the journal of each goes on after `after`. Cheap: it reads no bodies."""
 
     @abstractmethod
     def next_due(self) -> list[tuple[str, datetime]]:

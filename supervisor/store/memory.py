@@ -8,13 +8,16 @@ import os
 import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
+from typing import TypeVar
 
 from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import RULES
+from supervisor.core.rows import Continued
 from supervisor.core.store_urls import MEMORY
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import (
@@ -35,6 +38,7 @@ from supervisor.store.index.projection import (
     touched,
 )
 
+T = TypeVar("T")
 Entry = tuple[int, str, bytes]
 
 
@@ -48,7 +52,7 @@ class MemoryStore(Store):
         self.id = secrets.token_hex(5)
         self.unreadable: dict[str, str] = {}
         self._entries: list[Entry] = []
-        self._journals: dict[str, list[Entry]] = {}
+        self._journals: dict[str, Sequence[Entry]] = {}
         self._sessions: dict[str, SessionEntry] = {}
         self._approvals: dict[str, ApprovalEntry] = {}
         self._pending: dict[str, ApprovalEntry] = {}
@@ -66,6 +70,20 @@ class MemoryStore(Store):
         """Keep everything: a test may open the same store again, as another process would."""
         self._draft = None
         self._owned.clear()
+
+    def copy(self) -> "MemoryStore":
+        """Return the store that another process would find if this one were killed now."""
+        copy = MemoryStore()
+        copy.id, copy.unreadable = self.id, dict(self.unreadable)
+        copy._entries, copy._last, copy._commits = list(self._entries), self._last, self._commits
+        copy._journals = {session: list(entries) for session, entries in self._journals.items()}
+        copy._sessions, copy._approvals, copy._pending = (
+            dict(self._sessions),
+            dict(self._approvals),
+            dict(self._pending),
+        )
+        copy._in_order, copy._asked_in_order = deepcopy((self._in_order, self._asked_in_order))
+        return copy
 
     @property
     def generation(self) -> int:  # type: ignore[override] # of every supervisor on it, including ours
@@ -103,7 +121,7 @@ class MemoryStore(Store):
         self._last = transaction.last
         self._entries += transaction.entries
         for entry in transaction.entries:
-            self._journals.setdefault(entry[1], []).append(entry)
+            self._journals[entry[1]] = _longer(self._journals.get(entry[1], ()), entry)
         for session in transaction.sessions.values():
             if session.id not in self._sessions:
                 self._in_order.add(session.created, session.id, session.root)
@@ -127,7 +145,7 @@ class MemoryStore(Store):
         return read_known_rows(self._entries[first:end], self.unreadable)
 
     def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
-        entries = self._journals.get(session, [])
+        entries = self._journals.get(session, ())
         start = bisect_right(entries, after, key=_position)
         return read_rows(entries[start : None if limit is None else start + limit])
 
@@ -140,6 +158,13 @@ class MemoryStore(Store):
     def get_session(self, session: str) -> SessionRow | None:
         entry = self._sessions.get(session)
         return None if entry is None else self._session_row(entry)
+
+    def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
+        if (entry := self._sessions.get(session)) is None:
+            return None
+        body = self._body(session, entry.finished)
+        end = [] if entry.finished is None or body is None else read_rows([(entry.finished, session, body)])
+        return entry.runs, next(iter(end), None)
 
     def find_sessions(
         self,
@@ -161,6 +186,15 @@ class MemoryStore(Store):
 
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
         return [self._session_row(self._sessions[name]) for name in sessions if name in self._sessions]
+
+    def find_continued(self, root: str, after: int, start: int, limit: int) -> list[Continued]:
+        begun = (self._sessions[name] for name in self._in_order.of(root, start))
+        found = []
+        for entry in takewhile(lambda entry: entry.created <= after, islice(begun, limit)):
+            journal = self._journals[entry.id]
+            place = bisect_right(journal, after, key=_position)
+            found.append(Continued(entry.created, entry.id, journal[place][0] if place < len(journal) else None))
+        return found
 
     def next_due(self) -> list[tuple[str, datetime]]:
         due = [(entry.due_at, entry.created, entry.id) for entry in self._sessions.values() if entry.due_at is not None]
@@ -285,31 +319,32 @@ class MemoryStore(Store):
         return found if decided is None else as_ended(found, entry.status, decided)
 
 
-SMALL = 8
-"""The most positions of a tree that are in a tuple."""
+SMALL = 16
+"""The most positions of a tree, and entries of a journal, that are in a tuple."""
+
+
+def _longer(known: Sequence[T], new: T) -> Sequence[T]:
+    """Return a sequence with one more item. Most trees and journals are short, and there may be many. So short ones are
+    tuples, which the garbage collector does not visit again, and only long ones are lists."""
+    if isinstance(known, list):
+        known.append(new)
+        return known
+    return (*known, new) if len(known) < SMALL else [*known, new]
 
 
 class _InOrder:
-    """The ids of sessions, or of approvals, by the positions of their first entries: all of them, and each tree's.
-
-    Most trees are small, and there may be many. So their positions are in tuples, which the garbage collector does not
-    visit.
-    """
+    """The ids of sessions, or of approvals, by the positions of their first entries: all of them, and each tree's."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._all: list[int] = []
-        self._of_tree: dict[str, tuple[int, ...] | list[int]] = {}
+        self._of_tree: dict[str, Sequence[int]] = {}
 
     def add(self, position: int, name: str, root: str) -> None:
         """Add the newest one."""
         self._names[position] = name
         self._all.append(position)
-        known = self._of_tree.get(root, ())
-        if isinstance(known, list):
-            known.append(position)
-        else:
-            self._of_tree[root] = (*known, position) if len(known) < SMALL else [*known, position]
+        self._of_tree[root] = _longer(self._of_tree.get(root, ()), position)
 
     def of(self, root: str | None, after: int | None = None, *, newest_first: bool = False) -> Iterator[str]:
         """Yield those of a tree, or all, after a position; with `newest_first` in the other order, before it."""

@@ -288,12 +288,34 @@ def test_another_run_opens_a_finished_session_again(store):
     assert [found.status for found in store.find_approvals(pending=False)] == ["approved", "withdrawn"]
 
 
+def test_the_end_of_the_latest_run_is_found_without_the_journal(store):
+    """While it is open there is none, whatever ended before it."""
+    assert store.latest_run("a") is None
+    for number in (1, 2):
+        beginning = [("a", created())] if number == 1 else []
+        append(store, *beginning, ("a", started()))
+        assert store.latest_run("a") == (number, None)
+        append(store, ("a", asked(f"p{number}")), ("a", replace(ABANDONED, approval=f"p{number}")), ("a", finished()))
+        assert store.latest_run("a") == (number, store.journal("a")[-1])
+
+
 def test_parents_are_found_before_their_children(store):
     """In a tree and among all, in the order of creation."""
     append(store, ("r", created("r")), ("x", created("x")), ("c", created("r", "r")), ("b", created("r", "c")))
     assert [(row.id, row.parent) for row in store.find_sessions(root="r")] == [("r", None), ("c", "r"), ("b", "c")]
     assert [row.id for row in store.find_sessions()] == ["r", "x", "c", "b"]
     assert store.find_sessions(root="c") == []
+
+
+def test_a_store_says_where_the_journals_of_a_tree_go_on(store):
+    """Those of the sessions that began after one position, and up to another."""
+    append(store, ("a", created()), ("b", created("b")), ("c", created(root="a", parent="a")))
+    append(store, ("a", started()), ("c", started()), ("d", created(root="a", parent="a")))
+    assert store.find_continued("a", 3, 0, 9) == [(1, "a", 4), (3, "c", 5)]
+    assert store.find_continued("a", 4, 0, 9) == [(1, "a", None), (3, "c", 5)]
+    assert store.find_continued("a", 3, 1, 9) == [(3, "c", 5)]
+    assert store.find_continued("a", 6, 0, 1) == [(1, "a", None)]
+    assert store.find_continued("b", 1, 0, 9) == store.find_continued("x", 9, 0, 9) == []
 
 
 def test_a_tree_is_owned_from_the_commit_on(store):

@@ -11,6 +11,7 @@ Rules
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +19,9 @@ from msgspec.structs import replace
 
 from supervisor.abc import SessionRow
 from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.events.asking import NOTICE
 from supervisor.core.masking import mask
 from supervisor.core.rules import offer
 from supervisor.core.values import Approval, Outcome
@@ -76,6 +79,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
+    parameters: msgspec.Raw = JSON_NULL
 
 
 _read_path: Final = msgspec.json.Decoder(_Path).decode
@@ -168,12 +172,24 @@ def as_asked(
     if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
+    elif asked.schema is not None:
+        found = replace(found, arguments_schema=asked.schema)
+    if asked.parameters is not JSON_NULL and asked.parameters != JSON_NULL:  # almost all have the default
+        found = replace(found, schema=_read_schema(bytes(asked.parameters)))
     return found
+
+
+@lru_cache(256)
+def _read_schema(schema: bytes) -> dict[str, Any] | None:
+    """Decode a schema; the calls of one tool have the same one. Approvals are frozen, and share it."""
+    found = _read_json(schema)
+    return found if isinstance(found, dict) else None
 
 
 def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
     """Add the channels that show it, and the last reminder; its body may be without its shared prefix."""
-    found = replace(asked, shown=tuple(name for name in shown if not name.startswith(BEGUN)))
+    cards = (target for target in shown if not target.startswith((BEGUN, NOTICE)))
+    found = replace(asked, shown=tuple(dict.fromkeys(target.partition(":")[0] for target in cards)))
     if reminder is None:
         return found
     reminded = _read(_read_reminder, reminder)

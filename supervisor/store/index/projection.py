@@ -20,7 +20,7 @@ from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.events.asking import is_copied
+from supervisor.core.events.asking import CardEvent, is_copied, target_of
 from supervisor.core.ids import RULES
 from supervisor.core.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.rows import EncodedRow
@@ -32,7 +32,7 @@ _ENDS_BLOCK: Final = e.having("ends block")
 _INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
 """Events that begin an entry, or change an approval's."""
 BEGUN: Final = "?"
-"""The prefix of the name of a channel that was about to post a card, and has not reported the result."""
+"""The prefix of a target on which a card was about to be posted, if the result is not known."""
 ROUGHLY: Final = timedelta(hours=1)
 """The precision of an entry's time of the last event: to write it each time would be a third of a decision's cost."""
 
@@ -61,7 +61,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
     """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also for a withdrawal,
-    `reminded` for the last reminder. `shown`: names of channels, after BEGUN if a card may be there."""
+    `reminded` for the last reminder. `shown`: targets (`target_of`), after BEGUN if a card may be there."""
 
     id: str
     session: str
@@ -182,11 +182,12 @@ class Draft:
         if old is not None:
             self.approvals[old.id] = replace(old, reminded=row.position)
 
-    def _show(self, event: e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired) -> None:
+    def _show(self, event: CardEvent) -> None:
         old = self.approvals.get(event.approval)
         if old is None:
             return
-        begun, held = f"{BEGUN}{event.channel}", event.channel
+        held = target_of(event)
+        begun = f"{BEGUN}{held}"
         gone = (begun,) if isinstance(event, e.CardBegun | e.CardFailed) else (begun, held)
         now = {e.CardBegun: (begun,), e.CardPosted: (held,)}.get(type(event), ())
         shown = (*(each for each in old.shown if each not in gone), *now)

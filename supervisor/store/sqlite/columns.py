@@ -67,11 +67,12 @@ def full_session(prefixes: SharedPrefixes, row: Columns) -> SessionRow:
 
 def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     """Read a row of the view approval_full; for a pending approval the columns up to the reminder are enough."""
-    approval, session, position, head, created, asked, shown, reminder = row[:_PENDING]
+    is_pending = len(row) == _PENDING
+    approval, session, position, head, created, asked, shown, reminder = row if is_pending else row[:_PENDING]
     found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
     if shown is not None or reminder is not None:
         found = as_shown(found, _names(shown), reminder)
-    if len(row) == _PENDING or row[8] is None:
+    if is_pending or row[8] is None:
         return found
     return as_ended(found, row[8], prefixes.join(row[9], None, row[10]))
 
@@ -79,6 +80,11 @@ def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
 def journal_row(session: str, prefixes: SharedPrefixes, row: Columns) -> JournalEntry:
     """Read an entry of one session's journal; raises StoreUnreadable."""
     return JournalEntry(row[0], session, decode_event(prefixes.join(*row[1:])))
+
+
+def latest_run(session: str, prefixes: SharedPrefixes, row: Columns) -> tuple[int, JournalEntry | None]:
+    """Read the number of a session's latest run, and the entry that ended it; raises StoreUnreadable."""
+    return row[0], None if row[1] is None else journal_row(session, prefixes, row[1:])
 
 
 def entry(prefixes: SharedPrefixes, row: Columns) -> tuple[int, str, bytes]:

@@ -65,6 +65,10 @@ DELETE FROM approval;
 -- session: one session for people
 SELECT * FROM session_full WHERE number = (SELECT position FROM event WHERE id = ?);
 
+-- latest_run: the number of a session's latest run, and the entry that ended it
+SELECT s.runs, f.position, f.head, f.approval, f.body FROM event AS c CROSS JOIN session AS s ON s.number = c.position
+  LEFT JOIN event AS f ON f.position = s.finished WHERE c.id = ?;
+
 -- some_sessions: those of some ids
 SELECT s.* FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session_full AS s
     ON s.number = c.position;
@@ -94,6 +98,12 @@ SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL AND nu
 
 -- sessions_of_tree: those below one root, itself included
 SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) AND number > ? ORDER BY number;
+
+-- continued: where the journals of a tree's sessions go on after a position; of those that began before it
+SELECT s.number, c.id, (SELECT min(position) FROM event WHERE session = s.number AND position > ?3)
+  FROM session AS s CROSS JOIN event AS c ON c.position = s.number
+ WHERE s.root = (SELECT position FROM event WHERE id = ?1) AND s.number > ?2 AND s.number <= ?3
+ ORDER BY s.number LIMIT ?4;
 
 -- due: passivated sessions that a timer wakes
 SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.number

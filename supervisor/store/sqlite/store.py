@@ -32,6 +32,7 @@ from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import RULES
+from supervisor.core.rows import Continued
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
@@ -281,6 +282,9 @@ class SqliteStore(Store):
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
         return self._read_as(columns.full_session, "some_sessions", _as_json(sessions))
 
+    def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
+        return next(iter(self._read_as(partial(columns.latest_run, session), "latest_run", session)), None)
+
     def find_sessions(
         self,
         *,
@@ -294,6 +298,9 @@ class SqliteStore(Store):
         start = after if after is not None else _END if newest_first else 0
         query, is_meant = search_sessions(root, is_open, is_awake, start, newest_first=newest_first)
         return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
+
+    def find_continued(self, root: str, after: int, start: int, limit: int) -> list[Continued]:
+        return [Continued(*row) for row in self._read("continued", root, start, after, limit)]
 
     def next_due(self) -> list[tuple[str, datetime]]:
         return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
