@@ -7,7 +7,13 @@ take to answer.
 """
 
 import logging
-from typing import Any
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal
+
+from supervisor.core.visible import visible
+
+LogForm = Literal["text", "json"]
 
 
 class FactLog:
@@ -17,8 +23,16 @@ class FactLog:
         self._name = name
         self._plain = logging.getLogger(name)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether facts that are no warnings are logged: what is not heard need not be found out."""
+        return self._plain.isEnabledFor(logging.INFO)
+
     def debug(self, fact: str, **values: Any) -> None:
         self._log(logging.DEBUG, fact, values)
+
+    def info(self, fact: str, **values: Any) -> None:
+        self._log(logging.INFO, fact, values)
 
     def warning(self, fact: str, **values: Any) -> None:
         self._log(logging.WARNING, fact, values)
@@ -35,3 +49,27 @@ class FactLog:
             structlog.get_logger(self._name).log(level, fact, **values)
         else:
             self._plain.log(level, "%s", " ".join([fact, *(f"{key}={value!r}" for key, value in values.items())]))
+
+
+def write_log(form: LogForm) -> None:
+    """Let this process write its facts to standard error, a line each: readable text, or JSON documents. For commands
+    that serve; a library configures no logging."""
+    import structlog
+
+    renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _one_line,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.getLogger("supervisor").setLevel(logging.INFO)
+
+
+def _one_line(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Show control characters as escapes: what an agent or a platform said cannot move a cursor or begin a line."""
+    return {key: visible(value) if isinstance(value, str) else value for key, value in values.items()}

@@ -6,6 +6,7 @@ Rules
 - A bare word decides if exactly one approval waits here, and its card was shown before the person wrote. A yes also
   needs a card that showed it whole. Otherwise nothing is decided, and the reply lists what waits, with ids. A word with
   an id is explicit: it also decides an approval whose card showed it in part.
+- A card that a route has sent to another place than this conversation was not shown here.
 - Yes and no answer a question of true or false. Every other question needs its own answer.
 - "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
   does not answer questions; if only questions wait, the reply lists them.
@@ -47,10 +48,14 @@ class Seen(NamedTuple):
             return approval.id in self.approvals
         rows = await supervisor.find_entries(approval.session, limit=None)
         posted = (
-            row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id
+            row.event
+            for row in rows
+            if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id and not row.event.is_notice
         )
         return any(
-            event.at <= self.before and self.channel in (None, event.channel) and (event.is_whole or not whole)
+            event.at <= self.before
+            and (self.channel is None or (self.channel == event.channel and not event.place))
+            and (event.is_whole or not whole)
             for event in posted
         )
 

@@ -35,6 +35,14 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     run: int
     operation: str
+    timeout: float | None = None
+    """The deadline of a call in seconds; None if the tool itself keeps one."""
+    is_idempotent: bool = False
+    """Whether a call that was lost may run again."""
+    inactivity_timeout: float
+    """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
+    stall: Callable[[str], None]
+    """Stop the run, with the cause, because the step has stalled. The caller of the body is cancelled by it."""
     fn: Callable[..., Awaitable[Any]]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any]
@@ -42,6 +50,16 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 class Environment:
     """The environment of an ordinary process. Make it inside the event loop in which the runtime runs."""
+
+    runs_elsewhere = False
+    """Whether bodies run in other processes, which keep the deadlines of calls and watch over steps. Then a call counts
+    as executing before its body is handed over, also if its tool starts a process."""
+
+    most_live: int | None = None
+    """How many sessions of a tree may be in memory at a time; None: as many as the agents allow."""
+    claims_decisions = False
+    """Whether a decision is claimed elsewhere before it comes here, and an expiry by `claim_expiry`: the first claim
+    counts. Then a decision that comes was made in time."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -83,6 +101,14 @@ class Environment:
             return self.find_folder(named, base)
         except InvalidInput:
             return folder_of_call(base, named)
+
+    async def claim_expiry(self, approval: str) -> bool:
+        """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""
+        return True
+
+    async def in_turn(self, operation: str) -> None:
+        """Wait for the turn of a cancelled operation. Which of several cancelled tasks goes on first depends on where
+        they are in memory. An environment whose runs are repeated in other processes puts them in order."""
 
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.

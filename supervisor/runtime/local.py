@@ -9,10 +9,10 @@ The module is longer than 400 lines because it is one interface: a short method 
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -26,18 +26,18 @@ from supervisor.abc import (
     Run,
     Store,
     StoreSupervisor,
+    TextWatch,
     TreeView,
     Watch,
 )
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
     NotFound,
-    SessionConflict,
     StoreDied,
     StoreError,
     UnknownAgent,
@@ -63,7 +63,6 @@ from supervisor.core.values import (
 from supervisor.loading import (
     find_declared,
     holds_command,
-    is_configured,
     load_recorded,
     locate,
     locate_everywhere,
@@ -77,19 +76,19 @@ from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.operations.messages import transcript
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.refusals import Refusals
-from supervisor.runtime.plans.begin import first_events
+from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
 from supervisor.runtime.plans.retry import retry_events
 from supervisor.runtime.plans.rules import add, book, revoke
-from supervisor.runtime.plans.turns import check_may_send, turn
+from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.lists import Lists, SessionFilter
 from supervisor.runtime.reading.pieces import read
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
-from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal
+from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
 from supervisor.runtime.trees.importing import LocalImport
 from supervisor.runtime.trees.prune import Pruning
 from supervisor.system.identity import attempt_started
@@ -117,13 +116,14 @@ class LocalSupervisor(StoreSupervisor):
         self.people = people
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
+        self.cards_failed: Counter[str] = Counter()
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
     @overload
     async def start(
         self,
-        agent: AgentSpec[[], R],
+        agent: AgentWithoutInput[R],
         /,
         *,
         session: str | None = None,
@@ -157,15 +157,15 @@ class LocalSupervisor(StoreSupervisor):
     ) -> Run[Any]: ...
     async def start(
         self,
-        agent: AgentSpec[..., R] | str,
+        agent: Any,
         /,
         *args: Any,
         session: str | None = None,
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
-    ) -> Run[R]:
-        starter = self._admit_program(by, "start agents")
+    ) -> Run[Any]:
+        starter = await self._admit_program(by, "start agents")
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
@@ -177,13 +177,7 @@ class LocalSupervisor(StoreSupervisor):
             is_new = False
             known = view.find_session(root)
             if known is not None:
-                if known.origin is not None:
-                    raise SessionConflict(f"session {root} was imported; send a message to continue it")
-                self._check_same(root, known.facts, known.first_input, references, spec.name, given)
-                if cwd is not None and folder != known.facts.cwd:
-                    raise SessionConflict(
-                        f"session {root} works in {known.facts.cwd}, not {folder}; choose another id, or pass no folder"
-                    )
+                check_same_start(known, references, spec.name, given, None if cwd is None else folder)
                 if known.is_open or view.store.get_owner(root) is None:  # an idle one, too: a message may begin a turn
                     view.claim(root)
                 return [], known.version
@@ -260,37 +254,13 @@ class LocalSupervisor(StoreSupervisor):
                     references.add(created.agent)
         return references
 
-    def _check_same(
-        self,
-        root: str,
-        facts: e.SessionCreated,
-        known_input: msgspec.Raw,
-        references: set[str],
-        name: str,
-        given: msgspec.Raw,
-    ) -> None:
-        if facts.parent is not None:
-            raise SessionConflict(f"session {root} belongs to a sub-agent; choose another id")
-        if facts.path[-1] != name and is_configured(facts.agent, facts.path[-1]):
-            raise SessionConflict(f"session {root} belongs to agent {facts.path[-1]}, not {name}; choose another id")
-        if facts.agent not in references:
-            raise SessionConflict(
-                f"session {root} belongs to agent {facts.agent}, not {min(references)}; choose another id; if the "
-                "agent has moved, import it under its old name in the old module (from NEW import AGENT)"
-            )
-        if bytes(known_input) != bytes(given):
-            raise SessionConflict(
-                f"session {root} was started with input {bytes(known_input).decode()}, not {bytes(given).decode()}; "
-                "choose another id, or pass the same input to continue"
-            )
-
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self._admit_program(by, "resume sessions")
+        await self._admit_program(by, "resume sessions", session)
         (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
         return self._run(root)
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        self._admit_program(by, "resume sessions")
+        await self._admit_program(by, "resume sessions")
         claims = self._runner.claims
         roots = [root for root, rows in (await claims.find_open()).items() if rows[0].id == root]
         unowned = set(await claims.without_owner(roots))
@@ -336,21 +306,25 @@ class LocalSupervisor(StoreSupervisor):
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
-    def _admit(self, by: str | None, act: str) -> str:
+    async def _admit(self, by: str | None, act: str, session: str | None = None) -> str:
         """Return the name of the person who gives a command. Raises NotEntitled if they may not `act` (A4)."""
         who = check_identity(by if by is not None else self._runner.environment.user())
         if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
-            log.warning("command.refused", act=act, by=printable(who))
-            raise NotEntitled(why)
+            await self._refuse(who, act, session, why)
         return printable(who)
 
-    def _admit_program(self, by: str | None, act: str) -> str:
+    async def _admit_program(self, by: str | None, act: str, session: str | None = None) -> str:
         """As `_admit`; but without a person (`by=None`) the program itself gives the command, and may."""
-        return printable(self._runner.environment.user()) if by is None else self._admit(by, act)
+        return printable(self._runner.environment.user()) if by is None else await self._admit(by, act, session)
+
+    async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
+        log.warning("command.refused", act=act, by=printable(who))
+        await self._refusals.note_command(act, who, why, session)
+        raise NotEntitled(why)
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         self.refuse_inside("changing rules")
-        who = self._admit(by, "make rules")
+        who = await self._admit(by, "make rules")
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
         new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
@@ -362,7 +336,7 @@ class LocalSupervisor(StoreSupervisor):
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         self.refuse_inside("changing rules")
-        who = self._admit(by, "make rules")
+        who = await self._admit(by, "make rules")
         taken: list[Rule] = []
 
         def plan(view: View) -> list[Entry]:
@@ -390,25 +364,27 @@ class LocalSupervisor(StoreSupervisor):
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         await self._refusals.note(approval, by, reason, channel)
 
+    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+        shown = e.MessageShown(at=self._runner.clock.now(), channel=channel, mark=mark)
+
+        def plan(view: View) -> list[Entry]:
+            view.session(session)
+            return [(session, shown)]
+
+        await self._runner.journal.append(plan)
+
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else self._runner.environment.user()))
         root = self.reader.get_row(session).root
         if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
-            raise NotEntitled(why)
+            await self._refuse(who, "send messages", session, why)
         message = self._runner.environment.new_session_id()
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
-            state = view.session(session)
-            check_may_send(state)
             now = self._runner.clock.now()
             received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
-            if state.is_open:
-                is_awaited = e.MESSAGE in (state.waiting_for or self._runner.attempts.waits_of(session))
-                return [(session, received)], "delivered" if is_awaited else "kept"
-            oldest = next(iter(state.inbox.values()), received)  # a cancelled run may have left older messages
-            entries: list[Entry] = [(session, received), (session, turn(oldest, now))]
-            return entries, "begun" if oldest is received else "kept"
+            return message_entries(view.session(session), received, self._runner.attempts.waits_of(session))
 
         kind = await self._runner.journal.append_with_answer(plan)
         pending = () if kind == "begun" else tuple(self.reader.find_approvals(session=session))
@@ -430,7 +406,7 @@ class LocalSupervisor(StoreSupervisor):
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         self.refuse_inside("retrying")
-        who = self._admit(by, "retry sessions")
+        who = await self._admit(by, "retry sessions", session)
         root = self.reader.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
@@ -447,7 +423,7 @@ class LocalSupervisor(StoreSupervisor):
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
         self.refuse_inside("forking")
-        who = self._admit(by, "fork sessions")
+        who = await self._admit(by, "fork sessions", session)
         root = self.reader.get_row(session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
         if version is not None and (created := self.reader.find_created(root)) is not None:
@@ -465,7 +441,7 @@ class LocalSupervisor(StoreSupervisor):
         return forking.fork
 
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
-        who = self._admit_program(by, "cancel sessions")
+        who = await self._admit_program(by, "cancel sessions", session)
         root = self.reader.get_row(session).root
 
         def plan(view: View) -> list[Entry]:
@@ -484,6 +460,9 @@ class LocalSupervisor(StoreSupervisor):
     @property
     def refusals(self) -> Mapping[str, str]:
         return self._runner.attempts.refusals
+
+    def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
+        self._runner.published.connect(listener)
 
     async def wait_until_broken(self) -> None:
         await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
@@ -598,3 +577,6 @@ class LocalSupervisor(StoreSupervisor):
 
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
         return LocalActivityWatch(self._runner, session)
+
+    def watch_text(self, session: str) -> TextWatch:
+        return WrittenText(self.reader, session)

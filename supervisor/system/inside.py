@@ -2,8 +2,8 @@
 
 There are two signs: the mark in the environment, and an ancestor that owns a tree of the store. If an agent's program
 has started an owner, to be asked by it, that program is such an ancestor, too: its own shell is below it. A program can
-remove the first sign and escape from the second; the README says that this guards against accidents and eager agents,
-not against malice.
+remove the first sign and escape from the second: this guards against accidents and eager agents, not against malice
+(docs/explanation/who-may-decide.md).
 
 Rules
 - Code that decides, changes rules, sends to a session, prunes or serves checks this first, in Python and on the

@@ -9,7 +9,9 @@ young takes 1.3 ms. It is not switched off, since agents are the user's code and
 
 What is alive when the first supervisor opens, mostly imported modules, is frozen until the last one closes: a full
 collection does not visit it. Sessions that begin later are not frozen, since a cycle in what they leave could never be
-collected. Passivated sessions of a durable store, and everything that lists return, have no tracked objects at all.
+collected. A full collection visits the runs in memory, journals of more than 16 entries in a store in memory, and
+values of agents in which objects hold objects. It visits nothing else of a passivated session or of what lists return:
+with 100,000 of these it takes no longer than with one. With many runs in memory it still takes long.
 
 The switch interval is short while a commit is in a thread. A thread that returns from the disk must get the interpreter
 back. It may claim it only after a whole switch interval, 5 ms, in which no other thread released it; a busy loop

@@ -207,6 +207,11 @@ class GuardedProcess(AsyncContextManagerMixin):
             case "broken", trouble:
                 self._trouble = self._trouble or trouble
 
+    def _take_received(self) -> None:
+        """Apply the messages that have been received with earlier ones."""
+        while self._left is None and (message := unpack(self._received)) is not None:
+            self._take(message)
+
     async def _receive_all(self) -> None:
         while self._left is None and await self._receive():
             pass
@@ -264,6 +269,9 @@ class GuardedProcess(AsyncContextManagerMixin):
 
     async def _hear_out(self, seconds: float) -> bool:
         """Receive the warden's remaining messages; return False if they do not end in time."""
+        self._take_received()
+        if self._left is not None:  # it came together with the exit: no process was left
+            return True
         with anyio.move_on_after(seconds, shield=True):
             await self._reading_output(self._receive_all)
             return True
@@ -340,12 +348,11 @@ def encode_request(
     if not (math.isfinite(grace) and grace >= 0):
         raise ValueError(f"grace must be a number of seconds, 0 or more, not {grace}")
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-    environment = os.environ if env is None else env
     if not argv or not argv[0]:
         raise LaunchFailed(errno.EINVAL, "the command is empty: name a program to run", None)
     if any("\0" in each for each in argv):
         raise LaunchFailed(errno.EINVAL, "an argument holds a NUL character", argv[0].partition("\0")[0])
-    for name, value in environment.items():
+    for name, value in (env or {}).items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise LaunchFailed(errno.EINVAL, f"not a possible environment variable: {name!r}", argv[0])
     try:
@@ -355,7 +362,7 @@ def encode_request(
             (
                 [os.fsencode(each) for each in argv],
                 os.fsencode(folder),
-                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                dict(os.environb) if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
                 grace,
                 None if record is None else os.fsencode(record),
             )

@@ -203,6 +203,9 @@ class Warden:
             self._become_command(streams, gate_reader, news_writer)
         os.close(gate_reader)
         os.close(news_writer)
+        # Read while the command's process gets ready.
+        self._identities = self._leader, started_at(self._leader), os.getpid(), started_at(os.getpid())
+        self._unsent = bytearray()
         self._punch = punch
         self._log = reopen(streams[0]) if self._record is not None and punch is not None else None
         self._tells_begin = self._record is not None or len(streams) == 3
@@ -264,7 +267,7 @@ class Warden:
         if news != READY:
             self._report_failure(news)
             return False
-        _tell(self._wire, "started", self._leader, started_at(self._leader), os.getpid(), started_at(os.getpid()))
+        _tell(self._wire, "started", *self._identities)
         while not (ready := self._wait(None, *self._owner) & self._owner):
             if self._has_exited():
                 _tell(self._wire, "failed", errno.ECHILD, os.fsencode("the gate"))
@@ -344,11 +347,13 @@ class Warden:
         ending = Ending(term_at=now if is_ended else now + LINGER, grace=self._grace)
         is_told, was_signalled, pause = not is_ended, False, 0.002
         while not self._is_nobody_left():
+            self._send_reports()
             alive = self._alive(ending)
             now = time.monotonic()
             # Checked last: a command that exits before the first signal was not ended by us, deadline or not.
             if self._has_exited() and not is_told:
                 is_told = self._report_exit(now, is_ended=was_signalled)
+                self._send_reports()
             was_signalled = is_ended
             # While the leader is not reaped, the group's number is certainly its own.
             if ending.step(alive, now, group=None if self._status is not None else self._leader):
@@ -365,7 +370,8 @@ class Warden:
             # Processes that end with their command are reported only if they had escaped, or would not end.
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
         ]
-        _tell(self._wire, "done", rows[:REPORTED], len(rows))
+        self._unsent += pack(("done", rows[:REPORTED], len(rows)))
+        self._send_reports()
         self._trim_log()
         code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
         self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
@@ -375,8 +381,14 @@ class Warden:
         if news := os.read(self._news, 4096):  # no other writer is left: exec closed the pipe, or the process is gone
             self._report_failure(news)
             return False
-        _tell(self._wire, "exited", os.waitstatus_to_exitcode(self._status), now - self._began, is_ended)
+        self._unsent += pack(("exited", os.waitstatus_to_exitcode(self._status), now - self._began, is_ended))
         return True
+
+    def _send_reports(self) -> None:
+        """Tell the owner of the exit and of the end: at once of both, if the command leaves no process."""
+        with contextlib.suppress(OSError):  # the owner no longer listens
+            self._wire.sendall(self._unsent)
+        self._unsent.clear()
 
     def _is_nobody_left(self) -> bool:
         self._has_exited()

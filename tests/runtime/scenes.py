@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
-from copy import deepcopy
 from typing import Any
 
 import anyio
 import pytest
 import sniffio
+from dying import fork
 
 from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.core.ids import RULES
@@ -99,17 +99,6 @@ class ForkingStore(MemoryStore):
     def commit(self) -> None:
         super().commit()
         self.copies.append((fork(self), self._look()))
-
-
-def fork(store: MemoryStore) -> MemoryStore:
-    """Return the store that another process would find now."""
-    copy = MemoryStore()
-    copy._entries = list(store._entries)
-    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
-    for name in ("_sessions", "_approvals", "_pending"):
-        setattr(copy, name, dict(getattr(store, name)))
-    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
-    return copy
 
 
 class HeldStore(MemoryStore):

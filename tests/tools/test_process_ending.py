@@ -281,3 +281,33 @@ def test_an_exit_before_the_first_signal_was_not_caused_by_it(command, env):
         [sys.executable, "-c", EXITED_MEANWHILE, command], env=env, capture_output=True, text=True, check=True
     )
     assert told.stdout == "3 False\n"
+
+
+# A warden whose command has exited: which messages are in the first piece of what it sends.
+REPORTING = """
+import os, socket, sys, threading
+from supervisor.tools.guarded import encode_request
+from supervisor.tools.warden import GO, Warden, unpack
+
+ours, theirs = socket.socketpair()
+ours.sendall(encode_request(sys.argv[1], "/", os.environ, 0.1))
+warden = Warden(theirs, [os.open(os.devnull, os.O_WRONLY)], None, None, is_subreaper=False)
+threading.Thread(target=lambda: ours.recv(65536) and ours.send(GO)).start()  # as soon as it has started
+assert warden._open_gate()
+os.waitid(os.P_PID, warden._leader, os.WEXITED | os.WNOWAIT)
+assert warden._has_exited()
+sent = []
+warden._wire = type("Wire", (), {"sendall": lambda self, piece: sent.append(bytearray(piece))})()
+warden._end(is_ended=False)
+while (message := unpack(sent[0])) is not None:
+    print(message[0])
+"""
+
+
+@pytest.mark.parametrize(("command", "told"), [("true", "exited\ndone\n"), ("sleep 1000 & true", "exited\n")])
+def test_the_exit_is_told_at_once_and_together_with_the_end_if_nothing_is_left(command, told, env):
+    """The owner waits once for a command that leaves no process, and never for the ending of one that does."""
+    said = subprocess.run(
+        [sys.executable, "-c", REPORTING, command], env=env, capture_output=True, text=True, check=True
+    )
+    assert said.stdout == told

@@ -122,7 +122,7 @@ class Attempt:
         """The answers that `Context.patched` has given, by name."""
         self.to_save: msgspec.Raw | None = None
         """The state that the latest save is about to write."""
-        self.watch = Watch(host.watchdog, spec, self._stall)
+        self.watch = Watch(host.watchdog, spec, self.stall)
         self.timers: dict[str, datetime] = {}
         """The due instants of the attempt's durable timers. A run with a timer does not only wait for people."""
         self.waiting: dict[str, int] = {}
@@ -185,7 +185,8 @@ class Attempt:
             event.set()
         self._held.ring()
 
-    def _stall(self, cause: str) -> None:
+    def stall(self, cause: str) -> None:
+        """Stop because the watchdog has expired."""
         if self.host.is_draining:
             return  # the stop holds its operations, and suspends it when the executing calls have ended
         doing = ", ".join(sorted(self.waiting)) or "nothing that the journal records"
@@ -368,6 +369,7 @@ class Attempt:
         record = self.state.operations.get(event.operation)
         if record is not None and record.is_open and self.stop_reason is None:
             with anyio.CancelScope(shield=True):  # changed code may have cancelled it: then the run is blocked here
+                await self.host.environment.in_turn(f"{self.session} {event.operation}")
                 await self.pass_barrier()
         with self.settling.holding():
             await self.append_to_many(plan, bound=False)

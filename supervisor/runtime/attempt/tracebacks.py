@@ -10,6 +10,7 @@ Rules
 - An exception's `__str__` is the user's code. If it raises, a remark stands in place of the text.
 """
 
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
@@ -27,6 +28,8 @@ from supervisor.core.session import SessionState
 LIMIT: Final = 16 * 1024
 SHORTEST_SECRET: Final = 4
 """Characters. A shorter value occurs in too much text that is not secret."""
+_NESTED: Final = re.compile(r"loop is already running|(from|or) a running event loop")
+"""What asyncio and the frameworks say if code that runs in a loop starts another one."""
 _OURS: Final = str(Path(str(sys.modules[__name__.partition(".")[0]].__file__)).parent) + "/"
 
 
@@ -40,6 +43,23 @@ def describe(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return f"{error.message}: " + "; ".join(describe(inner) for inner in error.exceptions)
     return f"{type(error).__name__}: {text_of(error)}"
+
+
+def explain(error: BaseException, what: str) -> str:
+    """Return `describe` of an exception of an agent or a tool, `what`, with the cure for a mistake that is common in
+    code that calls a framework."""
+    return f"{describe(error)}{cure(error, what)}"
+
+
+def cure(error: BaseException, what: str) -> str:
+    """Return what to do about an event loop that `what` started inside a running one; "" for any other exception."""
+    if not isinstance(error, RuntimeError) or not _NESTED.search(text_of(error)):
+        return ""
+    return (
+        f"; {what} calls a function that runs an event loop of its own, such as run_sync, while a loop runs: await its "
+        "asynchronous form, such as run, or make the framework's agent one of ours, and call that (a model calls it by "
+        "supervisor_tool)"
+    )
 
 
 def text_of(error: BaseException) -> str:

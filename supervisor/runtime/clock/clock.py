@@ -47,6 +47,10 @@ class Clock:
         real = datetime.now(UTC)
         return real + timedelta(seconds=ahead) if ahead > 1.0 else real
 
+    def duration(self) -> float:
+        """Return a number of seconds that is only good for differences: the duration of some work. Never show it."""
+        return time.perf_counter()
+
     def elsewhere(self) -> float:
         """Return the loop's instant, for a thread that cannot ask the loop. It does not follow a virtual clock."""
         return self._loop_start + time.monotonic() - self._real_start
@@ -75,8 +79,3 @@ class Clock:
             since = anyio.current_time() - KEPT
             self._timers = {each: instant for each, instant in self._timers.items() if instant > since}
             self._many = max(FEW_TIMERS, 2 * len(self._timers))
-
-
-def duration() -> float:
-    """Return a number of seconds that is only good for differences: the duration of some work. Never show it."""
-    return time.perf_counter()

@@ -34,8 +34,10 @@ ROUNDING = 1e-6  # seconds: the error of an instant after the lag was added and 
 class Watchdog:
     """The clock that all watches share."""
 
-    def __init__(self, alarm: Alarm) -> None:
+    def __init__(self, alarm: Alarm, *, is_on: bool = True) -> None:
+        """`is_on`: whether watches expire here, and not where bodies run (environment.py)."""
         self.alarm = alarm
+        self.is_on = is_on
         self._ticks: Counter[float] = Counter()
         self._pace = inf
         self._next: Appointment | None = None
@@ -87,7 +89,7 @@ class Watch:
 
     def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
         self._dog = dog
-        self._expire: Callable[[str], None] | None = expire
+        self._expire: Callable[[str], None] | None = expire if dog.is_on else None
         self._tick = 0.8 * min(0.25, max(0.01, 0.05 * spec.inactivity_timeout))
         self._looks: Appointment | None = None
         self._looks_at = inf

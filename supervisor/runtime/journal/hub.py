@@ -5,7 +5,8 @@ reader misses an entry or sees one twice. A reader takes the event first, then r
 is no gap.
 
 The hub also publishes signs of life of a session's calls (output, heartbeats) under `sign_key`. No journal holds these:
-the hub keeps only the time of the last one, in memory (W7).
+the hub keeps only the time of the last one, in memory (W7). Under `text_key` it publishes what agents are writing
+(texts.py).
 """
 
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.machine import ASKS, ENDS_APPROVAL
+from supervisor.runtime.journal.texts import Texts
 
 INBOX = "inbox"
 INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds")
@@ -32,9 +34,15 @@ def sign_key(session: str) -> str:
     return f"~{session}"
 
 
+def text_key(session: str) -> str:
+    """Return the key for the text that a session's agent is writing."""
+    return f"^{session}"
+
+
 class Hub:
     def __init__(self) -> None:
         self._events: dict[str, anyio.Event] = {}
+        self.texts = Texts(lambda session: self.publish(text_key(session)))
         self.signs: dict[str, datetime] = {}
         """When a call of each session last showed a sign of life, for sessions with an attempt in this process."""
 

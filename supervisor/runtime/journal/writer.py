@@ -37,7 +37,6 @@ from supervisor.core.events import AnyEvent
 from supervisor.core.session import SessionState, replay
 from supervisor.logs import FactLog
 from supervisor.runtime.clock.bell import Bell
-from supervisor.runtime.clock.clock import duration
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
 
@@ -101,7 +100,8 @@ class _Batch:
 
 class Journal:
     """The writer, and the live states of the `pinned` sessions. It calls `publish` with committed entries, in order;
-    `refuse` with a pinned session whose journal has become unreadable, and why; and `die` once if the store dies."""
+    `refuse` with a pinned session whose journal has become unreadable, and why; and `die` once if the store dies.
+    `duration` measures how long work takes."""
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class Journal:
         publish: Callable[[list[JournalEntry]], None],
         refuse: Callable[[str, str], None],
         die: Callable[[], None],
+        duration: Callable[[], float],
     ) -> None:
         self.store = store
         self.states: dict[str, SessionState] = {}
@@ -116,11 +117,13 @@ class Journal:
         self.notes: dict[str, list[AnyEvent]] = {}
         self.position = store.last_position()
         self.death: StoreError | None = None
+        self.has_left = False
         self._generation: int | None = None
         """The store's generation when entries of other processes were last applied."""
         self._publish = publish
         self._refuse = refuse
         self._die = die
+        self._duration = duration
         self._gathering = _Batch()
         self._more: set[Callable[[], bool]] = set()
         """One function for each caller in the batch: whether its attempt is going to append more before it waits."""
@@ -260,14 +263,14 @@ class Journal:
         except StoreError as death:
             self._perish(death)
 
-    async def run(self) -> None:
+    async def run(self, *, ignore_native: bool = True) -> None:
         """Commit the batches that gather, until a scope is cancelled. Ignore native cancellation: at the end of a
-        program it reaches this task while callers still append."""
+        program it reaches this task while callers still append. `ignore_native`: false where it means `leave`."""
         while True:
             try:
                 await self._serve()
             except anyio.get_cancelled_exc_class():
-                if anyio.current_effective_deadline() == -inf:
+                if not ignore_native or anyio.current_effective_deadline() == -inf:
                     raise
             except BaseException as error:
                 self._perish(error)
@@ -287,8 +290,8 @@ class Journal:
     async def _wait_for_more(self) -> None:
         """Wait while callers in the batch are going to append more: an agent is given its results one by one, and
         begins its next operation after each."""
-        until = duration() + MORE
-        while self._more and duration() < until:
+        until = self._duration() + MORE
+        while self._more and self._duration() < until:
             goes_on = next(iter(self._more))
             if goes_on():
                 await checkpoint()
@@ -418,10 +421,10 @@ class Journal:
         if not view.rows and not view.has_claimed:
             self.store.rollback()
             return
-        before = duration()
+        before = self._duration()
         self.store.commit()
         if self.store.is_durable:  # a store in memory needs no thread, and virtual time does not wait for threads
-            self._commit_time = duration() - before
+            self._commit_time = self._duration() - before
 
     def _land(self, view: View) -> None:
         """Make the drafts the live state."""
@@ -440,8 +443,17 @@ class Journal:
         """The store has died for this process: fail all callers that wait, and trust no state in memory."""
         if self.death is not None:
             return
-        self.death = error if isinstance(error, StoreError) else StoreDied(f"the writer died: {error!r}")
-        log.error("store.died", store=self.store.name, reason=str(self.death))
+        death = error if isinstance(error, StoreError) else StoreDied(f"the writer died: {error!r}")
+        log.error("store.died", store=self.store.name, reason=str(death))
+        self._give_up(death)
+
+    def leave(self, reason: str) -> None:
+        """Give the store up, since another process goes on with it: fail all callers that wait now or come later."""
+        self.has_left = True
+        self._give_up(StoreDied(reason))
+
+    def _give_up(self, death: StoreError) -> None:
+        self.death = death
         waiting, self._gathering = self._gathering, _Batch()
         waiting.finish(self.death)
         self._in_flight = {}

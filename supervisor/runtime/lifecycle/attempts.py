@@ -39,7 +39,7 @@ class Attempts:
         self.clock = clock
         self.alarm = alarm
         self.hub = hub
-        self.journal = Journal(store, publish, self._stop_unreadable, self._stop_all_of_dead_store)
+        self.journal = Journal(store, publish, self._stop_unreadable, self._stop_all_of_dead_store, clock.duration)
         self.live: dict[str, Attempt] = {}
         self.preparing: set[str] = set()
         """Sessions whose next attempt is being prepared, or whose first one is being committed."""
@@ -132,7 +132,8 @@ class Attempts:
 
     def refuse(self, session: str, reason: str) -> None:
         """Record why a session cannot be run here, and wake the callers that wait for it."""
-        log.error("session.refused", session=session, reason=reason)
+        if not self.journal.has_left:
+            log.error("session.refused", session=session, reason=reason)
         self.refusals[session] = reason
         self.hub.publish(session)
         self.hub.publish(end_key(session))

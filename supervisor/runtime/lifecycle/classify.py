@@ -14,7 +14,7 @@ from supervisor.core.restarts import failed_steps
 from supervisor.core.retrying import led_by
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import path_block
-from supervisor.runtime.attempt.tracebacks import describe, secret_values, traceback_of
+from supervisor.runtime.attempt.tracebacks import describe, explain, secret_values, traceback_of
 from supervisor.runtime.plans.end import Ending
 
 
@@ -82,7 +82,8 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
     if error is None and not returned:  # the agent raised a group of cancellations only
         error = _native_cancellation()
     if error is not None:
-        return Ending(kind="failed", cause=printable(describe(error)), partial=partial, **_raised(attempt, error))
+        cause = explain(error, f"agent {attempt.spec.name}")
+        return Ending(kind="failed", cause=printable(cause), partial=partial, **_raised(attempt, error))
     try:
         value = to_json(returned[0], f"the result of agent {attempt.spec.name}")
         from_json(value, attempt.spec.return_type, f"the result of agent {attempt.spec.name}")

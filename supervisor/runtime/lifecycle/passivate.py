@@ -35,7 +35,7 @@ STOPPED_ASKING = "the agent asks for nothing more"
 
 
 class Passivation:
-    def __init__(self, attempts: Attempts, blocked: Blocked, passivate_after: float) -> None:
+    def __init__(self, attempts: Attempts, blocked: Blocked, passivate_after: float | None) -> None:
         self._attempts = attempts
         self._alarm, self._clock = attempts.alarm, attempts.clock
         self._blocked = blocked
@@ -61,6 +61,8 @@ class Passivation:
 
     def look_at(self, attempt: Attempt) -> None:
         """Look again at an attempt that has become quiet: after SETTLED_AFTER, and when it could be passivated."""
+        if self._passivate_after is None:
+            return
         if attempt.state.barren:
             self._unsettled.put(attempt)
         if (after := self._after(attempt)) is not None:

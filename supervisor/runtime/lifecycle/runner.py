@@ -71,6 +71,7 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
 class Runner:
     """Runs the attempts of this process, and is their host.
 
+    `passivate_after`: None keeps each attempt in memory as long as it waits, for a process that no run outlives.
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/checking.py): the runner calls it with the result of each, and nothing new
     begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
@@ -79,7 +80,7 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        passivate_after: float = 60.0,
+        passivate_after: float | None = 60.0,
         *,
         rules: Sequence[Rule] = (),
         orphans: OrphanedProcesses | None = None,
@@ -91,7 +92,7 @@ class Runner:
         self.environment = environment or Environment()
         self.clock = self.environment.clock
         self.alarm = Alarm()
-        self.watchdog = Watchdog(self.alarm)
+        self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
         self.hub = Hub()
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
         self.journal = self.attempts.journal
@@ -113,6 +114,8 @@ class Runner:
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
+        self.published = Signal[Sequence[JournalEntry]]()
+        """Entries were committed, here or by another process."""
         self.began_elsewhere = Signal[str]()
         """An attempt of a session has begun in another process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
@@ -235,11 +238,13 @@ class Runner:
                 self.hub.publish(end_key(row.session))
                 if attempt is None:
                     self.attempts.let_go(row.session)
+            self.hub.texts.published(row.session)
             self.hub.publish(row.session)
             if type(row.event) in INBOX_EVENTS:
                 self.hub.publish(INBOX)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
+        self.published.send(rows)
         self.attempts.note_change()
 
     def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
@@ -283,7 +288,7 @@ class Runner:
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
                     if not attempt.replay.is_replaying:
                         self.follows(attempt)
-                    returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
+                    returned.append(await attempt.spec.invoke(LocalContext(attempt), *given))
                     await wait_for_children(attempt)
             except BaseException as error:  # noqa: BLE001 # ending_of raises it again unless it is the agent's own
                 raised = error
@@ -338,6 +343,7 @@ class Runner:
         state = attempt.state
         del self.attempts.live[session]
         self.hub.signs.pop(session, None)
+        self.hub.texts.drop(session)
         self.alarm.take_back(attempt.overdue)
         self.alarm.take_back(attempt.written_at)
         self.passivation.forget(attempt)

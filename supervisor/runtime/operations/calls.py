@@ -94,6 +94,16 @@ class Call(ABC):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         """Return the policy of the call with these arguments, if no rule matches."""
 
+    @property
+    def edit_schema(self) -> msgspec.Raw:
+        """The JSON schema that is journaled with a request whose arguments a person may edit; null: none."""
+        return JSON_NULL
+
+    @property
+    def parameters(self) -> msgspec.Raw:
+        """The JSON schema that is journaled with such a request for the people who edit it; null: none."""
+        return JSON_NULL
+
     @abstractmethod
     def begin_events(self) -> Iterable[e.AnyEvent]:
         """Return the events that are appended together with the request of a call that needs no approval."""
@@ -133,6 +143,8 @@ class Call(ABC):
                 editable=self.is_editable,
                 command=self.command,
                 claims=self.claims,
+                schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
+                parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,
                 patterns=self._patterns() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,

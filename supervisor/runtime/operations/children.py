@@ -18,12 +18,11 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
-from supervisor.core.rules import inherit
 from supervisor.core.values import Outcome, OutcomeKind, result_of
 from supervisor.loading import refuse_nameless
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.plans.begin import exceeded_limit, first_events
+from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.system.identity import attempt_started
 
@@ -71,6 +70,13 @@ async def spawn(
     return record.result.child
 
 
+def _exceeded_here(attempt: Attempt) -> str | None:
+    """Return which limit of this runtime another child would exceed, in words; None for no limit."""
+    most = attempt.host.environment.most_live
+    live = len(attempt.host.journal.pinned) - 2  # without the rules, and the child itself
+    return None if most is None or live < most else f"the tree has {live} sessions at work; here it may have {most}"
+
+
 async def begin_child(
     attempt: Attempt,
     operation: str,
@@ -95,22 +101,12 @@ async def begin_child(
         if view.store.is_durable:
             refuse_nameless(agent)
         now = attempt.host.clock.now()
-        limit = exceeded_limit(state, attempt.spec)
+        limit = exceeded_limit(state, attempt.spec) or _exceeded_here(attempt)
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
-            facts = state.facts
-            for event in first_events(
-                agent,
-                given,
-                attempt_started(agent.version, now),
-                path=(*facts.path, agent.name),
-                root=facts.root,
-                requester=facts.requester,
-                cwd=attempt.host.environment.folder_of_agent(agent.cwd, facts.cwd if cwd is None else cwd),
-                parent=attempt.session,
-                parent_operation=operation,
-                rules=inherit(facts.rules, agent.rules),
-            ):
+            folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
+            first = attempt_started(agent.version, now)
+            for event in first_events_of_child(state, operation, agent, given, first, folder):
                 yield child, event
 
     attempt.host.expect(child)

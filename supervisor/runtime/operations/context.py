@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from supervisor.abc import ChildRun, Context, Operations, StepContext, TaskGroup, Timer
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
@@ -33,7 +33,7 @@ from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
-from supervisor.runtime.operations.reports import report
+from supervisor.runtime.operations.reports import report, stream
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 
@@ -127,10 +127,10 @@ class LocalContext(LocalOperations, Context):
     @overload
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]: ...
     @overload
-    async def spawn(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> ChildRun[R]: ...
+    async def spawn(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> ChildRun[R]: ...
     @overload
     async def spawn(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> ChildRun[R]: ...
-    async def spawn(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> ChildRun[R]:
+    async def spawn(self, agent: Any, /, *args: Any, **kwargs: Any) -> ChildRun[Any]:
         cwd = kwargs.pop("cwd", None)
         child = await spawn(self._attempt, self._branch, agent, args, kwargs, cwd)
         return LocalChild(self._attempt, self._branch, child, agent)
@@ -138,10 +138,10 @@ class LocalContext(LocalOperations, Context):
     @overload
     async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    async def run(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> R: ...
+    async def run(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> R: ...
     @overload
     async def run(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> R: ...
-    async def run(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> R:
+    async def run(self, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
         return await (await self.spawn(agent, *args, **kwargs)).result()
 
     async def sleep(self, seconds: float, /) -> None:
@@ -222,6 +222,9 @@ class LocalContext(LocalOperations, Context):
 
     def heartbeat(self) -> None:
         self._attempt.watch.heartbeat()
+
+    def stream(self, piece: str, /) -> None:
+        stream(self._attempt, piece)
 
     def keepalive(self) -> None:
         self._attempt.watch.keepalive()

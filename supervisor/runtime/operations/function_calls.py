@@ -23,7 +23,7 @@ from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
-from supervisor.runtime.attempt.tracebacks import describe, secret_values, traceback_of
+from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
@@ -87,10 +87,24 @@ class FunctionCall(Call):
         return self.tool.value_type
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        return self.tool.policy_of(self.tool.decode_arguments(arguments))
+        decoded = self.tool.decode_arguments(arguments) if callable(self.tool.policy) else {}
+        return self.tool.policy_of(decoded)
+
+    @property
+    def edit_schema(self) -> msgspec.Raw:
+        return self.tool.edit_schema
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether the call counts as executing only from the moment at which its tool starts a process (T9)."""
+        return self.tool.starts_process and not self.attempt.host.environment.runs_elsewhere
+
+    @property
+    def parameters(self) -> msgspec.Raw:
+        return self.tool.parameters_for_people
 
     def begin_events(self) -> Iterable[e.AnyEvent]:
-        return () if self.tool.starts_process else (self._started(),)
+        return () if self.begins_late else (self._started(),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
         return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
@@ -100,7 +114,7 @@ class FunctionCall(Call):
             await self._wait_until_ready()
             await self.attempt.hold()
         with self.attempt.host.acting():
-            if not is_executing and self.tool.starts_process:
+            if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
             elif not is_executing:
@@ -123,22 +137,28 @@ class FunctionCall(Call):
         if timeout is not None:
             timeout = self.attempt.spec.call_timeout or timeout
         # Just after the instant itself: a call that ends exactly at its deadline has ended in time (T3).
-        deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
+        environment = self.attempt.host.environment
+        is_timed_here = timeout is not None and not environment.runs_elsewhere
+        deadline = nextafter(anyio.current_time() + (timeout or 0.0), inf) if is_timed_here else inf
         args, kwargs = self.tool.spread(arguments)
         body = Body(
             kind="call",
             session=self.attempt.session,
             run=self.attempt.run,
             operation=self.operation,
+            timeout=timeout,
+            is_idempotent=self.is_idempotent,
+            inactivity_timeout=self.attempt.spec.inactivity_timeout,
+            stall=self.attempt.stall,
             fn=self.tool.fn,
             args=(context, *args) if self.tool.takes_context else args,
             kwargs=kwargs,
         )
         try:
             await checkpoint_if_cancelled()  # if a cancellation came during the commit, no effect begins
-            context.executing = not self.tool.starts_process
+            context.executing = not self.begins_late
             with anyio.CancelScope(deadline=deadline) as scope:
-                value = await self.attempt.host.environment.run_body(body)
+                value = await environment.run_body(body)
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
         except (RunStopping, Denied):
@@ -152,7 +172,10 @@ class FunctionCall(Call):
             reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
             traceback = traceback_of(error, secret_values(self.attempt.state))
             await self.finish(
-                "error", describe(error), {"reason": reason, "effect": context.effect}, traceback=traceback
+                "error",
+                explain(error, f"tool {self.tool.name}"),
+                {"reason": reason, "effect": context.effect},
+                traceback=traceback,
             )
         else:
             if scope.cancelled_caught:

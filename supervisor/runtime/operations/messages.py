@@ -60,6 +60,7 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
             now = attempt.host.clock.now()
             said = e.MessageSent(at=now, text=printable(text), operation=operation)
             done = e.OperationFinished(at=now, operation=operation, kind="send")
+            attempt.host.hub.texts.note_said(attempt.session)
             await attempt.append(lambda view, state: [said, done])
         await attempt.take(operation)
     finally:

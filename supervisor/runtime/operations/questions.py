@@ -11,7 +11,7 @@ Rules
 from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -25,6 +25,9 @@ from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.timers import FOREVER
+
+ON_ITS_WAY: Final = 30.0
+"""Seconds for which a decision that was made in time, but has not come, is waited for before it is asked for again."""
 
 
 def expiry(now: datetime, *seconds: float | None) -> datetime | None:
@@ -45,13 +48,13 @@ def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, Non
 async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) -> None:
     deadline = attempt.host.clock.timer(expires_at)
     attempt.timers[operation] = expires_at
-    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
-        await attempt.wait(
-            operation, operation, lambda: _is_settled(attempt, operation) or anyio.current_time() >= deadline
-        )
+        await _wait_for_deadline(attempt, operation, deadline)
+        approval = attempt.state.operations[operation].pending_approval
+        while approval is not None and not await attempt.host.environment.claim_expiry(approval):
+            await _wait_for_deadline(attempt, operation, anyio.current_time() + ON_ITS_WAY)
+            approval = attempt.state.operations[operation].pending_approval
     finally:
-        attempt.host.alarm.take_back(due)
         del attempt.timers[operation]
 
     def expire(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
@@ -60,6 +63,16 @@ async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) ->
 
     if not _is_settled(attempt, operation):
         await attempt.append(expire)
+
+
+async def _wait_for_deadline(attempt: Attempt, operation: str, deadline: float) -> None:
+    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
+    try:
+        await attempt.wait(
+            operation, operation, lambda: _is_settled(attempt, operation) or anyio.current_time() >= deadline
+        )
+    finally:
+        attempt.host.alarm.take_back(due)
 
 
 def _is_settled(attempt: Attempt, operation: str) -> bool:

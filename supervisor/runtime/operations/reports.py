@@ -1,4 +1,5 @@
-"""Reports of an agent: written as notes, which need no sync of their own (Context.report).
+"""Reports of an agent: written as notes, which need no sync of their own (Context.report). And pieces of text, which
+are not written at all (Context.stream).
 
 Rules
 - A report is written with the next entry of its session, so all reports before an entry are on disk with it. Without
@@ -17,7 +18,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
-from supervisor.core.errors import StoreError, Suspended
+from supervisor.core.encoding import printable
+from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.reports import joined, make_report, size_of
 from supervisor.core.values import ReportKind
 from supervisor.runtime.attempt.attempt import Attempt
@@ -25,6 +27,15 @@ from supervisor.runtime.attempt.attempt import Attempt
 FLUSH_AFTER: Final = 5.0  # seconds
 MOST: Final = 256  # reports of one session that are not written yet
 LARGEST: Final = 1024 * 1024  # bytes of them
+
+
+def stream(attempt: Attempt, piece: str) -> None:
+    """Show a piece of text that is being written; see Context.stream."""
+    if not isinstance(piece, str):
+        raise InvalidInput(f"a piece of a text is a text, not {piece!r:.40}")
+    attempt.watch.heartbeat()
+    if piece and _counts(attempt):
+        attempt.host.hub.texts.add(attempt.session, printable(piece))
 
 
 async def report(
@@ -52,6 +63,8 @@ async def report(
     except StoreError as error:
         attempt.host.suspend_tree(attempt, error)
         raise Suspended from error
+    if kind in ("text", "thought"):
+        attempt.host.hub.texts.note_said(session)
     attempt.unwritten += size_of(said)
     if attempt.unwritten >= LARGEST or journal.count_notes(session) >= MOST:
         with attempt.settling.holding():
@@ -61,7 +74,8 @@ async def report(
 
 
 def _counts(attempt: Attempt) -> bool:
-    """Whether a report is recorded now: not in a replay, and not of a run that is over or has left this process."""
+    """Whether a report is recorded, and a piece shown, now: not in a replay, and not of a run that is over or has left
+    this process."""
     if attempt.is_sealed or attempt.has_ended or attempt.replay.is_replaying:
         return False
     return attempt.state.is_open and attempt.state.runs == attempt.run

@@ -20,8 +20,9 @@ from supervisor.core.signatures import hint_of, signature_of, takes
 from supervisor.core.toolcontext import StepContext
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
-from supervisor.runtime.attempt.tracebacks import secret_values, text_of, traceback_of
+from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
+from supervisor.runtime.operations.reports import stream
 
 
 async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -49,6 +50,9 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         session=attempt.session,
         run=attempt.run,
         operation=operation,
+        is_idempotent=True,
+        inactivity_timeout=attempt.spec.inactivity_timeout,
+        stall=attempt.stall,
         fn=fn,
         args=(_StepContext(attempt, operation), *args) if takes_context else args,
         kwargs=kwargs,
@@ -73,7 +77,7 @@ async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
         value = to_json(await attempt.host.environment.run_body(body), what)
         from_json(value, hint_of(body.fn, "return"), what)
     except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
-        value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
+        value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
         traceback = traceback_of(failure, secret_values(attempt.state))
     return finished(attempt, body.operation, "step", value, error, traceback)
 
@@ -108,3 +112,6 @@ class _StepContext(StepContext):
 
     def heartbeat(self) -> None:
         self._attempt.watch.heartbeat()
+
+    def stream(self, piece: str, /) -> None:
+        stream(self._attempt, piece)

@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import Protocol
 
 from supervisor.core import events as e
+from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
-
-CardEvent = e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired
 
 
 class Left:
-    """The state of one channel's card by earlier events: it exists, may exist, or could not be posted."""
+    """The state of one target's card by earlier events: it exists, may exist, or could not be posted."""
 
     def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
         self.card = card
@@ -47,7 +46,7 @@ class CardHost(Protocol):
         ...
 
     def find_left(self, approval: Approval, /) -> Mapping[str, Left]:
-        """Return the noted states of an approval's cards, by channel."""
+        """Return the noted states of an approval's cards, by target."""
         ...
 
     async def note(self, approval: Approval, event: CardEvent, /) -> None:
@@ -56,19 +55,19 @@ class CardHost(Protocol):
 
 
 def left_by(noted: Iterable[e.AnyEvent], approval: str) -> dict[str, Left]:
-    """Return the states of an approval's cards according to events, by channel."""
+    """Return the states of an approval's cards according to events, by target (`target_of`)."""
     found: dict[str, Left] = {}
     for event in noted:
         match event:
             case e.CardBegun() if event.approval == approval:
-                found[event.channel] = Left(begun_at=event.at)
+                found[target_of(event)] = Left(begun_at=event.at)
             case e.CardPosted() if event.approval == approval:
-                found[event.channel] = Left(event.card)
+                found[target_of(event)] = Left(event.card)
             case e.CardFailed() if event.approval == approval:
-                there = found.get(event.channel)
-                found[event.channel] = Left(None if there is None else there.card, failure=event.error)
+                there = found.get(target_of(event))
+                found[target_of(event)] = Left(None if there is None else there.card, failure=event.error)
             case e.CardRetired() if event.approval == approval:
-                found.pop(event.channel, None)
+                found.pop(target_of(event), None)
             case _:
                 pass
     return found

@@ -1,29 +1,35 @@
-"""One channel and its cards: each card is posted, tried again until it is, and retired.
+"""One target and its cards: each card is posted, tried again until it is, and retired. A target is a channel, or one
+place of it.
 
 Rules
 - If a channel's cards outlive the process, CardBegun is on disk before a card is posted. If the process dies before it
   can note the card, the next process searches for it in the time of the posting, and renews or retires it (R3). So it
   is if the platform did not say whether it has the card, and if the search failed.
+- If a channel cannot search for cards, a card gets its buttons by a second `post`, after it was recorded. So a card
+  that no process knows of has none.
 - A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
   each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
 - A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
-- A channel handles AT_ONCE cards at a time. New cards come first, then cards to retire, then cards to renew or to try
-  again. A card's timeout begins with its turn, so a platform that takes one card a second can take a thousand.
+- A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then
+  cards to renew or to try again. A card's timeout begins with its turn, so a platform that takes one card a second can
+  take a thousand.
 - A channel is stuck after a card has failed in more than STUCK_AFTER seconds, until a card succeeds. A stuck channel is
   not waited for: the approval is shown on the next one at once.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
 from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
+from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.people.card_host import CardHost, Left
@@ -75,18 +81,47 @@ class Card:
             self.again = None
 
 
-class Target:
-    """A channel, and its cards by approval."""
+class Lane:
+    """What the targets of one channel share: its slots, and whether it is stuck."""
 
-    def __init__(self, host: CardHost, channel: Channel, start: Start) -> None:
+    def __init__(self, channel: str, failed: Counter[str]) -> None:
+        self._channel = channel
+        self._failed = failed
+        self.slots = Slots(AT_ONCE)
+        self.targets: list[Target] = []
+        self.is_stuck = False
+
+    def count_failure(self) -> None:
+        """Count a card that could not be shown."""
+        self._failed[self._channel] += 1
+
+    def set_stuck(self, is_stuck: bool) -> None:
+        if is_stuck and not self.is_stuck:
+            for target in self.targets:
+                target.settle_all()
+        self.is_stuck = is_stuck
+
+
+class Target:
+    """A channel or one of its places, and its cards by approval. `channel`: as it is at that place (`Channel.at`)."""
+
+    def __init__(
+        self, host: CardHost, channel: Channel, start: Start, lane: Lane, place: str = "", *, is_notice: bool = False
+    ) -> None:
         self._host = host
         self._channel = channel
         self._start = start
-        self.name = channel.name
+        self._lane = lane
+        self.is_notice = is_notice
+        self._where: dict[str, Any] = {"channel": channel.name, "place": place, "is_notice": is_notice}
+        """The fields by which an event names this target."""
+        self.key = target_of(e.CardRetired(at=host.now(), approval="", **self._where))
         self.keeps_cards = channel.keeps_cards
         self._cards: dict[str, Card] = {}
-        self._slots = Slots(AT_ONCE)
-        self._is_stuck = False
+        lane.targets.append(self)
+
+    def __repr__(self) -> str:
+        return f"<target {self.key}, {len(self._cards)} cards>"
 
     def knows(self, approval: str) -> bool:
         """Whether this channel has a card of the approval, may have one, or is going to try again."""
@@ -110,9 +145,10 @@ class Target:
     async def is_shown(self, approval: str) -> bool:
         """Wait until the card was shown or has failed, unless the channel is stuck. Return whether it is shown here."""
         card = self._cards.get(approval)
-        if card is not None and not self._is_stuck:
+        if card is not None and not self._lane.is_stuck:
             await card.settled.wait()
-        return card is not None and card.id is not None and not card.failure and self._channel.asks
+        is_there = card is not None and card.id is not None and not card.failure
+        return is_there and self._channel.asks and not self.is_notice
 
     def has_failed(self, approval: str) -> bool:
         """Whether the last try to show the approval here has failed."""
@@ -127,13 +163,24 @@ class Target:
             self._start(self._retire, approval, card)
 
     def held(self) -> list[str]:
-        """Return the approvals of which this channel has a card, or may have one."""
+        """Return the approvals of which this target has a card, or may have one."""
         return list(self._cards)
+
+    def settle_all(self) -> None:
+        """Let no one wait for the cards that are under way."""
+        for card in self._cards.values():
+            card.settled.set()
+
+    async def note_unreachable(self, approval: Approval, why: str) -> None:
+        """Note once that there is no place for a card here (A11)."""
+        if self.key not in self._host.find_left(approval):
+            log.warning("card.failed", target=self.key, approval=approval.id, error=why)
+            await self._note(approval, e.CardFailed, error=why)
 
     # -- one card ----------------------------------------------------------------------------------------------------
 
     async def _try(self, approval: Approval, card: Card, rank: int) -> None:
-        async with self._slots.taken(rank):
+        async with self._lane.slots.taken(rank):
             began, failure, asked = anyio.current_time(), None, self._find_pending(approval)
             if asked is not None:
                 try:
@@ -142,7 +189,7 @@ class Target:
                 except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is tried
                     failure = error
                     await self._note_failure(approval, card, error)
-                self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
+                self._lane.set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
         card.is_under_way = False
         card.settled.set()
         now = self._find_pending(approval)
@@ -155,52 +202,53 @@ class Target:
 
     async def _show(self, approval: Approval, card: Card) -> None:
         """Post a card, or renew the existing one."""
-        if card.id is None and self.name in approval.shown:  # another process was faster
-            left = self._host.find_left(approval).get(self.name)
+        if card.id is None and (self.is_notice or self._channel.name in approval.shown):  # another process was faster
+            left = self._host.find_left(approval).get(self.key)
             card.id = None if left is None else left.card
             card.is_noted = card.id is not None
         known = found = card.id
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
         if found is None and self.keeps_cards:
-            card.begun_at = self._host.now()
-            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+            card.begun_at = await self._note(approval, e.CardBegun)
             card.is_noted = True
             if self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
                 card.begun_at = None
                 return
         card.says = self._host.mark(approval)
         try:
-            posted = await self._channel.post(card.says, found)
+            posted = await (self._channel.notify if self.is_notice else self._channel.post)(card.says, found)
         except Exception as error:
             if found is None and not _may_be_there(error):
                 card.begun_at = None
             raise
         card.id, card.begun_at = posted, None
-        if posted != known and self._channel.asks:
-            now, is_whole = self._host.now(), self._channel.shows_whole(approval)
-            posting = e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted, is_whole=is_whole)
-            await self._host.note(approval, posting)
+        if posted != known and (self._channel.asks or self.is_notice):
+            is_whole = not self.is_notice and self._channel.shows_whole(approval)
+            await self._note(approval, e.CardPosted, card=posted, is_whole=is_whole)
             card.is_noted = True
+            if self._channel.opens_cards and not self.is_notice:
+                await self._channel.post(card.says, posted)
         if card.says.reminded_at not in (None, card.reminded_at) and posted == known:
             await self._channel.remind(card.says, posted)
         card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
-        log.warning("card.failed", channel=self.name, approval=approval.id, error=repr(error), again_in=card.again_in)
-        text, now = printable(f"{type(error).__name__}: {error}"), self._host.now()
+        self._lane.count_failure()
+        log.warning("card.failed", target=self.key, approval=approval.id, error=repr(error), again_in=card.again_in)
+        text = printable(f"{type(error).__name__}: {error}")
         if text == card.failure:
             return  # the CardBegun of this try stays in the journal, and a later process searches for the card once
         card.failure = text
-        await self._host.note(approval, e.CardFailed(at=now, approval=approval.id, channel=self.name, error=text))
+        await self._note(approval, e.CardFailed, error=text)
         if card.begun_at is not None:
-            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+            await self._note(approval, e.CardBegun, card.begun_at)
         card.is_noted = card.id is not None or card.begun_at is not None
 
     async def _retire(self, approval: Approval, card: Card) -> None:
         """Retire a card, and try again later if that fails. A supervisor that closes does not wait for a later try."""
         failure = None
-        async with self._slots.taken(RETIRED):
+        async with self._lane.slots.taken(RETIRED):
             now = self._host.read(approval) or approval
             try:
                 with anyio.fail_after(self._channel.card_timeout):
@@ -213,7 +261,7 @@ class Target:
                 failure = error
                 log.warning(
                     "card.not_retired",
-                    channel=self.name,
+                    target=self.key,
                     approval=approval.id,
                     error=repr(error),
                     again_in=card.again_in,
@@ -223,7 +271,7 @@ class Target:
             card.again = self._later(card, partial(self._retire_again, approval, card))
             return
         if card.is_noted:
-            await self._host.note(now, e.CardRetired(at=self._host.now(), approval=approval.id, channel=self.name))
+            await self._note(now, e.CardRetired)
         self._cards.pop(approval.id, None)
 
     def _retire_again(self, approval: Approval, card: Card) -> None:
@@ -238,11 +286,13 @@ class Target:
         until = begun_at + timedelta(seconds=self._channel.card_timeout)
         return await self._channel.find_card(approval, begun_at, until)
 
-    def _set_stuck(self, is_stuck: bool) -> None:
-        if is_stuck and not self._is_stuck:
-            for card in self._cards.values():
-                card.settled.set()
-        self._is_stuck = is_stuck
+    async def _note(
+        self, approval: Approval, kind: type[CardEvent], at: datetime | None = None, **fields: Any
+    ) -> datetime:
+        """Keep an event of this target, and return its instant; None is now."""
+        instant = at or self._host.now()
+        await self._host.note(approval, kind(at=instant, approval=approval.id, **self._where, **fields))
+        return instant
 
     def _is_outdated(self, card: Card, now: Approval) -> bool:
         """Return whether the card shows an old state: blocked or not, reminded or not."""

@@ -1,39 +1,66 @@
-"""The cards of approvals on all channels: each approval goes to the first channel that takes it, and a decision retires
-its cards on all channels.
+"""The cards of approvals on all channels: each approval goes to the targets of its route, or to the first channel that
+takes it, and a decision retires all of its cards.
 
 posting.py selects the approvals to show. card_host.py is the seam to the place where they are kept.
 
 Rules
-- If an earlier process left a card of an approval, the channel gets it and can renew it, so that no old card looks live
-  (R3).
+- If an earlier process left a card of an approval, its target gets it and can renew it, so that no old card looks live
+  (R3). That is so even if today's routes do not name the target.
 - If a channel fails, that is noted (A11). The approval then also goes to the next channel, and the first one is tried
   again (cards.py), even by a later process. If all channels fail, the call stays pending, and command line, inbox and
   status show that no card could be posted.
+- Every target of a route gets a card at once, and is tried again by itself, so none waits for another. If no target
+  shows the approval, the screens of this process take it, as the inbox. No other platform does: who reads it there is
+  not for a failure to decide.
+- "@approvers" is a direct message to each person who may decide. It is resolved each time the approval is shown, so
+  people who may decide it since an escalation get one, too.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Channel
+from supervisor.core.errors import InvalidInput
+from supervisor.core.events.asking import NOTICE
+from supervisor.core.people import People
+from supervisor.core.routes import APPROVERS, Route, find_route, split_target
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.people.card_host import CardHost
-from supervisor.runtime.people.cards import RENEWED, Target
+from supervisor.runtime.people.cards import RENEWED, Lane, Target
 from supervisor.runtime.people.slots import URGENT
 
 log = FactLog(__name__)
 
 LEAVING = 30.0  # seconds for which a closing supervisor waits for the next card to be shown or retired
+_UNREACHABLE = "no person who may decide it has an identity on this channel"
 
 
 class Poster:
-    """Shows approvals on channels and retires their cards, in tasks of its own."""
+    """Shows approvals on channels and retires their cards, in tasks of its own.
 
-    def __init__(self, host: CardHost, channels: Sequence[Channel]) -> None:
+    `failed`: counts the cards that could not be shown, by channel.
+    """
+
+    def __init__(
+        self,
+        host: CardHost,
+        channels: Sequence[Channel],
+        failed: Counter[str] | None = None,
+        routes: Sequence[Route] = (),
+        people: People | None = None,
+    ) -> None:
+        counted: Counter[str] = Counter() if failed is None else failed
         self._host = host
-        self._targets = [Target(host, channel, self.start) for channel in channels]
+        self._routes = routes
+        self._people = people
+        self._channels = {channel.name: channel for channel in channels}
+        self._lanes = {channel.name: Lane(channel.name, counted) for channel in channels}
+        self._targets: dict[str, Target] = {}
+        self._in_order = [self._add(channel.name, is_notice=channel.only_notifies) for channel in channels]
         self._keeps_cards = any(channel.keeps_cards for channel in channels)
         self._tasks: TaskGroup | None = None
         self._under_way = 0
@@ -59,12 +86,12 @@ class Poster:
     def retire(self, approval: Approval) -> None:
         """Retire the cards of an approval on all channels."""
         self._recall(approval)
-        for target in self._targets:
+        for target in self._targets.values():
             target.retire(approval)
 
     def held(self) -> set[str]:
         """Return the approvals that have a card on some channel, or may have one."""
-        return {each for target in self._targets for each in target.held()}
+        return {each for target in self._targets.values() for each in target.held()}
 
     async def settle(self) -> None:
         """Wait until all cards are shown or retired, as long as one of them makes progress every LEAVING seconds."""
@@ -89,31 +116,74 @@ class Poster:
             self._progress = anyio.Event()
 
     async def _post(self, approval: Approval) -> None:
-        """Show an approval on the channels that have its card or tried to post one. If none of them shows it, show it
-        on the first other channel that takes it."""
+        """Show an approval on the targets that have its card or tried to post one, and on the targets of its route. If
+        none of them shows it, show it on the first other channel that takes it."""
         self._recall(approval)
-        known = [target for target in self._targets if target.knows(approval.id)]
+        known = [target for target in self._targets.values() if target.knows(approval.id)]
         for target in known:
             target.begin(approval, RENEWED)
+        route = find_route(self._routes, approval)
+        routed = [] if route is None else [each async for each in self._routed(approval, route) if each not in known]
+        for target in routed:
+            target.begin(approval, URGENT)
         is_shown = False
-        for target in known:
+        for target in (*known, *routed):
             is_shown |= await target.is_shown(approval.id)
-        for target in self._targets:
+        for target in self._others(route):
             if is_shown or self._is_decided(approval):
                 return
-            if target not in known:
+            if target not in known and target not in routed:
                 target.begin(approval, URGENT)
                 is_shown = await target.is_shown(approval.id)
-        if not is_shown and any(target.has_failed(approval.id) for target in self._targets):
+        if not is_shown and any(target.has_failed(approval.id) for target in self._targets.values()):
             log.warning("card.not_posted", approval=approval.id, session=approval.session)
 
+    def _others(self, route: Route | None) -> list[Target]:
+        """Return the targets that take an approval if those of its route do not: every channel without a route; every
+        channel that asks, if the route only notifies; or else the screens."""
+        if route is None:
+            return self._in_order
+        return [target for target in self._in_order if not (target.keeps_cards if route.ask else target.is_notice)]
+
+    async def _routed(self, approval: Approval, route: Route) -> AsyncIterator[Target]:
+        """Iterate over the targets of a route. Where no person can be reached, that is noted (A11)."""
+        for named in (*route.ask, *(f"{NOTICE}{target}" for target in route.notify)):
+            channel, place = split_target(named.removeprefix(NOTICE))
+            is_notice = named.startswith(NOTICE)
+            if place != APPROVERS:
+                yield self._add(channel, place, is_notice=is_notice)
+                continue
+            found = [] if self._people is None else self._people.find_deciders(approval, channel)
+            for identity in found:
+                yield self._add(channel, f"@{identity}", is_notice=is_notice)
+            if not found:
+                lane = Lane(channel, Counter())  # of its own, since nothing is posted
+                unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
+                await unreachable.note_unreachable(approval, _UNREACHABLE)
+
     def _recall(self, approval: Approval) -> None:
-        """Give the channels the cards that an earlier process left (R3)."""
-        if (approval.shown or self._keeps_cards) and not any(target.knows(approval.id) for target in self._targets):
-            left = self._host.find_left(approval)
-            for target in self._targets:
-                if target.name in left:
-                    target.recall(approval.id, left[target.name])
+        """Give the targets the cards that an earlier process left (R3)."""
+        if not (approval.shown or self._keeps_cards) or any(t.knows(approval.id) for t in self._targets.values()):
+            return
+        for key, left in self._host.find_left(approval).items():
+            channel, place = split_target(key.removeprefix(NOTICE))
+            if channel in self._channels and place != APPROVERS:
+                try:
+                    target = self._add(channel, place, is_notice=key.startswith(NOTICE))
+                except InvalidInput as error:  # it was configured in another way when the card was posted
+                    log.warning("card.not_reached", target=key, approval=approval.id, error=str(error))
+                else:
+                    target.recall(approval.id, left)
+
+    def _add(self, channel: str, place: str = "", *, is_notice: bool = False) -> Target:
+        """Return a target, which is made at its first use. Raises InvalidInput for a place that the channel does not
+        have."""
+        key = f"{NOTICE * is_notice}{channel}{':' * bool(place)}{place}"
+        if key not in self._targets:
+            whole = self._channels[channel]
+            there = whole.at(place) if place else whole
+            self._targets[key] = Target(self._host, there, self.start, self._lanes[channel], place, is_notice=is_notice)
+        return self._targets[key]
 
     def _is_decided(self, approval: Approval) -> bool:
         now = self._host.read(approval)

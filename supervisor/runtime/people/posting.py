@@ -16,6 +16,7 @@ Rules
   approvals.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -25,12 +26,15 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Channel
 from supervisor.core.errors import StoreError
+from supervisor.core.events.asking import CardEvent
+from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
+from supervisor.core.routes import Route
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.people.card_host import CardEvent, Left, left_by
+from supervisor.runtime.people.card_host import Left, left_by
 from supervisor.runtime.people.cards import SELDOM
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.poster import Poster
@@ -111,11 +115,14 @@ class Posting:
         channels: Sequence[Channel],
         unattended: Policy,
         reminders: Reminders,
+        failed: Counter[str] | None = None,
         *,
         sweep: bool = False,
+        routes: Sequence[Route] = (),
+        people: People | None = None,
     ) -> None:
-        """`sweep`: serve the approvals of all trees, as a daemon does. At the start, retire the cards that earlier
-        processes left on these channels."""
+        """`failed`: counts the cards that could not be shown, by channel. `sweep`: serve the approvals of all trees,
+        as a daemon does. At the start, retire the cards that earlier processes left on these channels."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._reader = reader
@@ -123,7 +130,7 @@ class Posting:
         self._audience = audience
         self._sweep = sweep
         self._cards = LocalCards(runner)
-        self._poster = Poster(self._cards, channels)
+        self._poster = Poster(self._cards, channels, failed, routes, people)
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()
         """The pending approvals that this process shows or answers."""

@@ -1,13 +1,17 @@
-"""Plans that begin a session: the events of its first commit, and the limits on sub-agents."""
+"""Plans that begin a session: the events of its first commit, whether a start means a session that exists, and the
+limits on sub-agents."""
 
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import SessionConflict
+from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
-from supervisor.loading import locate
+from supervisor.loading import is_configured, locate
 
 
 def first_events(
@@ -20,6 +24,58 @@ def first_events(
         e.RunStarted(at=attempt.at, input=given),
         attempt,
     )
+
+
+def first_events_of_child(
+    parent: SessionState,
+    operation: str,
+    agent: AgentSpec[Any, Any],
+    given: Raw,
+    attempt: e.AttemptStarted,
+    folder: str,
+) -> tuple[e.AnyEvent, ...]:
+    """Return the same events for a sub-agent that an operation of its parent begins. It inherits the rules (A14)."""
+    facts = parent.facts
+    return first_events(
+        agent,
+        given,
+        attempt,
+        path=(*facts.path, agent.name),
+        root=facts.root,
+        requester=facts.requester,
+        cwd=folder,
+        parent=parent.id,
+        parent_operation=operation,
+        rules=inherit(facts.rules, agent.rules),
+    )
+
+
+def check_same_start(
+    known: SessionState, references: Collection[str], name: str, given: Raw, folder: str | None
+) -> None:
+    """Raise SessionConflict unless a session was started with the agent that `references` and `name` name, with this
+    input, and in this folder; None: in any folder."""
+    session, facts, first = known.id, known.facts, known.first_input
+    if known.origin is not None:
+        raise SessionConflict(f"session {session} was imported; send a message to continue it")
+    if facts.parent is not None:
+        raise SessionConflict(f"session {session} belongs to a sub-agent; choose another id")
+    if facts.path[-1] != name and is_configured(facts.agent, facts.path[-1]):
+        raise SessionConflict(f"session {session} belongs to agent {facts.path[-1]}, not {name}; choose another id")
+    if facts.agent not in references:
+        raise SessionConflict(
+            f"session {session} belongs to agent {facts.agent}, not {min(references)}; choose another id; if the "
+            "agent has moved, import it under its old name in the old module (from NEW import AGENT)"
+        )
+    if bytes(first) != bytes(given):
+        raise SessionConflict(
+            f"session {session} was started with input {bytes(first).decode()}, not {bytes(given).decode()}; "
+            "choose another id, or pass the same input to continue"
+        )
+    if folder not in (None, facts.cwd):
+        raise SessionConflict(
+            f"session {session} works in {facts.cwd}, not {folder}; choose another id, or pass no folder"
+        )
 
 
 def exceeded_limit(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Turns: which message begins a run, and which sessions accept messages. Pure planning.
+"""Plans of messages: what a message to a session becomes, which message begins a turn, and which sessions accept any.
 
 Rules
 - A message to an idle root session begins a turn with the message as its input, if the agent's input may be text. A
@@ -8,13 +8,15 @@ Rules
   undelivered and shown to readers, so no message is lost silently. It is not delivered to another session.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
+from typing import Literal
 
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.session import SessionState
+from supervisor.runtime.journal.view import Entry
 
 
 def next_turn(state: SessionState, kind: str, now: datetime) -> Iterator[e.AnyEvent]:
@@ -39,7 +41,21 @@ def turn(message: e.MessageReceived, now: datetime) -> e.RunStarted:
     return e.RunStarted(at=now, input=to_json(message.text, "a message"), message=message.message)
 
 
-def check_may_send(state: SessionState) -> None:
+def message_entries(
+    state: SessionState, received: e.MessageReceived, waits: Collection[str]
+) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
+    """Return the entries of a message to a session, and what becomes of the message. `waits`: what an attempt in this
+    process waits for. Raises InvalidInput if no run could ever receive it."""
+    _check_may_send(state)
+    if state.is_open:
+        is_awaited = e.MESSAGE in (state.waiting_for or waits)
+        return [(state.id, received)], "delivered" if is_awaited else "kept"
+    oldest = next(iter(state.inbox.values()), received)  # a cancelled run may have left older messages
+    entries: list[Entry] = [(state.id, received), (state.id, turn(oldest, received.at))]
+    return entries, "begun" if oldest is received else "kept"
+
+
+def _check_may_send(state: SessionState) -> None:
     """Raise InvalidInput, and say what to do, if no run of this session could ever receive a message."""
     if state.origin is not None and not state.facts.agent:
         raise InvalidInput(

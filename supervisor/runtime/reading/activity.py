@@ -20,7 +20,7 @@ import msgspec
 from supervisor.abc import ActivityWatch, JournalEntry, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
-from supervisor.core.cursors import make_cursor
+from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.masking import mask
 from supervisor.core.session import Operation, SessionState, replay
@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
 
 READ_AT_ONCE: Final = 500
+WRITTEN: Final = 400
+"""Characters of a text that is being written, as much as a line on a screen can show."""
 _UNKNOWN: Final = (Doing(kind="unknown"),)
 
 
 class _Known(msgspec.Struct):
     """The known facts of a session. `state`: only for an open session that does not run here, once it was read."""
 
+    position: int
     id: str
     parent: str | None
     root: str
@@ -60,6 +63,8 @@ class LocalActivityWatch(ActivityWatch):
         self._session = session
         self._is_all = session is None
         self._known: dict[str, _Known] = {}
+        """In the order of their positions, unless `_is_sorted` is false."""
+        self._is_sorted = True
         self._cursor = 0
         self._roots: set[str] = set()
 
@@ -75,34 +80,43 @@ class LocalActivityWatch(ActivityWatch):
             raise NotFound(f"there is no session {self._session} in {self._store.name}")
         return self
 
-    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
+    async def look(self, *, after: str | None = None, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
         await anyio.lowlevel.checkpoint()
+        start = 0 if after is None else read_cursor(after, self._store.id, self._store.last_position())
         if self._store.last_position() > self._cursor:
             for row in self._store.rows(self._cursor):
                 self._cursor = row.position
                 self._take(row)
         owners = {root: self._store.get_owner(root) for root in self._roots}
         names = {root: None if owner is None else str(owner) for root, owner in owners.items()}
-        budget = len(self._known) if wholly else READ_AT_ONCE
+        if not self._is_sorted:
+            self._known = {each.id: each for each in sorted(self._known.values(), key=_position)}
+            self._is_sorted = True
+        later = [each for each in self._known.values() if each.position > start]
+        some = later[:limit]
+        budget = len(some) if wholly else READ_AT_ONCE
         found = []
-        for known in self._known.values():
+        for known in some:
             attempt = self._runner.attempts.live.get(known.id)
             if known.outcome is None and attempt is None and known.state is None and known.doing is None and budget:
                 budget -= 1
                 self._read(known)
             found.append(self._activity(known, attempt, names.get(known.root)))
-        return Page(tuple(found[:limit]), None, make_cursor(self._store.id, self._cursor))
+        last = make_cursor(self._store.id, some[-1].position) if len(some) < len(later) else None
+        return Page(tuple(found), last, make_cursor(self._store.id, self._cursor))
 
     def _watch(self, root: str) -> None:
         self._roots.add(root)
         for row in self._store.find_sessions(root=root):
             self._known.setdefault(row.id, _known(row))
+        self._is_sorted = False
 
     def _take(self, row: JournalEntry) -> None:
         event = row.event
         if isinstance(event, e.SessionCreated) and (event.root in self._roots or self._is_all):
             self._roots.add(event.root)
-            self._known[row.session] = _Known(row.session, event.parent, event.root, event.path, event.at, event.at)
+            facts = event.parent, event.root, event.path, event.at, event.at
+            self._known[row.session] = _Known(row.position, row.session, *facts)
         if self._is_all and isinstance(event, e.RunStarted) and row.session not in self._known:
             self._take_turn(row.session)
         if (known := self._known.get(row.session)) is None:
@@ -168,6 +182,7 @@ class LocalActivityWatch(ActivityWatch):
             cause=known.cause,
             owner=owner,
             doing=doing,
+            writing="" if attempt is None else self._runner.hub.texts.get_end(known.id, WRITTEN),
             clock=clock,
             budget=None if budget is None else budget[1],
             budget_left=None if budget is None else budget[0],
@@ -224,9 +239,14 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="children", name=name, count=len(children))
 
 
+def _position(known: _Known) -> int:
+    return known.position
+
+
 def _known(row: SessionRow) -> _Known:
     outcome = row.outcome
-    known = _Known(row.id, row.parent, row.root, row.path, row.created_at, row.ended_at or row.last_at)
+    heard_at = row.ended_at or row.last_at
+    known = _Known(row.position, row.id, row.parent, row.root, row.path, row.created_at, heard_at)
     if outcome is not None:
         known.outcome, known.cause = outcome.kind, outcome.cause
     return known

@@ -17,6 +17,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import shown
 from supervisor.core.session import Job
 from supervisor.core.values import Approval, JobView, SessionStatus, SessionView
+from supervisor.runtime.reading.journals import Merge
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
 
@@ -87,11 +88,13 @@ class Lists:
             yield from trees.read([row for row in rows if only.has(row)])
             for row in rows:
                 if len(found) == limit:
+                    yield from trees.forget()
                     return self._page(found, position, cursor)
                 position = row.position
                 if only.has(row) and only.status in (None, (view := trees.view(row)).status):
                     found.append(view)
             if len(rows) < most:
+                yield from trees.forget()
                 return self._page(found, None, cursor)
             yield
 
@@ -101,9 +104,13 @@ class Lists:
         root = None if session is None else self._reader.get_row(session).root
         position, cursor = self._begin(after, limit), self._reader.now()
         found: list[Approval] = []
+        takes_all = limit is None and session in (None, root)
         while True:
             some = self._store.find_approvals(pending=pending, root=root, after=position or 0, limit=PIECE)
-            for approval in some:
+            if takes_all and some:
+                found += self._reader.marked(some)
+                position = some[-1].position
+            for approval in () if takes_all else some:
                 if len(found) == limit:
                     return self._page(found, position, cursor)
                 position = approval.position
@@ -116,63 +123,34 @@ class Lists:
     def entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[JournalEntry]]:
-        root = self._reader.get_row(session).root
+        self._reader.get_row(session)
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
-        end = self._store.last_position()
-        sessions = [session]
-        if tree:
-            yield from self._find_below(session, root, sessions)
-        most = None if limit is None else limit + 1
-        found: list[JournalEntry] = []
-        for each in sessions:
-            start, some = position, list[JournalEntry]()
-            while most is None or len(some) < most:
-                size = PIECE if most is None else min(PIECE, most - len(some))
-                read = [row for row in self._store.journal(each, start, size) if row.position <= end]
-                some += read
-                if len(read) < size:
-                    break
-                start = read[-1].position
-                yield
-            found += some
-            if tree:
-                found.sort(key=_position)
-                found = found[:most]
-                yield
-        is_all = limit is None or len(found) <= limit
-        return self._page(shown(found[:limit]), None if is_all else found[:limit][-1].position, cursor)
-
-    def _find_below(self, session: str, root: str, sessions: list[str]) -> Pieces[None]:
-        """Add the sessions below one to a list."""
-        below, start = {session}, self._reader.get_row(session).position
-        while rows := self._store.find_sessions(root=root, after=start, limit=PIECE):
-            for row in rows:  # parents come before children
-                if row.parent in below:
-                    below.add(row.id)
-                    sessions.append(row.id)
-            start = rows[-1].position
-            yield
+        merge = Merge(self._reader, position, self._store.last_position(), None if limit is None else limit + 1)
+        found = yield from (merge.tree(session) if tree else merge.session(session))
+        return self._first(found, limit, cursor)
 
     def audit(self, *, after: str | None = None, limit: int | None = None) -> Pieces[Page[JournalEntry]]:
-        """Return the audit trail. Entries that a fork has copied do not count. Only the last one names the end of the
-        copy, so the whole journal is read first."""
+        """Return the audit trail. Entries that a fork has copied do not count."""
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         end = self._store.last_position()
-        facts: list[JournalEntry] = []
-        copied_to: dict[str, int] = {}
-        while position < end:
+        found: list[JournalEntry] = []
+        copied: dict[str, int] = {}
+        """By session: how many SessionForked are still to come. No cursor is inside a copy, which is one append."""
+        while position < end and (limit is None or len(found) <= limit):
             to = min(position + PIECE, end)
             for row in self._store.rows(position, to):
-                if isinstance(row.event, e.SessionForked):
-                    copied_to[row.session] = row.position
-                if _is_fact(row):
-                    facts.append(row)
+                match row.event:
+                    case e.SessionCreated(forked=forked) if forked:
+                        copied[row.session] = forked
+                    case e.SessionForked() if row.session in copied:
+                        copied[row.session] -= 1
+                    case _ if _is_fact(row) and not copied.get(row.session):
+                        found.append(row)
+                    case _:
+                        pass
             position = to
             yield
-        facts = [row for row in facts if row.position > copied_to.get(row.session, 0)]
-        is_all = limit is None or len(facts) <= limit
-        facts = facts[:limit]
-        return self._page(shown(facts), None if is_all else facts[-1].position, cursor)
+        return self._first(found, limit, cursor)
 
     def jobs(self) -> Pieces[Page[JobView]]:
         """Return all background jobs as the journals have them, oldest first."""
@@ -195,12 +173,14 @@ class Lists:
             raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         return None if after is None else self._reader.position_of(after)
 
+    def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Page[JournalEntry]:
+        """Return a page of the first entries. `found` has one more than `limit` if the list goes on."""
+        is_all = limit is None or len(found) <= limit
+        found = found[:limit]
+        return self._page(shown(found), None if is_all else found[-1].position, cursor)
+
     def _page(self, items: Iterable[T], last: int | None, cursor: str) -> Page[T]:
         return Page(tuple(items), None if last is None else make_cursor(self._store.id, last), cursor)
-
-
-def _position(row: JournalEntry) -> int:
-    return row.position
 
 
 def _is_fact(row: JournalEntry) -> bool:

@@ -53,8 +53,11 @@ class Reader:
         """Return the index row of a session. Raises NotFound."""
         row = self.store.get_session(session)
         if row is None:
-            raise NotFound(f"there is no session {session} in {self.store.name}")
+            raise self._no_session(session)
         return row
+
+    def _no_session(self, session: str) -> NotFound:
+        return NotFound(f"there is no session {session} in {self.store.name}")
 
     def root_of(self, session: str) -> str:
         """Return the root of a session's tree, from memory if the session is there. Raises NotFound."""
@@ -95,7 +98,9 @@ class Reader:
         live = self._runner.journal.states.get(session)
         if live is not None:
             return live.runs
-        return self.get_row(session).runs
+        if (found := self.store.latest_run(session)) is None:
+            raise self._no_session(session)
+        return found[0]
 
     def open_run_at(self, session: str, number: int) -> int | None:
         """Return a position after which the end of a run will be; None unless memory shows that the run is open."""
@@ -159,6 +164,10 @@ class Reader:
     def mark(self, approval: Approval) -> Approval:
         """Return an approval, marked if its session is blocked."""
         return self._runner.blocked.mark(approval) if self._runner.blocked.known else approval
+
+    def marked(self, approvals: list[Approval]) -> list[Approval]:
+        """Return approvals, each marked if its session is blocked."""
+        return [self.mark(each) for each in approvals] if self._runner.blocked.known else approvals
 
     def find_approvals(self, *, session: str) -> list[Approval]:
         """Return the pending approvals of a session and below it, oldest first. Raises NotFound."""

@@ -1,8 +1,8 @@
 """A run as the program that started or resumed it sees it: it gives the outcome of this run, even after later turns.
 
-A session may begin its next turn in the same commit in which a run ends. So a handle counts the outcomes in the
-journal, from its own cursor, and takes the one of its run. While the run is in memory, its live state shows that it has
-not ended, and nothing is read.
+A session may begin its next turn in the same commit in which a run ends. The store's index has the end of the latest
+run only. For an earlier run, a handle counts the outcomes in the journal, from its own cursor, and takes the one of its
+run. While the run is in memory, its live state shows that it has not ended, and nothing is read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -61,15 +61,15 @@ class LocalRun(Run[R]):
         return self._read()
 
     async def outcome(self) -> Outcome[R]:
+        if (found := self._read_here()) is not None:
+            return found
         with self._audience.awaiting(self._reader.root_of(self.session)):
             while True:
-                if self._ended is None and self._reader.is_left:
-                    raise SupervisorError(f"the supervisor was closed; open the store again and resume {self.session}")
-                if (found := self._read()) is not None:
-                    return found
                 self._reader.check_running(self.session)
                 self._reader.check_not_blocked(self.session)
                 await self._reader.hub.news(end_key(self.session)).wait()
+                if (found := self._read_here()) is not None:
+                    return found
 
     async def result(self) -> R:
         outcome = await self.outcome()
@@ -86,23 +86,37 @@ class LocalRun(Run[R]):
         self._audience.has_readers = True
         return PendingApprovals(self._reader, self.session, lambda: self._look() is not None)
 
+    def _read_here(self) -> Outcome[R] | None:
+        """Return the outcome, None while the run is open. Raises SupervisorError if it cannot be known here."""
+        if self._ended is None and self._reader.is_left:
+            raise SupervisorError(f"the supervisor was closed; open the store again and resume {self.session}")
+        return self._read()
+
     def _read(self) -> Outcome[R] | None:
         ended = self._look()
         return None if ended is None else outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
 
     def _look(self) -> e.RunFinished | None:
-        """Read the journal from the cursor until the run's own outcome."""
+        """Return the run's own outcome; None while it is open."""
         if (position := self._reader.open_run_at(self.session, self.number)) is not None:
             self._cursor, self._left = position, 1
         elif self._ended is None:
-            for row in self._reader.store.journal(self.session, self._cursor):
-                self._cursor = row.position
-                if isinstance(row.event, e.RunFinished | e.ImportStarted):
-                    self._left -= 1
-                    if not self._left:
-                        self._ended = _ending(row.event)
-                        break
+            number, end = self._reader.store.latest_run(self.session) or (0, None)
+            if number != self.number:
+                self._count_outcomes()
+            elif end is not None and isinstance(end.event, e.RunFinished | e.ImportStarted):
+                self._ended = _ending(end.event)
         return self._ended
+
+    def _count_outcomes(self) -> None:
+        """Read the journal from the cursor until the outcome of this run, which is not the latest."""
+        for row in self._reader.store.journal(self.session, self._cursor):
+            self._cursor = row.position
+            if isinstance(row.event, e.RunFinished | e.ImportStarted):
+                self._left -= 1
+                if not self._left:
+                    self._ended = _ending(row.event)
+                    return
 
 
 def _ending(event: e.RunFinished | e.ImportStarted) -> e.RunFinished:

@@ -2,10 +2,14 @@
 
 A session's view has what is pending at it and below it. So of each open tree what waits in it is read once, and handed
 up from session to session; the sessions between are read by their ids. Other sessions of the tree are not read.
+
+Rules
+- A list of very many trees remembers only MOST of them, then forgets all, and reads a tree again if another session of
+  it follows. So no map grows with the list: to enlarge or to free a map of 100,000 would block the loop.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from supervisor.abc import Owner, SessionRow, Store
 from supervisor.core import events as e
@@ -14,6 +18,9 @@ from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_at_once
 
 T = TypeVar("T", Approval, SessionRow)
+
+MOST: Final = 1000
+"""The number of trees that are remembered, and of sessions that are forgotten in one step."""
 
 
 def session_views(store: Store, *, root: str) -> list[SessionView]:
@@ -29,10 +36,13 @@ def views_of(store: Store, rows: Sequence[SessionRow]) -> Pieces[list[SessionVie
 
 
 class Trees:
-    """The pending approvals and the owners of some trees. Each open tree is read once."""
+    """The pending approvals and the owners of some trees."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
         self._known: set[str] = set()
         self._owners: dict[str, Owner] = {}
         self._pending: dict[str, list[Approval]] = {}
@@ -43,8 +53,11 @@ class Trees:
 
     def read(self, rows: Sequence[SessionRow]) -> Pieces[None]:
         """Read what the views of these sessions need and is not known yet, in pieces: one query each."""
-        self._parents.update((row.id, row.parent) for row in rows)
         open_roots = dict.fromkeys(row.root for row in rows if row.outcome is None)
+        if len(self._known) > MOST:
+            yield from self.forget()
+            self._begin()
+        self._parents.update((row.id, row.parent) for row in rows if row.root in open_roots)
         roots = [root for root in open_roots if root not in self._known]
         if not roots:
             return
@@ -52,6 +65,13 @@ class Trees:
         self._owners |= self._store.get_owners(roots)
         yield from _in_pieces(roots, self._store.find_asked_in, lambda each: each.root_session, self._take_asked)
         yield from _in_pieces(roots, self._store.find_blocked_in, lambda each: each.root, self._take_blocked)
+
+    def forget(self) -> Pieces[None]:
+        """Forget what was read, in pieces: what waits in one tree may be much."""
+        while len(self._pending) > MOST:
+            for _ in range(MOST):
+                self._pending.popitem()
+            yield
 
     def view(self, row: SessionRow) -> SessionView:
         """Return what users see of a session whose tree has been read."""

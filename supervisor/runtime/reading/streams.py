@@ -8,16 +8,17 @@ returned yet.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 
-from supervisor.abc import JournalEntry, Watch
+from supervisor.abc import JournalEntry, TextWatch, Watch
+from supervisor.core.activity import StreamedText
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
-from supervisor.runtime.journal.hub import INBOX
+from supervisor.runtime.journal.hub import INBOX, text_key
 from supervisor.runtime.reading.pieces import PIECE
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PACE: Final = 0.25
+"""Seconds between two states of a text that is being written."""
 LOOK: Final = 100
 """Positions of the store that are read in one step: so a watch with an old cursor does not block the loop."""
 
@@ -183,6 +186,32 @@ class SessionJournal(_LocalWatch[JournalEntry]):
     def read(self) -> None:
         """Read the entries after the cursor. Raises StoreError."""
         self._found = shown(self._reader.store.journal(self._name, self._position))
+
+
+class WrittenText(TextWatch):
+    """The text that an agent in this process is writing, at most every PACE seconds. It never ends."""
+
+    def __init__(self, reader: "Reader", session: str) -> None:
+        self._reader = reader
+        self._session = session
+        self._last: StreamedText | None = None
+        self._next_at = 0.0
+
+    async def __aenter__(self) -> Self:
+        await anyio.lowlevel.checkpoint()
+        self._reader.get_row(self._session)
+        return self
+
+    async def __anext__(self) -> StreamedText:
+        while True:
+            await anyio.sleep_until(self._next_at)
+            if self._reader.is_left:
+                raise StopAsyncIteration
+            news = self._reader.hub.news(text_key(self._session))
+            if (text := self._reader.hub.texts.get(self._session)) != self._last:
+                self._last, self._next_at = text, anyio.current_time() + PACE
+                return text
+            await news.wait()
 
 
 def end_streams(reader: "Reader") -> None:

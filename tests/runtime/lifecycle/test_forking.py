@@ -116,7 +116,12 @@ async def test_a_finished_call_keeps_its_result_and_its_copied_decision_is_only_
         told = [message for message in await supervisor.get_transcript("f") if message.kind == "approval"]
         assert [(message.by, is_copied(message.approval)) for message in told] == [("ana", True)]
         assert (await supervisor.decide(told[0].approval, Approve(by="eve"))).kind == "unknown"
-        assert [type(row.event) for row in (await supervisor.find_audit())[audited:]] == [e.ForkTaken]
+        again = await supervisor.fork("f", before=made.before, new="g")
+        assert (await (await supervisor.get_run("g")).outcome()).value == ["build", "ok", "after"]
+        last, most = (await supervisor.find_audit(limit=audited)).next, audited + 5
+        for rows in (await supervisor.find_audit(after=last, limit=most), (await supervisor.find_audit())[audited:]):
+            assert [(type(row.event), row.event.fork) for row in rows] == [(e.ForkTaken, "f"), (e.ForkTaken, "g")]
+        assert again.later_calls == ()
 
 
 @agent
@@ -364,14 +369,14 @@ async def test_a_fork_in_a_back_off_begins_at_once():
 
 
 async def test_only_operators_fork():
-    """As for rules; a refused fork writes nothing."""
+    """As for rules; a refused fork writes that it was refused (A15), and nothing else."""
     store = await left_decided()
     people = People([Person(name="olga", roles=("operator",)), Person(name="cleo")])
     async with opened(store, people=people) as supervisor:
         position = store.last_position()
         with pytest.raises(NotEntitled):
             await supervisor.fork("s", before=5, by="cleo")
-        assert store.last_position() == position
+        assert [type(row.event) for row in store.rows(position)] == [e.CommandRefused]
         await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), by="olga")
 
 

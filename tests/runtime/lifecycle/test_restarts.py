@@ -180,7 +180,8 @@ async def test_a_back_off_holds_over_a_crash_and_wakes_at_its_instant():
         assert (await supervisor.send("s", "are you there?")).kind == "kept"
         assert await run.result() == "net"
     begun = events(store, "s", e.AttemptStarted)[-1]
-    assert restarted.due_at <= begun.at <= restarted.due_at + timedelta(seconds=1)
+    late = (begun.at - restarted.due_at).total_seconds()
+    assert -0.001 <= late <= 1  # the two clocks of the machine drift against each other, by microseconds
     assert len(events(store, "s", e.AttemptStarted)) == 2
 
 

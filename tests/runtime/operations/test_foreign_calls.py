@@ -64,16 +64,17 @@ async def test_a_call_goes_on_in_another_process_that_makes_the_tool_again():
 
 
 async def test_an_edit_must_fit_the_schema_and_name_the_same_arguments():
-    """A8: names are refused when it is decided; values, when the process that has the tool runs it."""
+    """A8: the person is told what does not fit, and the call goes on waiting."""
     declared["schema"] = {"properties": {"n": {"type": "integer"}}}
     async with opened() as supervisor:
         run = await supervisor.start(executing, {"n": 1})
         asked = await next_of(run.watch_approvals())
-        with pytest.raises(InvalidInput):
-            await supervisor.decide(asked.id, Approve(by="ana", arguments={"m": 1}))
-        await supervisor.decide(asked.id, Approve(by="ana", arguments={"n": "two"}))
-        assert await run.result() == "error"
-    assert ran == []
+        for wrong in ({"m": 1}, {"n": "two"}):
+            with pytest.raises(InvalidInput):
+                await supervisor.decide(asked.id, Approve(by="ana", arguments=wrong))
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"n": 2}))
+        await run.result()
+    assert ran == [{"n": 2}]
 
 
 async def test_a_models_call_is_checked_against_the_schema():
@@ -131,14 +132,14 @@ def _is_last_before_the_effect(store) -> bool:
     return bool(events(store, "s", e.ApprovalDecided)) and not events(store, "s", e.ToolCallStarted)
 
 
-@pytest.mark.slow
-async def test_calls_of_fresh_tools_leave_no_tool_and_no_function_in_memory():
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
+async def test_calls_of_fresh_tools_leave_no_tool_and_no_function_in_memory(count):
     """Each tool is a closure of its own. Nothing keeps one after its call, while the run goes on."""
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @agent(tools=[make("offered", policy="allow")])
     async def many(ctx: Context) -> list[int]:
-        for number in range(10_000):
+        for number in range(count):
             each = make(policy="allow", schema={"type": "object"}, command="script")
             alive.update((each, each.fn))
             await ctx.call(each, {"script": f"ls {number}"})
@@ -147,4 +148,4 @@ async def test_calls_of_fresh_tools_leave_no_tool_and_no_function_in_memory():
         return [len(ran), len(alive)]
 
     async with opened() as supervisor:
-        assert await (await supervisor.start(many)).result() == [10_000, 0]
+        assert await (await supervisor.start(many)).result() == [count, 0]

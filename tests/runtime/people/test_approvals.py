@@ -20,6 +20,7 @@ from supervisor import (
     SqliteStore,
     StoreRefused,
     agent,
+    foreign_tool,
     tool,
 )
 from supervisor.core import events as e
@@ -514,3 +515,30 @@ async def test_every_state_of_an_approval_survives_a_restart():
 
 def _args(target: str, count: int = 1) -> dict:
     return {"target": target, "count": count}
+
+
+async def keep(arguments):
+    ran.append(tuple(arguments.values()))
+    return "kept"
+
+
+LIMITED = {"properties": {"size": {"type": "integer"}, "token": {"maxLength": 3}}, "minProperties": 2}
+
+
+@agent
+async def keeper(ctx: Context) -> str:
+    tool = foreign_tool("keeper.keep", keep, schema=LIMITED, secret=["token"])
+    return (await ctx.call(tool, {"size": 1, "token": "abc"})).content
+
+
+async def test_an_edit_must_fit_the_schema_that_a_foreign_tool_came_with():
+    """Secret arguments are left to the process that runs the call: an approver may leave the mask, which fits
+    nothing."""
+    async with opened() as supervisor:
+        run = await supervisor.start(keeper)
+        asked = await next_of(run.watch_approvals())
+        with pytest.raises(InvalidInput, match="size"):
+            await supervisor.decide(asked.id, Approve(by="ana", arguments={**asked.arguments, "size": "big"}))
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={**asked.arguments, "size": 2}))
+        assert await run.result() == "kept"
+    assert ran == [(2, "abc")]

@@ -42,3 +42,27 @@ async def test_a_refusal_is_journaled_once_for_each_person_and_approval():
     async with opened(again, people=PEOPLE) as supervisor:
         await refused(supervisor, second, "carl")
         assert len(events(again, "s", e.DecisionRefused)) == 3
+
+
+async def test_a_refused_command_is_journaled_once_for_each_person_and_kind():
+    """In the journal of the store, which no prune removes; the rules in it still hold."""
+    store = MemoryStore()
+    async with opened(store, people=PEOPLE) as supervisor:
+        await supervisor.start(deploys, session="s", requester="ana")
+        for _ in range(3):
+            for command in (supervisor.cancel("s", by="eve"), supervisor.retry("t", by="eve")):
+                with pytest.raises(NotEntitled):
+                    await command
+        with pytest.raises(NotEntitled):
+            await supervisor.start(deploys, by="carl")
+    async with opened(fork(store), people=PEOPLE) as supervisor:
+        with pytest.raises(NotEntitled):
+            await supervisor.cancel("s", by="eve")
+        audited = [row.event for row in await supervisor.find_audit()]
+        assert list(await supervisor.find_rules()) == []
+    refused = [(each.by, each.act, each.session) for each in audited if isinstance(each, e.CommandRefused)]
+    assert refused == [
+        ("eve", "cancel sessions", "s"),
+        ("eve", "retry sessions", "t"),
+        ("carl", "start agents", None),
+    ]

@@ -6,16 +6,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from supervisor import MemoryStore
+from supervisor import Approve, Deny, MemoryStore, SessionConflict
 from supervisor.core import events as e
 from supervisor.core.errors import NotFound
 from supervisor.core.ids import RULES
 from supervisor.core.rules import Rule
 from supervisor.core.session import replay
+from supervisor.core.trees import Origin
 from supervisor.runtime.journal.view import View
+from supervisor.runtime.plans.decisions import check_plain, decision_entries
 from supervisor.runtime.plans.end import Ending, cancel_events, end_events
+from supervisor.runtime.plans.imports import begin_import
 from supervisor.runtime.plans.interrupted import lost_calls
 from supervisor.runtime.plans.rules import add, revoke
+from supervisor.runtime.plans.turns import message_entries
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NULL = msgspec.Raw(b"null")
@@ -86,3 +90,50 @@ def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():
     assert (taken.id, [event.rule for _, event in entries]) == (rule.id, [rule.id])
     with pytest.raises(NotFound):
         revoke(view, "nosuch", "ana", NOW)
+
+
+ASKING = [
+    *begun("s"),
+    e.ToolCallRequested(at=NOW, operation="o", tool="deploy", arguments=ARGUMENTS, digest="d", approval="p"),
+]
+
+
+@pytest.mark.parametrize(("approval", "kinds"), [("p", [e.ApprovalDecided]), ("q", [])])
+def test_a_decision_counts_once_for_what_is_pending(approval, kinds):
+    """A3: its plan makes the event; after the event is applied, the same plan makes nothing."""
+    view = viewed(s=ASKING)
+    said = {"by": "ana", "channel": None, "now": NOW}
+    for expected in (kinds, []):
+        entries, decided = decision_entries(view, ("s", "o"), approval, check_plain(Approve(by="ana")), **said)
+        assert [type(event) for _, event in entries] == expected
+        assert (decided is not None) == bool(expected)
+        for session, event in entries:
+            view.take(session, event)
+
+
+def test_a_decision_after_the_expiry_journals_the_expiry():
+    """A10: it does not count."""
+    late = [*ASKING[:-1], replace(ASKING[-1], expires_at=NOW)]
+    said = {"by": "ana", "channel": None, "now": NOW}
+    entries, decided = decision_entries(viewed(s=late), ("s", "o"), "p", check_plain(Deny(by="ana")), **said)
+    assert ([type(event) for _, event in entries], decided) == ([e.ApprovalExpired], None)
+
+
+@pytest.mark.parametrize(("waits", "kind"), [((), "kept"), ((e.MESSAGE,), "delivered")])
+def test_a_message_to_an_open_session_is_delivered_if_its_run_waits_for_one(waits, kind):
+    said = e.MessageReceived(at=NOW, message="m", text="hello", by="ana")
+    assert message_entries(viewed(s=begun("s")).session("s"), said, waits) == ([("s", said)], kind)
+
+
+def test_the_same_session_is_imported_once():
+    """The second import goes on; one of another content is a conflict."""
+    origin = Origin(format="pi", source="x", file="x.jsonl", digest="d", cwd="/")
+    view = viewed()
+    view.store.begin()
+    first = begin_import(view, "s", origin, None, "ana", NOW)
+    for session, event in first:
+        view.take(session, event)
+    assert [type(event) for _, event in first] == [e.SessionCreated, e.ImportStarted]
+    assert begin_import(view, "s", origin, None, "ana", NOW) == []
+    with pytest.raises(SessionConflict):
+        begin_import(view, "s", replace(origin, digest="e"), None, "ana", NOW)

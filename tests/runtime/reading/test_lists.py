@@ -1,6 +1,7 @@
 """Lists come page by page, of one store alone, and no long one holds the loop."""
 
 from contextlib import AsyncExitStack
+from functools import partial
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ from watching import next_of
 
 from supervisor import Context, CursorUnknown, Deny, InvalidInput, MemoryStore, NotFound, SqliteStore, agent, tool
 from supervisor.runtime.reading.pieces import PIECE
+from supervisor.runtime.reading.sessions import Trees
 
 pytestmark = pytest.mark.anyio
 MANY = 250
@@ -39,6 +41,14 @@ async def parent(ctx: Context, count: int) -> None:
 
 
 @agent
+async def early_and_late(ctx: Context) -> None:
+    async with ctx.task_group() as tasks:
+        tasks.start_soon(ask_one, "early")
+        await ctx.receive()
+        tasks.start_soon(ask_one, "late")
+
+
+@agent
 async def talks(ctx: Context, text: str) -> str:
     return text
 
@@ -49,7 +59,7 @@ class Counting:
     def __init__(self, *given):
         super().__init__(*given)
         self.steps = [0]
-        self.journals = 0
+        self.journals = self.looks = 0
 
     def counted(self, found):
         self.steps[-1] += len(found)
@@ -77,6 +87,11 @@ class Counting:
 
     def rows(self, *which):
         return self.counted(super().rows(*which))
+
+    def find_continued(self, *which):
+        found = super().find_continued(*which)
+        self.looks += len(found)
+        return found
 
     def journal(self, *which):
         self.journals += 1
@@ -139,6 +154,28 @@ async def test_no_list_holds_the_loop(store):
             found, most = await most_in_a_step(store, read)
             assert len(found) >= count
             assert most <= STEP < MANY
+
+
+async def test_a_list_of_many_trees_remembers_few_of_them(store, monkeypatch):
+    """A tree that was forgotten is read again for its other sessions; what is pending in it is forgotten in pieces."""
+    most = []
+
+    class Watched(Trees):
+        def view(self, row):
+            most.append(len(self._known))
+            return super().view(row)
+
+    async with opened(store) as supervisor:
+        await supervisor.start(early_and_late, session="top")
+        for number in range(MANY):
+            await supervisor.start(asks, str(number))
+        await supervisor.send("top", "go on")
+        await wait_for_all(supervisor, MANY + 2)
+        found = list(await supervisor.find_sessions(limit=None))
+        monkeypatch.setattr("supervisor.runtime.reading.sessions.MOST", 1)
+        monkeypatch.setattr("supervisor.runtime.reading.lists.Trees", Watched)
+        assert list(await supervisor.find_sessions(limit=None)) == found
+        assert max(most) <= 1 + PIECE < MANY
 
 
 async def test_no_command_over_many_trees_holds_the_loop(store):
@@ -207,7 +244,8 @@ async def test_one_session_is_read_without_its_tree_and_without_a_journal(store)
         await run.cancel()
     async with opened(store) as supervisor:
         store.journals = 0
-        assert (await supervisor.get_run("top")).number == 1
+        found = await supervisor.get_run("top")
+        assert (found.number, (await found.outcome()).kind) == (1, "cancelled")
         assert store.journals == 0
 
 
@@ -242,6 +280,52 @@ async def test_pages_follow_each_other_without_gaps(store):
         rows = await pages_of(lambda **more: supervisor.find_entries("top", tree=True, **more))
         assert rows == list((await supervisor.get_tree("top", entries=None)).entries)
         assert await pages_of(supervisor.find_audit) == list(await supervisor.find_audit())
+
+
+@agent
+async def asks_often(ctx: Context, count: int) -> None:
+    for number in range(count):
+        await ctx.call(deploy, str(number))
+
+
+@pytest.mark.parametrize("others", [1, 12])
+async def test_a_page_of_entries_reads_what_it_shows(store, others):
+    """However long the history is, and wherever the page is in it: of the audit trail, of a session, and of a tree,
+    where each other session costs one look into the index at most."""
+    async with opened(store, unattended="deny") as supervisor:
+        for number in range(others):
+            await (await supervisor.start(asks_often, 10, session=f"s{number}")).outcome()
+        await (await supervisor.start(parent, others, session="top")).outcome()
+        middle = (await supervisor.find_entries("top", limit=3)).next
+        for read in (
+            supervisor.find_audit,
+            lambda **which: supervisor.find_entries("s0", **which),
+            lambda **which: supervisor.find_entries("top", tree=True, **which),
+        ):
+            for after in (None, middle):
+                store.steps, store.looks = [0], 0
+                page = await read(after=after, limit=2)
+                assert len(page) <= 2
+                assert sum(store.steps) <= 2 * PIECE
+                assert store.looks <= others
+
+
+@agent
+async def nested(ctx: Context, depth: int) -> None:
+    if depth:
+        await ctx.run(nested, depth - 1)
+    await ctx.call(deploy, str(depth))
+
+
+async def test_pages_of_a_part_of_a_tree_have_all_of_it_and_no_more(store):
+    """Of a sub-agent and all below it, wherever a page begins."""
+    async with opened(store, unattended="deny") as supervisor:
+        await (await supervisor.start(nested, 5, session="top")).outcome()
+        sessions = [view.id for view in await supervisor.find_sessions()]
+        for top, part in ((sessions[0], sessions), (sessions[2], sessions[2:])):
+            whole = [row for row in store.rows(0) if row.session in part]
+            read = partial(supervisor.find_entries, top, tree=True)
+            assert [row.position for row in await pages_of(read)] == [row.position for row in whole]
 
 
 async def test_a_cursor_of_another_store_or_from_beyond_the_end_is_refused(store):

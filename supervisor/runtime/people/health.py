@@ -1,0 +1,45 @@
+"""Watch whether channels can reach people.
+
+Rules
+- A channel is asked at the start, and then every CHECKED seconds; while it is down, every AGAIN seconds. A channel
+  without a check of its own is never asked.
+- A change is logged once, and so is another reason. What a check found at the start is logged, too.
+- A channel that is down still gets cards: a card that fails goes to the next channel, and is tried again (A11).
+"""
+
+import anyio
+
+from supervisor.abc import Channel
+from supervisor.core.encoding import printable
+from supervisor.core.errors import SupervisorError
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+CHECKED = 60.0
+AGAIN = 15.0
+
+
+async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
+    """Keep `channel.down` true until the scope is cancelled."""
+    if type(channel).check is Channel.check:
+        return
+    found: str | None = None
+    with scope:
+        while True:
+            was_down = channel.down
+            try:
+                with anyio.fail_after(channel.card_timeout):
+                    now = await channel.check()
+            except (SupervisorError, OSError) as error:
+                channel.down = printable(str(error) or repr(error))
+            except Exception as error:  # noqa: BLE001 # a channel may raise anything; it serves all the same
+                channel.down = printable(repr(error))
+            else:
+                channel.down = None
+                if was_down is not None or now != found:
+                    log.info("channel.up", channel=channel.name, found=now)
+                found = now
+            if channel.down is not None and channel.down != was_down:
+                log.warning("channel.down", channel=channel.name, reason=channel.down, again_in=AGAIN)
+            await anyio.sleep(CHECKED if channel.down is None else AGAIN)

@@ -1,0 +1,183 @@
+"""Plans of decisions: what a decision means for what was asked, and the entries that it makes (A1, A3, A5, A8).
+
+Rules
+- A decision is checked against what was asked and offered before anything is written. One that does not fit (an
+  approval of a question, an answer to a call, an edit that does not fit the tool's schema) raises.
+- A call that is not editable is approved as it is, or denied.
+- An edit that leaves the mask in place of a secret value keeps that value, which the approver need not know.
+- A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.masking import unmask
+from supervisor.core.questions import check_answer
+from supervisor.core.rules import Rule
+from supervisor.core.schemas import misfit
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope
+from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.rules import add, book, granted
+
+_ONCE: Final = (None, "once", None)
+"""The arguments, scope and pattern of a plain approval: it edits nothing, and allows nothing beyond this call."""
+Decided = tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A decision in the form in which it is compared and journaled."""
+
+    decision: Literal["approve", "deny", "answer"]
+    value: msgspec.Raw = JSON_NULL
+    """The answer to a question."""
+    reason: str | None = None
+    edited: msgspec.Raw | None = None
+    scope: Scope = "once"
+    rule: Rule | None = None
+
+
+def check_plain(decision: Decision) -> Checked | None:
+    """Return a decision that is checked in its plan, against the call alone; None for any other decision.
+
+    Most decisions are plain, and reading the whole approval would take longer than everything else before the commit.
+    """
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    if isinstance(decision, Approve) and (decision.arguments, decision.scope, decision.pattern) == _ONCE:
+        return Checked("approve")
+    return None
+
+
+def _denial(decision: Deny) -> Checked:
+    return Checked("deny", reason=printable(decision.reason) if decision.reason else None)
+
+
+def _check_call(approval: str, is_call: bool) -> None:
+    if not is_call:
+        raise InvalidInput(f"{approval} is a question: answer it, or deny it to leave it unanswered")
+
+
+def check(found: Approval, decision: Decision) -> Checked:
+    """Check a decision against what was asked and offered. Raises InvalidInput."""
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    if isinstance(decision, Answer):
+        if found.kind != "question":
+            raise InvalidInput(f"{found.id} is about a call of {found.tool}: approve or deny it instead of answering")
+        return Checked("answer", value=check_answer(found, decision.value))
+    _check_call(found.id, found.kind == "call")
+    edited = _check_edit(found, decision.arguments)
+    return Checked("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
+
+
+def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """Encode edited arguments. Raises InvalidInput unless they are all of the call's arguments, and fit the schema that
+    was journaled with it, if there is one (A8).
+
+    The process that runs the call checks them again. Secret arguments are checked only there: they may be masked here.
+    """
+    if arguments is None:
+        return None
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput("edited arguments are a JSON object with all of the call's arguments; a patch is not enough")
+    if not approval.editable:
+        raise InvalidInput(
+            f"{approval.id} may not be approved with other arguments: {approval.tool} takes them only as it asked with "
+            "them; approve or deny it as it is"
+        )
+    asked, given = set(approval.arguments), set(arguments)
+    if asked != given:
+        problems = [f"{name} is missing" for name in sorted(asked - given)]
+        problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
+        raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
+    raw = to_json(dict(arguments), "an edited argument")
+    shown = {name: value for name, value in msgspec.json.decode(raw).items() if name not in approval.secret}
+    if (problem := misfit(shown, _without(approval.arguments_schema or {}, approval.secret))) is not None:
+        raise InvalidInput(f"the edited arguments do not fit the schema of {approval.tool}: {problem}; correct them")
+    return raw
+
+
+def _without(schema: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
+    """Return what a schema of arguments says of each of them, if secret ones are left out; else the whole schema."""
+    return {word: schema[word] for word in ("properties", "$defs") if word in schema} if secret else dict(schema)
+
+
+def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
+    """Return edited arguments with the secret values in place of the masks that the approver left."""
+    if not request.secret:
+        return edited
+    return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
+
+
+def decision_entries(
+    view: View,
+    asking: tuple[str, str],
+    approval: str,
+    checked: Checked,
+    *,
+    by: str,
+    channel: str | None,
+    now: datetime,
+    is_in_time: bool = False,
+) -> tuple[list[Entry], Decided | None]:
+    """Return the entries of a decision, and the session with the event that counts; None if the decision does not
+    count. `asking`: the session and the operation of the approval. `is_in_time`: whether it is known to have been made
+    before the expiry, although it comes later. Raises InvalidInput for an approval of a question.
+    """
+    session, operation = asking
+    state = view.find_session(session)
+    record = None if state is None else state.operations.get(operation)
+    if state is None or record is None or record.pending_approval != approval:
+        return [], None
+    if record.expires_at is not None and record.expires_at <= now and not is_in_time:
+        return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
+    rule = None if checked.rule is None else book(view).find_same(checked.rule) or checked.rule
+    event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+    added = () if rule is None else add(view, rule, by, now, approval)
+    return [(session, event), *added], (state, event)
+
+
+def _event(
+    record: Operation, checked: Checked, rule: Rule | None, **about: Any
+) -> e.ApprovalDecided | e.QuestionAnswered:
+    """Return the event of a decision. Raises InvalidInput for an approval of a question."""
+    if checked.decision == "answer":
+        return e.QuestionAnswered(**about, value=checked.value)
+    if checked.decision == "approve":
+        _check_call(about["approval"], record.kind == "call")
+    edited: dict[str, Any] = {}
+    if checked.edited is not None and isinstance(record.request, e.ToolCallRequested):
+        edited = {"arguments": _restore(checked.edited, record.request), "secret": record.request.secret}
+    return e.ApprovalDecided(
+        **about,
+        decision=checked.decision,
+        scope=checked.scope,
+        pattern=None if rule is None else rule.pattern,
+        rule=None if rule is None else rule.id,
+        reason=checked.reason,
+        **edited,
+    )
+
+
+def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "closed"]:
+    """Return the result kind of a decision that did not win, by the approval on disk."""
+    if now.status in ("withdrawn", "expired"):
+        return "closed"
+    if now.decision != checked.decision:
+        return "conflict"
+    if checked.decision == "answer":
+        given = msgspec.json.decode(checked.value)
+        return "already" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
+    # Compared with the masked arguments: an edit that contains a secret value is never the same, so that no caller can
+    # learn the secret by guessing.
+    is_as_asked = not now.edited if checked.edited is None else now.arguments == msgspec.json.decode(checked.edited)
+    pattern = None if checked.rule is None else checked.rule.pattern
+    is_same = is_as_asked and (now.scope, now.pattern) == (checked.scope, pattern)
+    return "already" if checked.decision == "deny" or is_same else "conflict"
