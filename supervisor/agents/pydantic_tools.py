@@ -25,7 +25,6 @@ from pydantic_core import PydanticSerializationError
 from supervisor.abc import Context, Operations, ToolContext
 from supervisor.agents.framework import Names, calling_sub_agents, word
 from supervisor.agents.plain_json import as_json
-from supervisor.core.errors import InvalidInput
 from supervisor.core.foreign_tool import foreign_tool
 from supervisor.core.values import Policy, ToolResult
 
@@ -140,13 +139,6 @@ class _Call:
                     await _awaited(check(ctx, **tool_args))
             with durable_unit_scope():
                 value = await self._tools.wrapped.call_tool(self._name, tool_args, ctx, self._tool)
-        except RuntimeError as error:
-            if "loop is already running" not in str(error):
-                raise
-            raise InvalidInput(
-                f"the tool {self._name} calls run_sync while a loop runs: await run(...) instead, or make that agent "
-                "one of ours and give it as supervisor_tool(agent)"
-            ) from error
         except (ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, RunCancelled, ValidationError) as signal:
             return _signalled(signal)
         return _result(value, f"the result of tool {self._name}")

@@ -4,11 +4,11 @@ import json
 import shutil
 import sys
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from pathlib import Path
 
 import anyio
 import pytest
+from dying import fork
 
 from supervisor import Approve, Deny, MemoryStore, open_supervisor
 from supervisor.agents.acp import acp_agent
@@ -47,7 +47,7 @@ class Home:
 
     def found(self, **budgets):
         """Return the agent that follows the script that is there."""
-        command = [sys.executable, str(FAKE), str(self.folder / "script.json")]
+        command = [sys.executable, "-S", str(FAKE), str(self.folder / "script.json")]
         return acp_agent("fake", command, env={"FAKE_AGENT_HOME": str(self.folder)}, **budgets)
 
     def lines(self, name):
@@ -145,18 +145,7 @@ class ForkingStore(MemoryStore):
         super().commit()
         folder = self._home.folder.with_name(f"home{len(self.lives)}")
         shutil.copytree(self._home.folder, folder)
-        self.lives.append((copy_of(self), Home(folder)))
-
-
-def copy_of(store: MemoryStore) -> MemoryStore:
-    """Return the store that another process would find now."""
-    copy = MemoryStore()
-    copy._entries = list(store._entries)
-    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
-    for name in ("_sessions", "_approvals", "_pending"):
-        setattr(copy, name, dict(getattr(store, name)))
-    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
-    return copy
+        self.lives.append((fork(self), Home(folder)))
 
 
 async def answer_all(supervisor, tasks, decide, seen=None):

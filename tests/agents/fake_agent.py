@@ -77,7 +77,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 
 OPTIONS = [
@@ -228,7 +227,7 @@ class Agent:
             case "session/new":
                 if self.script.get("login"):
                     raise Refused(-32000, "Authentication required")
-                self.session = Session(self.home / "sessions", f"fake-{uuid.uuid4().hex[:8]}")
+                self.session = Session(self.home / "sessions", f"fake-{os.urandom(4).hex()}")
                 self.session.save()
                 return {"sessionId": self.session.name}
             case "session/load" if load != "missing":

@@ -1,11 +1,11 @@
 """What the tests of single frameworks share with the suite of all."""
 
 from contextlib import asynccontextmanager
-from copy import deepcopy
 
 import anyio
+import pytest
 
-from supervisor import Approve, MemoryStore, open_supervisor
+from supervisor import Approve, InvalidInput, MemoryStore, open_supervisor
 
 
 def keep_in_the_loop(monkeypatch):
@@ -41,12 +41,15 @@ async def approve_all(supervisor, run, **decided):
     return asked
 
 
-def killed(store):
-    """Return the store that another process would find now."""
-    copy = MemoryStore()
-    copy._entries = list(store._entries)
-    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
-    for name in ("_sessions", "_approvals", "_pending"):
-        setattr(copy, name, dict(getattr(store, name)))
-    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
-    return copy
+def refusal_of(bad):
+    """Return the test that each of these declarations is refused. `bad`: by name, how it is declared, and what the
+    error must name."""
+
+    @pytest.mark.parametrize("case", bad)
+    def test(case):
+        """The error names the object and the cure."""
+        declare, named = bad[case]
+        with pytest.raises(InvalidInput, match=named):
+            declare()
+
+    return test

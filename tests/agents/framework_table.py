@@ -242,6 +242,7 @@ FRAMEWORKS = (
         langgraph.supervisor_tool,
         _langgraph_mcp_agent,
         cannot={
+            "test_edited_arguments_must_fit_the_tool": "a request shows a schema in one mode only: see test_langgraph",
             "test_a_rule_beats_what_the_framework_says": "rules see its interrupts, and not the tools of its nodes",
             "test_the_wrapper_says_what_other_tools_do": "the wrapper sees interrupts, and not the tools of nodes",
             "test_a_model_reads_the_error_of_a_tool": "its agent fails if a tool raises",

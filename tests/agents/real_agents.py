@@ -16,8 +16,10 @@ from pathlib import Path
 import anyio
 import preloaded
 import pytest
+from how_to import PAGES, without_sandbox
 
 from supervisor import MemoryStore, open_supervisor
+from supervisor.agents.acp import acp_agent
 
 PEERS = Path(__file__).parents[2] / ".peers"
 PROGRAMS = {
@@ -215,3 +217,29 @@ def new_offline(tmp_path):
     with open_offline(tmp_path) as offline:
         yield offline
         assert offline.living == []
+
+
+def real(*programs):
+    """Run a test with each of these agents."""
+    return pytest.mark.parametrize("program", [pytest.param(name, marks=needs(name)) for name in programs])
+
+
+@pytest.fixture(name="anyio_backend")
+def one_backend(program):
+    """Real agents take seconds to start, so each is run on one backend."""
+    return "trio" if program == "opencode" else "asyncio"
+
+
+@pytest.fixture(name="page")
+def how_to_page(offline, program):
+    """The page of an agent, which was configured as it says."""
+    for block in PAGES[program].blocks("json"):
+        (offline.project / "opencode.json").write_text(block)
+    return PAGES[program]
+
+
+@pytest.fixture(name="agent")
+def new_agent(offline, page):
+    """The agent that the command of its page starts."""
+    program, *words = map(without_sandbox, page.command)
+    return acp_agent("coder", [str(offline.bin / program), *words], cwd=str(offline.project), env=offline.environment)

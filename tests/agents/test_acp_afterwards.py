@@ -3,7 +3,8 @@
 import anyio
 import pytest
 from acp_inside import Inside
-from acp_scenes import allow, asked, copy_of, deny, events
+from acp_scenes import allow, asked, deny, events
+from dying import fork
 
 from supervisor import MemoryStore, open_supervisor
 from supervisor.core import events as e
@@ -28,7 +29,7 @@ async def _left_waiting(count=1):
         for number in range(count):
             await supervisor.start(Inside(_asks).agent(), "go", session=f"s{number}")
         await asked(supervisor, count)
-        return copy_of(store)
+        return fork(store)
 
 
 async def test_a_hundred_waiting_sessions_start_no_process():
@@ -136,7 +137,7 @@ async def test_a_decision_after_the_turn_starts_the_agent_again():
     async with open_supervisor(store) as supervisor:
         await supervisor.start(both.agent(), "go", session="s0")
         await asked(supervisor, 2)
-        left = copy_of(store)
+        left = fork(store)
 
     async def nothing(agent):
         agent.say("nothing more")

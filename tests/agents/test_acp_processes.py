@@ -139,6 +139,25 @@ async def test_noise_and_floods_do_no_harm(home):
     assert -32601 in [each.get("error", {}).get("code") for each in home.heard]
 
 
+async def test_pieces_of_a_message_are_shown_until_the_agent_has_ended_it(home):
+    """As they come, before there is a report of them; once the report is there, they are not shown any more."""
+    steps = [say("The tide "), say("is low."), {"do": "wait_for", "file": "go"}, ask()]
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(home.agent(steps), "go")
+        async with supervisor.watch_text(run.session) as watch:
+            while (await anext(watch)).text != "The tide is low.":
+                pass
+            assert events(store, run.session, e.Reported) == []
+            (home.folder / "go").touch()
+            while (await anext(watch)).text:
+                pass
+        assert "The tide is low." in [each.text for each in events(store, run.session, e.Reported)]
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        await run.result()
+
+
 async def test_a_line_of_60_mebibytes_is_read(home):
     async with opened() as supervisor:
         run = await supervisor.start(
@@ -188,7 +207,8 @@ async def test_a_killed_supervisor_leaves_no_process_and_its_approval_is_answere
     monkeypatch.setenv("FAKE_AGENT_HOME", str(home.folder))
     store, program = tmp_path / "store.db", tmp_path / "program.py"
     program.write_text(PROGRAM)
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
     words = [sys.executable, str(program), str(store), anyio_backend]
     with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}) as life:
         async with opened(SqliteStore(store)) as supervisor:

@@ -3,13 +3,17 @@
 import importlib
 import sys
 
+import agents
 import anyio
 import pytest
-from framework_scenes import approve_all, keep_in_the_loop, killed, opened
+from dying import fork
+from framework_scenes import approve_all, keep_in_the_loop, opened
 from framework_table import FRAMEWORKS, Said, Wanted
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.models.test import TestModel
 from watching import next_of
 
-from supervisor import Approve, Deny, MemoryStore, agent, allow, ask, deny
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, agent, allow, ask, deny
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
 
@@ -96,13 +100,19 @@ async def test_a_person_decides_about_a_call(framework, decided):
 
 
 async def test_edited_arguments_must_fit_the_tool(framework):
-    """Its own schema refuses them: nothing runs, and the model reads why."""
-    async with opened() as supervisor:
+    """Its own schema refuses the decision and names the argument, also after a death; the call still waits."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
         run = await supervisor.start(cleaner_of(framework, wants("a")), "clean up")
         approval = await next_of(run.watch_approvals())
-        await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
-        assert "path" in await run.result()
-    assert effects == []
+        with pytest.raises(InvalidInput, match="path"):
+            await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
+        async with opened(fork(store)) as other:
+            with pytest.raises(InvalidInput, match="path"):
+                await other.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "b"}))
+        assert await run.result() == "deleted b"
+    assert effects == ["b"]
 
 
 async def test_approvals_are_answered_in_any_order(framework):
@@ -229,7 +239,7 @@ async def test_a_second_turn_knows_the_first(framework):
     talker = framework.agent("cleaner", script)
     async with opened(store) as supervisor:
         assert await (await supervisor.start(talker, "one", session="s")).result() == "one"
-    async with opened(killed(store)) as supervisor:
+    async with opened(fork(store)) as supervisor:
         await supervisor.send("s", "two")
         assert await (await supervisor.get_run("s")).result() == "one then two"
         await supervisor.send("s", "three")
@@ -275,7 +285,7 @@ async def test_a_tool_of_an_mcp_server_is_a_call(framework):
         run = await supervisor.start(cleaner, "clean up", session="s")
         first = await next_of(run.watch_approvals())
         assert (first.tool, first.arguments) == ("cleaner.delete", {"path": "a"})
-        left = killed(store)
+        left = fork(store)
     async with opened(left) as supervisor:
         run = await supervisor.resume("s")
         await approve_all(supervisor, run)
@@ -294,7 +304,7 @@ class Copying(MemoryStore):
         super().commit()
         if self.left:
             self.left[-1][1:] = [list(effects), list(requests)]
-        self.left.append([killed(self), list(effects), list(requests)])
+        self.left.append([fork(self), list(effects), list(requests)])
 
 
 async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
@@ -343,3 +353,33 @@ async def test_a_failed_request_is_begun_again_by_a_restart(framework):
         assert await run.result() == "deleted a"
     assert effects == ["a"]
     assert [len(said.results) for said in requests] == [0, 1, 1]
+
+
+async def pydantic_sync() -> str:
+    return str(PydanticAgent(TestModel()).run_sync("go").output)
+
+
+async def openai_sync() -> str:
+    return str(agents.Runner.run_sync(agents.Agent("Alone"), "go").final_output)
+
+
+@agent
+async def runs_in_itself(ctx: Context, name: str) -> str:
+    return await {"pydantic": pydantic_sync, "openai": openai_sync}[name]()
+
+
+@agent
+async def runs_in_a_step(ctx: Context, name: str) -> str:
+    return await ctx.step({"pydantic": pydantic_sync, "openai": openai_sync}[name])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("name", ["pydantic", "openai"])
+@pytest.mark.parametrize(("spec", "who"), [(runs_in_itself, "agent runs_in_itself"), (runs_in_a_step, "step ")])
+async def test_run_sync_in_an_agent_is_an_error_with_its_cure(spec, who, name):
+    """It names the agent or the step, and what to await instead."""
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(spec, name)).outcome()
+    assert outcome.kind == "failed"
+    assert who in outcome.cause
+    assert "such as run, or" in outcome.cause

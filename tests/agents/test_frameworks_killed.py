@@ -1,53 +1,31 @@
 """SIGKILL of a process that runs an agent of Pydantic AI or OpenAI Agents: real processes, a store on disk, one person.
 
 What a death leaves in memory, at every append, is in test_frameworks.py; a graph of LangGraph in test_langgraph_killed.
+This module is also what these processes run (nest.py).
 """
 
-import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
-import preloaded
+import anyio
 import pytest
+from dying import DyingStore, points
 from framework_scenes import approve_all
 from framework_table import FRAMEWORKS, Wanted
+from nest import Nests
 
 from supervisor import NotFound, SqliteStore, open_supervisor
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
 
-LIFE = """
-import sys
-import anyio, test_frameworks_killed as stories
-name, folder, stories.dies_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
-anyio.run(stories.live, name, folder)
-"""
 folder = Path()
-dies_at = 0
-passed = 0
 
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
-
-
-class Store(SqliteStore):
-    def commit(self):
-        point()
-        super().commit()
-        point()
-
-
-def point():
-    """Die at the n-th point at which something is about to be, or was just, committed."""
-    global passed
-    passed += 1
-    if passed == dies_at:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def record(line, name):
@@ -80,22 +58,27 @@ AGENTS = {
 pydantic_ai_cleaner, openai_agents_cleaner = AGENTS.values()  # the names by which another process finds them
 
 
-async def live(name, where):
+async def live(name, where, at=None):
     """Run the session to its end."""
     global folder
-    folder = Path(where)
-    async with open_supervisor(Store(folder / "state.db")) as supervisor:
+    folder = where
+    async with open_supervisor(DyingStore(where, at)) as supervisor:
         run = await supervisor.start(AGENTS[name], "clean up", session="top")
         await approve_all(supervisor, run)
         return await run.outcome()
 
 
-def begin(name, where, nth):
-    """Start a process of ours that runs the session, and kills itself at its n-th point."""
-    where.mkdir()
-    here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
-    return preloaded.Popen([sys.executable, "-c", LIFE, name, str(where), str(nth)], env=env)
+def main(job):
+    """Run the session in a process of its own."""
+    anyio.run(live, job["do"], Path(job["folder"]), job["at"])
+    return 0
+
+
+@pytest.fixture(scope="module")
+def nests():
+    found = Nests(Path(__file__))
+    yield found
+    found.close()
 
 
 def journal(where) -> list[Any]:
@@ -115,24 +98,32 @@ def operations(events, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.parametrize("name", AGENTS)
-async def test_a_kill_around_any_commit_repeats_no_tool_and_no_answered_request(tmp_path, name, step):
-    """T1, R1: and no call is left without a result."""
-    killed, nth = True, 0
-    while killed:
-        nth += step
-        where = tmp_path / str(nth)
-        killed = begin(name, where, nth).wait() == -signal.SIGKILL
+async def test_a_kill_around_any_commit_repeats_no_tool_and_no_answered_request(nests, tmp_path, name, every):
+    """T1, R1: and no call is left without a result. Some: before each kind of event, and at each 9th point."""
+
+    def dies(where, at=None):
+        where.mkdir()
+        return nests.live(name, where, at=at) == -signal.SIGKILL
+
+    undisturbed = tmp_path / "undisturbed"
+    assert not dies(undisturbed)
+    all_points = points(undisturbed, None)
+    deaths = 0
+    for at in all_points if every else [*points(undisturbed, "before"), *all_points[8::9]]:
+        where = tmp_path / str(at)
+        deaths += dies(where, at)
         answered = [each for each in operations(journal(where), e.OperationFinished) if "request" in each]
         before = recorded(where / "requests")
         outcome = await live(name, where)
-        assert outcome.kind == "succeeded", (nth, outcome)
+        assert outcome.kind == "succeeded", (at, outcome)
         done, again = recorded(where / "effects"), recorded(where / "requests")[len(before) :]
-        assert len(done) == len({*done}), (nth, done)
-        assert not {*again} & {*before[: len(answered)]}, (nth, answered, before, again)
+        assert len(done) == len({*done}), (at, done)
+        assert not {*again} & {*before[: len(answered)]}, (at, answered, before, again)
         ended = journal(where)
         assert len(operations(ended, e.ToolCallRequested)) == 3
         assert operations(ended, e.ToolCallRequested) == operations(ended, e.ToolCallFinished)
-    assert (len(answered), {*done}, again) == (3, {*"abc"}, [])
-    assert nth > 20
+    assert deaths > 8
+    assert {*recorded(undisturbed / "effects")} == {*"abc"}
+    assert len([each for each in operations(journal(undisturbed), e.OperationFinished) if "request" in each]) == 3

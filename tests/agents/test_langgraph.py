@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypedDict
 
 import anyio
 import pytest
-from framework_scenes import keep_in_the_loop, killed, opened
+from dying import fork
+from framework_scenes import keep_in_the_loop, opened
 from framework_table import ChatModel, Wanted
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -216,10 +217,16 @@ async def test_only_the_decisions_that_the_middleware_allows_are_offered():
 
 
 async def test_edited_arguments_must_fit_the_schema_of_a_request_that_shows_one():
+    """The decision is refused. Without a schema, the tool itself refuses them, and the model reads why."""
+    misfit = Approve(by="ana", arguments={"path": 3})
     async with opened() as supervisor:
         run = await supervisor.start(langgraph_agent("planner", deleter(mode="per_call")), "clean up")
         approval = await next_of(run.watch_approvals())
-        await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
+        with pytest.raises(InvalidInput, match="path"):
+            await supervisor.decide(approval.id, misfit)
+        await run.cancel()
+        run = await supervisor.start(langgraph_agent("cleaner", deleter()), "clean up")
+        await supervisor.decide((await next_of(run.watch_approvals())).id, misfit)
         assert "path" in await run.result()
     assert effects == []
 
@@ -258,7 +265,7 @@ class Remembering(InMemorySaver):
         saver = InMemorySaver()
         for name in ("storage", "writes", "blobs"):
             getattr(saver, name).update(deepcopy(getattr(self, name)))
-        self.left.append((killed(self._store), saver, list(effects)))
+        self.left.append((fork(self._store), saver, list(effects)))
 
     async def aput(self, *args):
         try:

@@ -2,17 +2,16 @@
 
 import os
 import signal
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
 import anyio
-import preloaded
 import pytest
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+from nest import Nests
 
 from supervisor import Answer, Approve, NotFound, SqliteStore, open_supervisor
 from supervisor.agents.langgraph import langgraph_agent
@@ -20,12 +19,6 @@ from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
 
-LIFE = """
-import sys
-import anyio, test_langgraph_killed as stories
-folder, stories.dies_at = sys.argv[1], int(sys.argv[2])
-anyio.run(stories.live, folder)
-"""
 folder = Path()
 dies_at = 0
 passed = 0
@@ -140,12 +133,19 @@ async def live(where):
     return outcome
 
 
-def begin(where, nth):
-    """Start a process of ours that runs the session, and kills itself at its n-th point."""
-    where.mkdir()
-    here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
-    return preloaded.Popen([sys.executable, "-c", LIFE, str(where), str(nth)], env=env)
+def main(job):
+    """Run the session in a process of its own, which kills itself at its n-th point."""
+    global dies_at
+    dies_at = job["nth"]
+    anyio.run(live, job["folder"])
+    return 0
+
+
+@pytest.fixture(scope="module")
+def nests():
+    found = Nests(Path(__file__))
+    yield found
+    found.close()
 
 
 def calls(kind) -> list[Any]:
@@ -161,13 +161,14 @@ def calls(kind) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.soak)])
-async def test_a_kill_around_any_write_repeats_no_node_unasked(tmp_path, step):
+async def test_a_kill_around_any_write_repeats_no_node_unasked(nests, tmp_path, step):
     """T1: around each commit of the journal and each write of the checkpointer. No call is left without a result."""
     killed, nth = True, 0
     while killed:
         nth += step
         where = tmp_path / str(nth)
-        killed = begin(where, nth).wait() == -signal.SIGKILL
+        where.mkdir()
+        killed = nests.live("run", where, nth=nth) == -signal.SIGKILL
         outcome = await live(where)
         assert (outcome.kind, outcome.value) == ("succeeded", "yes"), outcome
         done, asked = recorded(), len(recorded("asked"))

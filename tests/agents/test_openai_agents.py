@@ -19,11 +19,12 @@ from agents import (
 )
 from agents.mcp import MCPServerStdio
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
-from framework_scenes import approve_all, killed, opened
+from dying import fork
+from framework_scenes import approve_all, opened, refusal_of
 from pydantic import BaseModel
 from watching import next_of
 
-from supervisor import Approve, InvalidInput, MemoryStore, ask, open_supervisor
+from supervisor import Approve, MemoryStore, ask, open_supervisor
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
@@ -102,7 +103,7 @@ async def test_the_calls_of_an_agent_that_is_a_tool_are_calls(dies):
         run = await supervisor.start(helper, "go", session="s")
         await next_of(run.watch_approvals())
         await anyio.sleep(1)
-        left = killed(store) if dies else store
+        left = fork(store) if dies else store
         if not dies:
             assert [tool for _, tool, _ in await approve_all(supervisor, run)] == ["helper.Clerk.refund"] * 2
             assert await run.result() == "all done"
@@ -158,7 +159,7 @@ async def test_a_guardrail_is_a_step():
         run = await supervisor.start(helper_of(guarded), "go", session="s")
         await next_of(run.watch_approvals())
         await anyio.sleep(1)
-        left = killed(store)
+        left = fork(store)
     async with opened(left) as supervisor:
         run = await supervisor.resume("s")
         await approve_all(supervisor, run)
@@ -255,13 +256,7 @@ BAD = {
     ),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_an_agent_that_cannot_be_durable_is_refused(case):
-    """The error names the object and the cure."""
-    declare, named = BAD[case]
-    with pytest.raises(InvalidInput, match=named):
-        declare()
+test_an_openai_agent_that_cannot_be_durable_is_refused = refusal_of(BAD)
 
 
 def test_tools_that_the_provider_runs_belong_to_the_request():

@@ -1,5 +1,6 @@
 """Requests for permission and the calls that they become, without a protocol: who waits, who dies, who asks again."""
 
+import time
 from contextlib import asynccontextmanager
 
 import anyio
@@ -35,6 +36,9 @@ class Full(SqliteStore):
         super().commit()
 
 
+PATIENCE = 30.0  # real seconds until a test gives up
+
+
 class _Dies(Exception):
     pass
 
@@ -62,8 +66,13 @@ class Claude:
         await anyio.sleep(1)
         return list(await self.supervisor.find_approvals())
 
-    async def answered(self):
+    async def answered(self, count=1):
+        """Return the answers, when so many have come and nothing goes on by itself any more."""
         await anyio.sleep(1)
+        give_up_at = time.monotonic() + PATIENCE
+        while len(self.answers) < count and time.monotonic() < give_up_at:  # a commit in a thread takes real time
+            await anyio.to_thread.run_sync(time.sleep, 0.01)
+            await anyio.sleep(1)
         return self.answers
 
     async def approve(self, approval):
@@ -130,7 +139,7 @@ async def test_a_decision_is_for_the_same_tool_and_input_only(store, tool, argum
         it.scopes[0].cancel()
         await it.approve(asked)
         it.ask(tool, arguments)
-        assert await it.answered() == []
+        assert await it.answered(0) == []
         assert len(await it.pending()) == 1
 
 
@@ -226,7 +235,7 @@ async def test_a_store_that_takes_no_more_entries_denies_everything(tmp_path):
         it.ask("Write")
         await anyio.sleep(1)
         it.ask("Edit")
-        answers = await it.answered()
+        answers = await it.answered(3)
         assert [isinstance(each, Denied) and "full" in each.reason for each in answers] == [True] * 3
         store.is_full = False
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import anyio
 import pytest
-from framework_scenes import approve_all, killed, opened
+from dying import fork
+from framework_scenes import approve_all, opened, refusal_of
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext, ToolReturn, UsageLimits
 from pydantic_ai.exceptions import ModelHTTPError
@@ -104,7 +105,7 @@ async def test_the_framework_counts_retries_and_a_replay_counts_the_same():
         run = await supervisor.start(pydantic_agent("desk", agent), "book", session="s")
         await next_of(run.watch_approvals())
         await anyio.sleep(10)
-        left = killed(store)
+        left = fork(store)
     done = len(effects)
     async with opened(left) as supervisor:
         run = await supervisor.resume("s")
@@ -178,13 +179,7 @@ BAD = {
     ),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_an_agent_that_cannot_be_durable_is_refused(case):
-    """The error names the object and the cure."""
-    declare, named = BAD[case]
-    with pytest.raises(InvalidInput, match=named):
-        declare()
+test_a_pydantic_agent_that_cannot_be_durable_is_refused = refusal_of(BAD)
 
 
 def test_on_trio_nothing_is_journaled():

@@ -2,37 +2,16 @@
 
 import pytest
 from acp_scenes import allow, asked, deny
-from how_to import PAGES, without_sandbox
-from real_agents import needs, new_offline, opened, script  # noqa: F401 - a fixture
+from real_agents import how_to_page, new_agent, new_offline, one_backend, opened, real, script
 
-from supervisor.agents.acp import acp_agent
-
-
-def real(*programs):
-    return pytest.mark.parametrize("program", [pytest.param(name, marks=needs(name)) for name in programs])
-
-
-@pytest.fixture(name="anyio_backend")
-def one_backend(program):
-    """Real agents take seconds to start, so each is run on one backend."""
-    return "trio" if program == "opencode" else "asyncio"
-
-
-@pytest.fixture(name="page")
-def how_to_page(offline, program):
-    """The page of an agent, which was configured as it says."""
-    for block in PAGES[program].blocks("json"):
-        (offline.project / "opencode.json").write_text(block)
-    return PAGES[program]
+__all__ = ["how_to_page", "new_agent", "new_offline", "one_backend"]
 
 
 @real("opencode", "codex-acp")
 @pytest.mark.anyio
-async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offline, page):
+async def test_a_command_runs_when_it_is_allowed_and_not_when_it_is_denied(offline, agent):
     """The reason of the denial is the next prompt, whatever the agent does with a rejection."""
     prompt = script(["run", "echo 1 >> made"], ["run", "echo 2 >> made"], ["say", "obeyed"])
-    program, *words = map(without_sandbox, page.command)
-    agent = acp_agent("coder", [str(offline.bin / program), *words], cwd=str(offline.project), env=offline.environment)
     async with opened() as supervisor:
         run = await supervisor.start(agent, prompt)
         for answer, made in ((allow, ""), (deny, "1\n")):

@@ -3,38 +3,12 @@
 import anyio
 import pytest
 from acp_scenes import allow, asked, deny
-from how_to import PAGES, without_sandbox
-from real_agents import needs, new_offline, opened, script  # noqa: F401 - a fixture
+from real_agents import how_to_page, new_agent, new_offline, one_backend, opened, real, script
 
-from supervisor.agents.acp import acp_agent
-
+__all__ = ["how_to_page", "new_agent", "new_offline", "one_backend"]
 pytestmark = [pytest.mark.anyio, pytest.mark.soak]
 
-
-def real(*programs):
-    return pytest.mark.parametrize("program", [pytest.param(name, marks=needs(name)) for name in programs])
-
-
 all_agents = real("opencode", "codex-acp", "gemini")
-
-
-@pytest.fixture(name="anyio_backend")
-def one_backend(program):
-    """Real agents take seconds to start, so each is run on one backend."""
-    return "trio" if program == "opencode" else "asyncio"
-
-
-@pytest.fixture(name="page")
-def how_to_page(offline, program):
-    for block in PAGES[program].blocks("json"):
-        (offline.project / "opencode.json").write_text(block)
-    return PAGES[program]
-
-
-@pytest.fixture(name="agent")
-def new_agent(offline, page):
-    program, *words = map(without_sandbox, page.command)
-    return acp_agent("coder", [str(offline.bin / program), *words], cwd=str(offline.project), env=offline.environment)
 
 
 @all_agents

@@ -1,9 +1,11 @@
-"""Claude Code, as it is released, asks our permission server, and a person decides."""
+"""Claude Code, as it is released, asks our permission server, and a person decides. Some of it is run by hand:
+`pytest -m soak tests/agents`."""
 
 import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from real_agents import HANGS, needs, new_offline, script  # noqa: F401 - a fixture
@@ -23,8 +25,8 @@ class Project:
         (offline.project / "permissions.json").write_text(json.dumps({"mcpServers": {"supervisor": server}}))
         self.started = []
 
-    def claude(self, *steps):
-        command = [self.offline.bin / "claude", "-p", script(*steps), "--mcp-config", "permissions.json"]
+    def claude(self, prompt, *options):
+        command = [self.offline.bin / "claude", "-p", prompt, *options, "--mcp-config", "permissions.json"]
         process = subprocess.Popen(
             [*command, "--strict-mcp-config", "--permission-prompt-tool", TOOL],
             cwd=self.offline.project,
@@ -41,6 +43,7 @@ class Project:
         """Wait until an approval is pending, and return it."""
         while not (found := json.loads(self.offline.said_by("approvals", "--json"))):
             assert self.started[-1].poll() is None, self.started[-1].communicate()
+            time.sleep(0.2)
         (approval,) = found
         return approval
 
@@ -59,7 +62,7 @@ def new_project(offline):
 
 def test_a_command_runs_when_it_is_allowed_as_edited_and_not_when_it_is_denied(project):
     """Claude Code tells the model the reason of the denial."""
-    claude = project.claude(["run", "echo 1 >> made"], ["run", "echo 2 >> made"], ["say", "obeyed"])
+    claude = project.claude(script(["run", "echo 1 >> made"], ["run", "echo 2 >> made"], ["say", "obeyed"]))
     approval = project.asked()
     assert (approval["tool"], approval["arguments"]["command"]) == ("Bash", "echo 1 >> made")
     edited = json.dumps({**approval["arguments"], "command": "echo one >> made"})
@@ -71,25 +74,31 @@ def test_a_command_runs_when_it_is_allowed_as_edited_and_not_when_it_is_denied(p
     assert "not this one" in project.offline.prompts[-1]
 
 
-def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(project):
+PROMPT = script(["run", "echo 1 >> made"], ["say", "done"])
+
+
+@pytest.mark.parametrize(
+    "again", [[PROMPT], pytest.param(["go on", "--continue"], marks=pytest.mark.soak)], ids=["prompt", "continue"]
+)
+def test_a_decision_made_after_a_kill_lets_the_same_call_run_once(project, again):
     """SIGKILL while a person is asked; the person decides; Claude Code asks for the same call again, and runs it."""
-    steps = ["run", "echo 1 >> made"], ["say", "done"]
-    first = project.claude(*steps)
+    first = project.claude(PROMPT)
     approval = project.asked()
     first.send_signal(signal.SIGKILL)
     first.communicate()
     project.offline.said_by("approve", approval["id"])
     assert project.offline.made("made") == ""
-    second = project.claude(*steps)
+    second = project.claude(*again)
     out, err = second.communicate(timeout=HANGS)
     assert (second.returncode, out) == (0, "done\n"), err
     assert project.offline.made("made") == "1\n"
 
 
+@pytest.mark.soak
 def test_its_own_shell_approves_nothing(project):
     """A command that a person allows tries to approve the next request."""
     trying = f"{sys.executable} -m supervisor rules allow Bash 'echo 2' --store {project.store}"
-    claude = project.claude(["run", trying], ["say", "done"])
+    claude = project.claude(script(["run", trying], ["say", "done"]))
     project.offline.said_by("approve", project.asked()["id"])
     out, err = claude.communicate(timeout=HANGS)
     assert (claude.returncode, out) == (0, "done\n"), err
@@ -97,9 +106,10 @@ def test_its_own_shell_approves_nothing(project):
     assert json.loads(project.offline.said_by("rules", "--json")) == []
 
 
+@pytest.mark.soak
 def test_a_cancelled_session_ends_its_turn(project):
     """Claude Code asks the model nothing more."""
-    claude = project.claude(["run", "echo 1 >> made"], ["say", "went on"])
+    claude = project.claude(script(["run", "echo 1 >> made"], ["say", "went on"]))
     project.asked()
     project.offline.said_by("cancel", "s")
     out, _ = claude.communicate(timeout=HANGS)

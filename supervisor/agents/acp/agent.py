@@ -93,4 +93,6 @@ def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[
         return await converse(ctx, message, settings, connect)
 
     run.__module__, run.__name__, run.__qualname__ = module, settings.name, settings.name
-    return AgentSpec(run, name=settings.name, **budgets)
+    agent: AgentSpec[[str], str] = AgentSpec(run, name=settings.name, **budgets)
+    agent.holds_process = True
+    return agent

@@ -49,10 +49,12 @@ class Incoming(msgspec.Struct, eq=False):
 class Conversation:
     """`on_permission` is called with each request, `on_sign` with each sign of life; set both before `carry`."""
 
-    def __init__(self, agent: str, process: Talking, schema: Schema, report: Report) -> None:
+    def __init__(
+        self, agent: str, process: Talking, schema: Schema, report: Report, stream: Callable[[str], None]
+    ) -> None:
         self.on_permission: Callable[[Incoming], object] = lambda incoming: None
         self.on_sign: Callable[[], None] = lambda: None
-        self.updates = Updates(agent, report)
+        self.updates = Updates(agent, report, stream)
         self.has_spoken = False
         """Whether an update has come since the prompt."""
         self._agent = agent

@@ -96,7 +96,7 @@ class _Run:
             schema = await load_schema()
             former = requests.saved.process
             async with self._connect(settings, ctx.cwd, ctx.session, former, self._save_process) as process:
-                conversation = Conversation(settings.name, process, schema, ctx.report)
+                conversation = Conversation(settings.name, process, schema, ctx.report, ctx.stream)
                 await self._with(conversation)
             requests.conversation = None
             watching.cancel_scope.cancel()

@@ -3,12 +3,13 @@
 Rules
 - All of it is reported as the agent's own words (Context.report), what is unknown, too. Updates about the agent's
   settings are left out.
-- The pieces of a message are one report. It is made when something else comes, or when the turn ends.
+- The pieces of a message are one report. It is made when something else comes, or when the turn ends. Until then they
+  are shown as they come (Context.stream), after all reports that were made before.
 - A call that has ended is forgotten, unless its end is waited for. So a long turn does not grow.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import anyio
@@ -27,6 +28,9 @@ _SILENT: Final = (
     "session_info_update",
     "usage_update",
 )
+_SHOW: Final = "show"
+"""A piece of a message among the reports to make: it is shown, and not reported."""
+_JOINED: Final = 10_000  # characters of the pieces that are shown as one, if they wait
 _PIECES: Final = {"agent_message_chunk": "text", "agent_thought_chunk": "thought"}
 
 
@@ -46,13 +50,15 @@ class Ending(msgspec.Struct, eq=False):
 
 
 class Updates:
-    """The updates of one process. `carry` makes the reports, in a task of its own."""
+    """The updates of one process. `carry` makes the reports, in a task of its own, and shows the pieces of messages by
+    `stream`."""
 
-    def __init__(self, agent: str, report: Report) -> None:
+    def __init__(self, agent: str, report: Report, stream: Callable[[str], None]) -> None:
         self.said = ""
         """The last message of the agent."""
         self._agent = agent
         self._report = report
+        self._stream = stream
         self._calls: dict[str, dict[str, Any]] = {}
         """The words about each call that has not ended."""
         self._endings: dict[str, Ending] = {}
@@ -111,7 +117,10 @@ class Updates:
         async with self._reporting:
             while self._to_report:
                 kind, text, about = self._to_report.popleft()
-                await self._report(kind, text, **about)
+                if kind == _SHOW:
+                    self._stream(text)
+                else:
+                    await self._report(kind, text, **about)
 
     def _tell(self, kind: str, text: str, **about: Any) -> None:
         self._to_report.append((kind, text, about))
@@ -145,7 +154,13 @@ class Updates:
             self._kind = kind
         if self._length < LONGEST:
             self._pieces.append(text[: LONGEST - self._length])
+            self._show(self._pieces[-1])
         self._length += len(text)
+
+    def _show(self, text: str) -> None:
+        if self._to_report and self._to_report[-1][0] == _SHOW and len(self._to_report[-1][1]) < _JOINED:
+            text = self._to_report.pop()[1] + text
+        self._tell(_SHOW, text)
 
     def _end_message(self) -> None:
         if not self._kind:
