@@ -1,6 +1,7 @@
-"""Channels, where people answer: the terminal, Slack, Discord, and the interface for a channel of your own.
+"""Channels, where people answer: the terminal, Telegram, Slack, Discord, and the interface for a channel of your own.
+E-mail only notifies.
 
-`Slack` needs the extra `slack`, `Discord` the extra `discord`. Each is imported on first use.
+`Telegram`, `Slack` and `Discord` each need the extra of their name, and are imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -10,13 +11,20 @@ from supervisor.lazy import lazily
 if TYPE_CHECKING:
     from supervisor.abc import Channel, Webhook, WebhookReply
     from supervisor.channels.discord import Discord
+    from supervisor.channels.mail import Email, SmtpServer
     from supervisor.channels.slack import Slack
+    from supervisor.channels.telegram import Telegram
     from supervisor.channels.terminal import Terminal
+    from supervisor.core.routes import Route
 
 __all__ = [
     "Channel",
     "Discord",
+    "Email",
+    "Route",
     "Slack",
+    "SmtpServer",
+    "Telegram",
     "Terminal",
     "Webhook",
     "WebhookReply",
@@ -28,7 +36,10 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         {
             "supervisor.abc": "Channel Webhook WebhookReply",
             "supervisor.channels.discord": "Discord",
+            "supervisor.channels.mail": "Email SmtpServer",
             "supervisor.channels.slack": "Slack",
+            "supervisor.channels.telegram": "Telegram",
             "supervisor.channels.terminal": "Terminal",
+            "supervisor.core.routes": "Route",
         },
     )

@@ -1,7 +1,9 @@
 """Turns a press on a chat platform into a decision, and into the text that answers the person.
 
 Rules
-- The platform vouches for the identity of the person who presses. Only a configured person with that identity decides.
+- The platform vouches for the identity of the person who presses. A stranger is refused here. What a configured person
+  may do is checked by the command alone, in the step that does it (A4). This module only hides forms that would be
+  filled in for nothing.
 - A refused press is written into the audit trail. The card does not change, so that an entitled person can still
   decide.
 - The person who presses is always told the result: the decision counts, it was made before, the person may not make
@@ -32,8 +34,8 @@ log = FactLog(__name__)
 RECORDED: Final = 1.0  # seconds
 
 
-class Entitled(msgspec.Struct, frozen=True):
-    """A person who may decide, and the approval."""
+class Pressed(msgspec.Struct, frozen=True):
+    """The approval that a configured person pressed or named, and the person's name."""
 
     approval: Approval
     name: str
@@ -108,8 +110,8 @@ class Answering:
                 by = f"{self._channel} {identity}"
                 await supervisor.note_refusal(each.id, by=by, reason=why, channel=self._channel)
 
-    async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
-        """Return the person and the approval, or the text to tell a person who may not decide it. Raises StoreError."""
+    async def find_pressed(self, supervisor: Supervisor, approval_id: str, identity: str) -> Pressed | str:
+        """Return the person and the approval, or the text to tell a stranger. Raises StoreError."""
         try:
             approval = await supervisor.get_approval(approval_id)
         except NotFound:
@@ -121,10 +123,15 @@ class Answering:
                 approval.id, by=stranger, reason="not among the people of this supervisor", channel=self._channel
             )
             return f"Not counted. {person}"
-        if (why := self._people.why_not_decide(person.name, approval)) is not None:
-            await supervisor.note_refusal(approval.id, by=person.name, reason=why, channel=self._channel)
-            return f"Not counted: {visible(why)}. The approval still waits for a person who may decide it."
-        return Entitled(approval, person.name)
+        return Pressed(approval, person.name)
+
+    async def why_hidden(self, supervisor: Supervisor, who: Pressed) -> str | None:
+        """Return why no form opens for a person: `decide` would refuse each text that they could write into it. None if
+        the form opens. The press is in the audit trail, as a refused decision is. Raises StoreError."""
+        if (why := self._people.why_not_decide(who.name, who.approval)) is None:
+            return None
+        await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
+        return _refused(why)
 
     def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
         """Return why a press that says yes decides nothing, since the card does not show the whole request; None if it
@@ -143,15 +150,17 @@ class Answering:
                 await anyio.sleep(0.02)
                 approval = await supervisor.get_approval(approval.id)
 
-    async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
+    async def decide(self, supervisor: Supervisor, who: Pressed, code: str, text: str | None, now: datetime) -> Result:
         """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""
         try:
             decision = decision_of(code, who.approval, who.name, text)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
-        except (InvalidInput, NotEntitled) as error:
+        except InvalidInput as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
+        except NotEntitled as error:
+            return Result(_refused(str(error)), is_decision=False)
         is_stale = result.kind not in ("accepted", "recorded")
-        return Result(f"{who.approval.id}: {told(result, now)}", is_stale=is_stale)
+        return Result(f"{told(result, now)}. {summary(who.approval)} [{who.approval.id}]", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:
         """Remove the buttons of a card whose approval has ended. The store may not know of this card (R3)."""
@@ -162,8 +171,6 @@ class Answering:
 
     async def stop(self, supervisor: Supervisor, session: str, person: Person) -> str:
         """Cancel a session, if the person may do that, and return the text to tell them. Raises StoreError."""
-        if (why := self._people.why_not_command(person.name, "cancel sessions")) is not None:
-            return f"Not stopped: {visible(why)}."
         try:
             await supervisor.cancel(session, by=person.name, reason=f"stopped in {self._channel}")
         except NotFound:
@@ -190,7 +197,7 @@ class Answering:
                 "Write: pending, approve ID, deny ID REASON, answer ID TEXT, or stop SESSION. pending lists the "
                 "waiting approvals with their ids."
             )
-        found = await self.find_entitled(supervisor, approval_id, identity)
+        found = await self.find_pressed(supervisor, approval_id, identity)
         if isinstance(found, str):
             return found
         if code in (APPROVE, DENY) and is_yes_or_no(found.approval.schema):
@@ -216,6 +223,10 @@ class Answering:
         may = "" if self._people.why_not_decide(person.name, approval) is None else ", for another person"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
+
+
+def _refused(why: str) -> str:
+    return f"Not counted: {visible(why)}. The approval still waits for a person who may decide it."
 
 
 LISTED: Final = 200

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.channels.form_words import fields_of, has_form, outline
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
-from supervisor.channels.lengths import length
+from supervisor.channels.lengths import Facts, length
 from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
@@ -99,7 +100,9 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
     if approval.choices is not None:
         facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
     elif approval.schema is not None and not is_yes_or_no(approval.schema):
-        facts.append(("wants", _value_text(approval.schema)))
+        field = fields_of(approval)
+        is_form = field is not None and has_form(approval)
+        facts.append(("wants", "\n".join(outline(field)) if field and is_form else _value_text(approval.schema)))
     return facts
 
 
@@ -116,7 +119,8 @@ def _question_card(approval: Approval, now: datetime) -> Card:
     elif is_yes_or_no(approval.schema):
         choices += [Choice("y", "yes", ""), Choice("n", "no", "")]
     elif approval.schema is not None:
-        choices.append(Choice("a", "answer", "type JSON that fits the schema under wants"))
+        way = "fill it in, field by field" if has_form(approval) else "type JSON that fits the schema under wants"
+        choices.append(Choice("a", "answer", way))
     else:
         choices.append(Choice("a", "answer", "type it in your own words"))
     unanswered = f"{visible(approval.path[-1])} gets no answer; it is told so, with your reason"
@@ -176,6 +180,16 @@ def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     if approval.escalated_to:
         facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
     return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
+
+
+def with_instants(card: Card, approval: Approval, now: datetime) -> tuple[Facts, dict[str, datetime]]:
+    """Return a card's facts without the times of `origin`, and these as instants. A chat platform shows an instant in
+    its reader's time zone: a message that stays for days cannot say how long ago something was."""
+    ending = origin(approval, now)  # the last facts; an argument may have the same label, and stays
+    found = {"since": approval.created_at, "expires": approval.expires_at}
+    kept = [fact for fact in ending if fact[0] not in found]
+    facts = (*card.facts[: len(card.facts) - len(ending)], *kept)
+    return facts, {label: instant for label, instant in found.items() if instant is not None}
 
 
 _EDIT: Final = Choice("e", "edit", "change the arguments; you see them again before anything runs")
@@ -302,6 +316,16 @@ def plain(card: Card, commands: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def with_gutter(text: str) -> str:
+    """Return a fact's text; several lines each begin with a gutter, so that they cannot imitate other facts."""
+    return text if "\n" not in text else "\n".join(f"{GUTTER}{line}" for line in text.split("\n"))
+
+
+def fact_lines(facts: Facts) -> str:
+    """Return a card's facts, with their gutters, as lines of one width."""
+    return "\n".join(f"{label}\n{text}" if "\n" in text else f"{label:<9} {text}" for label, text in facts)
+
+
 def at(when: datetime, now: datetime) -> str:
     """Return an instant in the time zone of `now`, with its date only if it is on another day."""
     local = when.astimezone(now.tzinfo)
@@ -317,9 +341,10 @@ def ago(when: datetime, now: datetime) -> str:
     return f"{seconds} s ago"
 
 
-def decided(approval: Approval, now: datetime) -> str:
-    """Return how an approval ended, as the text that replaces its choices."""
-    when = f" at {at(approval.decided_at, now)}" if approval.decided_at else ""
+def decided(approval: Approval, now: datetime | None) -> str:
+    """Return how an approval ended, as the text that replaces its choices; without the time if `now` is None, for
+    surfaces that show instants by themselves."""
+    when = f" at {at(approval.decided_at, now)}" if approval.decided_at and now is not None else ""
     by = f" by {visible(approval.by)}" if approval.by else ""
     because = f": {visible(approval.reason)}" if approval.reason else ""
     is_question = approval.kind == "question"

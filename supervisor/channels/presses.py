@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.granting import HOW_LONG, grant_text
+from supervisor.core.chat_words import read_word
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
@@ -137,6 +138,20 @@ def decision_of(code: str, approval: Approval, by: str, text: str | None = None)
             return Deny(by=by, reason=(text or "").strip() or None)
         case _:
             raise InvalidInput("this approval has no such button; look at it again")
+
+
+def code_of_reply(text: str, approval: Approval) -> tuple[str, str | None]:
+    """Return the code that a reply to a card means, "" if it means none, and the text that goes with it: a chat word
+    without an id, or the answer to a question."""
+    word = read_word(text)
+    is_word = word is not None and word.approval is None and not word.all
+    if approval.kind == "question" and not (is_word and is_yes_or_no(approval.schema)):
+        return REPLY, text
+    if word is None or not is_word:
+        return "", None
+    if approval.kind == "question":
+        return ("yes" if word.is_yes else "no"), None
+    return (APPROVE if word.is_yes else DENY), None
 
 
 def _place(written: str, count: int) -> int:

@@ -46,9 +46,9 @@ def test_a_choice_has_its_key_once_it_could_be_read(changes, key, value):
 def test_an_answer_is_typed_and_an_invalid_one_is_kept_as_a_draft():
     """JSON where the question asks for it; an empty answer is none yet."""
     desk = make_desk(make_question(id="q", schema={"type": "integer"}))
-    desk.press(["a"], 1.0)
+    desk.press(["j"], 1.0)
     assert desk.press([*"seven", "enter"], 1.0) is None
-    desk.press(["a"], 1.0)
+    desk.press(["j"], 1.0)
     assert desk.line.text == "seven"
     assert desk.press(["ctrl-u", "7", "enter"], 1.0) == Decide("q", Answer(value=7, by="ana"))
     free = make_desk(make_question(id="f"))
@@ -56,6 +56,24 @@ def test_an_answer_is_typed_and_an_invalid_one_is_kept_as_a_draft():
     assert free.press(["enter"], 1.0) is None
     free.press(["a"], 1.0)
     assert free.press([*"a b", "enter"], 1.0) == Decide("f", Answer(value="a b", by="ana"))
+
+
+def test_an_answer_is_filled_in_field_by_field_and_seen_before_it_is_sent():
+    """A line that does not fit is asked again, Up goes back, and a form that was left goes on where it was."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}}}
+    desk = make_desk(make_question(id="q", schema={**schema, "required": ["n", "ok"]}))
+    desk.press(["a"], 1.0)
+    assert desk.press([*"x", "enter"], 1.0) is None
+    assert desk.message
+    desk.press(["ctrl-u", "7", "enter"], 1.0)
+    desk.press(["up"], 1.0)
+    assert desk.line.text == "7"
+    desk.press(["enter"], 1.0)
+    desk.press(["esc"], 1.0)
+    desk.press(["a"], 1.0)
+    assert desk.press([*"yes", "enter"], 1.0) is None
+    assert desk.line.text == '{"n": 7, "ok": true}'
+    assert desk.press(["enter"], 1.0) == Decide("q", Answer(value={"n": 7, "ok": True}, by="ana"))
 
 
 def test_nothing_approves_or_edits_a_question_and_it_may_be_declined():

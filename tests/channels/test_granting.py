@@ -37,8 +37,8 @@ SURFACES = {
 RETIRED = {
     "terminal": lambda approval: decided(approval, NOW),
     "web": lambda approval: card_view(approval, NOW).ending,
-    "slack": lambda approval: str(retired_blocks(approval, NOW)),
-    "discord": lambda approval: str(retired_message(approval, NOW)),
+    "slack": lambda approval: str(retired_blocks(approval)),
+    "discord": lambda approval: str(retired_message(approval)),
 }
 
 

@@ -65,7 +65,7 @@ def test_edited_arguments_run_and_bad_json_keeps_the_card(on_terminal, backend):
     """What is edited is shown before it can be approved (A8)."""
     program = on_terminal(backend, "old")
     program.see("waiting for you")
-    program.press("e")
+    program.press("j")
     program.see('"old"')
     program.press("}\r")
     program.see("JSON")
@@ -75,6 +75,22 @@ def test_edited_arguments_run_and_bad_json_keeps_the_card(on_terminal, backend):
     assert json.loads(program.end()[1]) == ["noted new 3"]
 
 
+def test_edited_arguments_are_filled_in_field_by_field(on_terminal, backend):
+    """Each field has its text; one that does not fit is asked again; the card shows them before they are approved."""
+    program = on_terminal(backend, "old")
+    program.see("waiting for you")
+    program.press("e")
+    program.see("name: old")
+    program.press("\x15new\r")
+    program.see("count: 1")
+    program.press("x\r")
+    program.see("whole number, such as")
+    program.press("\x152\r")
+    program.see("edited")
+    program.press("a")
+    assert json.loads(program.end()[1]) == ["noted new 2"]
+
+
 def test_an_editor_of_the_persons_own_gets_the_terminal(on_terminal, backend, tmp_path: Path):
     """$EDITOR edits the arguments, in its own terminal mode; what it left is shown on the card."""
     editor = tmp_path / "editor"
@@ -82,7 +98,7 @@ def test_an_editor_of_the_persons_own_gets_the_terminal(on_terminal, backend, tm
     editor.chmod(0o755)
     program = on_terminal(backend, "old", EDITOR=str(editor))
     program.see("waiting for you")
-    program.press("e")
+    program.press("j")
     program.see(" icanon")
     program.see("new")
     program.see("edited")

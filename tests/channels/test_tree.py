@@ -51,6 +51,17 @@ def row(lines, name):
     return next(line for line in lines if re.match(rf"\S +{name}\b", line))
 
 
+def test_a_run_that_writes_shows_the_end_of_its_text():
+    """Escaped, and cut from the left; a question to a person comes first."""
+    told = "The tide\n\x1b[31m " + "word " * 50 + "the end"
+    lines = drawn(
+        [ROOT, run("model", Doing(kind="model_call"), writing=told), run("asks", asking("asks"), writing=told)]
+    )
+    assert re.search(r"writes: ….*word the end +12 s", row(lines, "model"))
+    assert "waiting for you" in row(lines, "asks")
+    assert r"\x1b[31m" in "".join(drawn([run("model", writing="\x1b[31m red", parent=None)]))
+
+
 def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():
     """One line each, with sub-agents below their parents."""
     lines = drawn([

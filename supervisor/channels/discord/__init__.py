@@ -1,10 +1,14 @@
 """Discord as a channel.
 
 channel       cards, and what people do        components  an approval as embed and buttons, within every limit
-interactions  what Discord sends, as values    rest        the REST interface, at Discord's pace
+interactions  what Discord sends, as values    commands    slash commands
+talk          threads of conversations         rest        the REST interface, at Discord's pace
+settings      its table in the configuration
 """
 
-from supervisor.channels.discord.channel import Discord, register
+from supervisor.channels.discord.channel import Discord
+from supervisor.channels.discord.commands import register
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
+from supervisor.channels.discord.settings import DiscordSettings
 
-__all__ = ["Discord", "DiscordRefused", "DiscordRest", "register"]
+__all__ = ["Discord", "DiscordRefused", "DiscordRest", "DiscordSettings", "register"]

@@ -13,10 +13,13 @@ Rules
   around the time of the post: before it posts a second card, and when the approval has ended.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from datetime import datetime, timedelta
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final
 
 import anyio
 import httpx
@@ -27,20 +30,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
+from supervisor.channels.conversations import Conversations
 from supervisor.channels.discord import interactions
+from supervisor.channels.discord.commands import Commands, told
 from supervisor.channels.discord.components import (
-    CONTENT,
     card_message,
-    code_block,
     form_modal,
+    notice_message,
     reminder_message,
     retired_message,
     shows_whole,
 )
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
+from supervisor.channels.discord.talk import DiscordChat, thread_of
+from supervisor.channels.modal_fields import read_modal, refused
 from supervisor.channels.presses import FORMS
-from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
@@ -50,47 +57,8 @@ log = FactLog(__name__)
 
 ACK: Final = 1.5  # seconds within which Discord gets an answer, even if work remains
 CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and Discord's, at most
+_PLACE: Final = re.compile(r"@?[0-9]+")
 UNKNOWN_WEBHOOK: Final = 10015  # Discord has not processed the deferred answer yet
-
-COMMANDS: Final = (
-    {"name": "pending", "description": "List the approvals that wait for a person", "type": 1},
-    {
-        "name": "approve",
-        "description": "Approve one call, once",
-        "type": 1,
-        "options": [{"name": "id", "description": "The approval's id", "type": 3, "required": True}],
-    },
-    {
-        "name": "deny",
-        "description": "Deny one call; the agent is told and goes on",
-        "type": 1,
-        "options": [
-            {"name": "id", "description": "The approval's id", "type": 3, "required": True},
-            {"name": "reason", "description": "The reason, for the agent", "type": 3, "required": False},
-        ],
-    },
-    {
-        "name": "stop",
-        "description": "Cancel a session, and everything that it has started",
-        "type": 1,
-        "options": [{"name": "id", "description": "The session's id", "type": 3, "required": True}],
-    },
-    {
-        "name": "answer",
-        "description": "Answer an agent's question",
-        "type": 1,
-        "options": [
-            {"name": "id", "description": "The question's id", "type": 3, "required": True},
-            {
-                "name": "text",
-                "description": "The answer, in the form that the question asks for",
-                "type": 3,
-                "required": True,
-            },
-        ],
-    },
-)
-"""The slash commands that `supervisor discord register` registers."""
 
 
 class Discord(Channel):
@@ -99,7 +67,9 @@ class Discord(Channel):
     `token`: the bot's token. `application`: the application's id. `public_key`: the application's public key,
     hexadecimal; it verifies Discord's requests. `conversation`: the id of the channel for cards. `people`: the
     configured people (identity "discord": the user's id) and their rights. `link`: the address of the web inbox, for
-    requests that are too long for a card. `mention`: whom a card mentions, so that Discord notifies them.
+    requests that are too long for a card. `mention`: whom a card mentions, so that Discord notifies them. `agent`:
+    /start begins it in a thread, and people talk to it there; None: cards only. `name`: another one if there are two of
+    them; people's identities are configured under it.
     """
 
     name = "discord"
@@ -114,23 +84,31 @@ class Discord(Channel):
         public_key: str,
         conversation: str,
         people: People,
+        agent: AgentSpec[..., Any] | None = None,
         link: str | None = None,
         mention: Mention = "approvers",
         base_url: str = "https://discord.com/api/v10",
+        name: str = "discord",
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self.name = name
         try:
             self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
         except ValueError:
             raise InvalidInput(
                 "discord: public_key is 64 hexadecimal digits, from the application's General Information page"
             ) from None
+        self._public_key = public_key.lower()
         self._rest = DiscordRest(token, base_url, transport)
         self._application = application
         self._conversation = conversation
         self.people = self._people = people
         self._answering = Answering(self.name, people)
+        chat = DiscordChat(self._rest)
+        self.conversations = None if agent is None else Conversations(chat, agent, self._answering)
+        self._commands = Commands(chat, self.conversations, self._answering, people, conversation)
         self._link = link
+        self._fixed = ""
         self._mention = mention
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
@@ -138,19 +116,58 @@ class Discord(Channel):
     def __repr__(self) -> str:
         return f"<discord, channel {self._conversation}>"  # never a token
 
+    async def check(self) -> str:
+        app = await self._rest.call("GET", "/applications/@me")
+        if app.get("id") != self._application:
+            raise SupervisorError(f"the bot token is of application {app.get('id')}, not of {self._application}")
+        if app.get("verify_key", self._public_key) != self._public_key:
+            raise SupervisorError("public_key is of another application; copy it from General Information")
+        if app.get("interactions_endpoint_url", "") is None:
+            raise SupervisorError(
+                "no press arrives: enter https://HOST/channels/discord/interactions as Interactions Endpoint URL "
+                "(General Information)"
+            )
+        place = await self._rest.call("GET", f"/channels/{self._conversation}")
+        bot = (app.get("bot") or {}).get("username") or app.get("name")
+        return f"@{visible(str(bot))} in #{visible(str(place.get('name')))}"
+
     # -- cards -------------------------------------------------------------------------------------------------------
 
+    def at(self, place: str) -> "Discord":
+        if not _PLACE.fullmatch(place):
+            raise InvalidInput(f"write the id of a conversation, or @ and a person's id, in digits, not {place!r}")
+        there = copy(self)
+        there._conversation = there._fixed = place  # noqa: SLF001 # of this class
+        there.conversations = None
+        return there
+
     async def post(self, approval: Approval, card: str | None) -> str:
+        mentioned = self._mentioned(approval)
+        return await self._show(approval, card, card_message(approval, _now(), self._link, mentioned))
+
+    async def notify(self, approval: Approval, card: str | None) -> str:
+        return await self._show(approval, card, notice_message(approval, self._link, self._mentioned(approval)))
+
+    async def _show(self, approval: Approval, card: str | None, message: Payload) -> str:
         began = _now()
-        message = card_message(approval, began, self._link, self._mentioned(approval))
         if card is not None and await self._renew(approval, card, message):
             return card
         # For some minutes, a repeated request with the same nonce posts no second message. A nonce has at most 25
         # characters: the last ones of an id are random.
-        once = {"nonce": approval.id[-25:], "enforce_nonce": True}
-        path = f"/channels/{self._conversation}/messages"
+        # The message of a nonce that was used before may be gone, or elsewhere, so a deleted card and a place count.
+        other = f"{approval.id} {card or ''} {self._fixed}"
+        nonce = sha256(other.encode()).hexdigest()[:25] if card or self._fixed else approval.id[-25:]
+        once = {"nonce": nonce, "enforce_nonce": True}
+        place = await self._opened(self._place_of(approval))
         try:
-            posted = await self._rest.call("POST", path, {**message, **once})
+            try:
+                posted = await self._rest.call("POST", f"/channels/{place}/messages", {**message, **once})
+            except DiscordRefused as error:
+                if place == self._conversation or self._fixed:
+                    raise
+                log.warning("thread.refused", channel=self.name, session=approval.root_session, error=str(error))
+                place = self._conversation
+                posted = await self._rest.call("POST", f"/channels/{place}/messages", {**message, **once})
         except ConnectionRefusedError:
             raise
         except OSError:  # Discord may have posted the card before its answer was lost
@@ -158,7 +175,19 @@ class Discord(Channel):
             if found is None:
                 raise
             return found
-        return f"{self._conversation}:{posted['id']}"
+        return f"{place}:{posted['id']}"
+
+    async def _opened(self, place: str) -> str:
+        """Return the id of a conversation; of the one with a person, if it is "@" and a person's id."""
+        if not place.startswith("@"):
+            return place
+        opened = await self._rest.call("POST", "/users/@me/channels", {"recipient_id": place[1:]})
+        return str(opened["id"])
+
+    def _place_of(self, approval: Approval) -> str:
+        """Return the thread of the approval's session, or the configured conversation."""
+        thread = thread_of(approval.root_session) if self.conversations is not None else None
+        return thread or self._conversation
 
     async def remind(self, approval: Approval, card: str) -> None:
         assert approval.reminded_at is not None
@@ -184,7 +213,7 @@ class Discord(Channel):
         return author["id"] == self._application or bool(author.get("bot"))
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, retired_message(approval, _now(), self._link))
+        await self._update(card, retired_message(approval, self._link))
 
     def shows_whole(self, approval: Approval) -> bool:
         return shows_whole(approval)
@@ -209,15 +238,22 @@ class Discord(Channel):
         return True
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
+        for place in dict.fromkeys([self._place_of(approval), self._conversation]):
+            if (found := await self._find_in(place, approval, since, until)) is not None:
+                return found
+        return None
+
+    async def _find_in(self, place: str, approval: Approval, since: datetime, until: datetime) -> str | None:
         try:
-            async with aclosing(self._rest.messages(self._conversation, until + CLOCKS_DIFFER)) as messages:
+            place = await self._opened(place)
+            async with aclosing(self._rest.messages(place, until + CLOCKS_DIFFER)) as messages:
                 async for message in messages:
                     if datetime.fromisoformat(message["timestamp"]) < since - CLOCKS_DIFFER:
                         return None
                     if self._is_ours(message) and any(
                         (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
                     ):
-                        return f"{self._conversation}:{message['id']}"
+                        return f"{place}:{message['id']}"
         except DiscordRefused as error:  # then a second card may be posted, which is better than none
             log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
@@ -227,6 +263,8 @@ class Discord(Channel):
     async def serve(self, supervisor: Supervisor) -> None:
         async with self._rest, anyio.create_task_group() as self._tasks:
             self._supervisor = supervisor
+            if self.conversations is not None:
+                self._tasks.start_soon(self.conversations.run, supervisor)
             try:
                 await anyio.sleep_forever()
             finally:
@@ -270,32 +308,30 @@ class Discord(Channel):
         return reply.payload if in_time and reply.payload is not None else interactions.DEFERRED_REPLY
 
     async def _take_one(self, act: Press | Command, reply: Reply) -> None:
+        assert self._supervisor is not None
         try:
             if isinstance(act, Command):
-                text = await self._commanded(act)
-            elif act.code in FORMS and act.text is None:
-                found = await self._open_form(act)
-                if not isinstance(found, str) and not reply.is_late:
-                    reply.give(interactions.modal(found))
-                    return
-                text = found if isinstance(found, str) else "The form did not open in time; press the button again."
+                answer = await self._commands.run(self._supervisor, act, _now())
+            elif act.code in FORMS and act.text is None and act.fields is None:
+                answer = await self._open_form(act)
+                if answer["type"] == interactions.MODAL and reply.is_late:
+                    answer = told("The form did not open in time; press the button again.")
             else:
-                text = await self._pressed(act)
+                answer = told(await self._pressed(act))
         except anyio.get_cancelled_exc_class():
             reply.drop()
             raise
-        except StoreError as error:
+        except (StoreError, TreeOwned) as error:
             log.error("act.refused", channel=self.name, reason=str(error))
-            text = f"Nothing was decided: {error}"
+            answer = told(f"Nothing was decided: {error}")
         except Exception as error:  # noqa: BLE001 # an interaction that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
-            text = "That failed here. A decision that was made stands. See: supervisor approvals."
-        text = code_block(visible(text, lines=True), CONTENT)  # outside a block, an agent's text could make links
+            answer = told("That failed here. A decision that was made stands. See: supervisor approvals.")
         if not reply.is_late:
-            reply.give(interactions.told(text))
+            reply.give(answer)
         else:
             try:
-                await self._tell_later(act.token, text)
+                await self._tell_later(act.token, answer["data"]["content"])
             except (DiscordRefused, OSError) as error:  # the decision stands; only the answer failed
                 log.warning("answer.not_told", channel=self.name, error=repr(error))
 
@@ -311,44 +347,44 @@ class Discord(Channel):
                     raise
             await anyio.sleep(pause)
 
-    async def _open_form(self, press: Press) -> Payload | str:
-        """Return the form that a press opens, or the text that says why no form opens."""
+    async def _open_form(self, press: Press) -> Payload:
+        """Return the form that a press opens, or the answer that says why no form opens."""
         assert self._supervisor is not None
         assert self._tasks is not None
-        found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
+        found = await self._answering.find_pressed(self._supervisor, press.approval, press.user)
         if isinstance(found, str):
-            return found
+            return told(found)
+        if (hidden := await self._answering.why_hidden(self._supervisor, found)) is not None:
+            return told(hidden)
         if found.approval.status != "pending":
             self._tasks.start_soon(self._answering.retire_pressed, self._supervisor, self, press.approval, press.card)
-            return f"This is over: {decided(found.approval, _now())}."
+            return told(f"This is over: {decided(found.approval, _now())}.")
         try:
-            return form_modal(press.code, found.approval)
+            return interactions.modal(form_modal(press.code, found.approval, self._link))
         except InvalidInput as error:
-            return str(error)
+            return told(str(error))
 
     async def _pressed(self, act: Press) -> str:
         assert self._supervisor is not None
         assert self._tasks is not None
-        found = await self._answering.find_entitled(self._supervisor, act.approval, act.user)
+        found = await self._answering.find_pressed(self._supervisor, act.approval, act.user)
         if isinstance(found, str):
             return found
         if (unseen := self._answering.why_unseen(self, found.approval, act.code, self._link)) is not None:
             return unseen
+        text = act.text
+        if act.fields is not None:
+            filled = read_modal(act.code, found.approval, act.fields)
+            if not isinstance(filled, str):
+                return refused(act.code, found.approval, act.fields, filled)
+            text = filled
         await self._answering.until_recorded(self._supervisor, found.approval)
-        result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
+        result = await self._answering.decide(self._supervisor, found, act.code, text, _now())
+        if not result.is_decision and text:
+            return f"{result.text}\nYou wrote:\n{text}"  # Discord shows a form once; so the text is not lost
         if result.is_stale and act.card:
             self._tasks.start_soon(self._answering.retire_pressed, self._supervisor, self, act.approval, act.card)
         return result.text
-
-    async def _commanded(self, command: Command) -> str:
-        assert self._supervisor is not None
-        said = " ".join([command.name, *(command.options.get(name, "") for name in ("id", "text", "reason"))])
-        return await self._answering.say(self._supervisor, said, command.user, _now(), CONTENT - 100)
-
-
-async def register(rest: DiscordRest, application: str) -> int:
-    """Register the slash commands with Discord; return their number. Raises DiscordRefused, OSError."""
-    return len(await rest.call("PUT", f"/applications/{application}/commands", list(COMMANDS)))
 
 
 def _now() -> datetime:

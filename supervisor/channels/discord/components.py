@@ -11,13 +11,27 @@ Rules
 - Pure: `now` is an argument.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import decided, headline, make_card, page_of, remark, still_waits, summary, with_choices
+from supervisor.channels.cards import (
+    decided,
+    fact_lines,
+    headline,
+    make_card,
+    page_of,
+    remark,
+    still_waits,
+    summary,
+    with_choices,
+    with_gutter,
+    with_instants,
+)
+from supervisor.channels.form_words import has_form
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.modal_fields import ModalField, modal_fields
+from supervisor.channels.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.core.values import Approval
 
 CONTENT: Final = 2000
@@ -32,13 +46,16 @@ ROWS: Final = 5
 MODAL_TITLE: Final = 45
 MODAL_LABEL: Final = 45
 MODAL_TEXT: Final = 4000
+MODAL_HINT: Final = 100
+FIELDS: Final = 5
+OPTIONS: Final = 25
 BODY: Final = 2800
 """UTF-16 units of all facts in one card."""
 FIELD: Final = 1024
 GRANTS: Final = 2000
 """UTF-16 units of all rules that one card offers: an embed may have 6,000 in all."""
 
-_ROW, _BUTTON, _TEXT_INPUT = 1, 2, 4
+_ROW, _BUTTON, _SELECT, _TEXT_INPUT, _LABEL = 1, 2, 3, 4, 18
 _STYLES: Final = {"yes": 3, "no": 4, "": 2}
 _JOINER: Final = "\u200d"
 _WAITING, _YES, _NO = 0xE0A000, 0x2E8B57, 0x808080
@@ -56,7 +73,9 @@ def card_message(approval: Approval, now: datetime, link: str | None = None, men
     lacks = remark(approval, unseen, missing, link)
     embed = {
         "title": fit(_inert(card.headline), TITLE, remark=False),
-        "description": code_block(_lines(facts), ALL_FACTS) + (f"\n{lacks}" if lacks else ""),
+        "description": code_block(fact_lines(facts), ALL_FACTS)
+        + _dates(with_instants(card, approval, now)[1])
+        + (f"\n{lacks}" if lacks else ""),
         "color": _WAITING,
         "footer": {"text": approval.id},
         "fields": [
@@ -67,6 +86,17 @@ def card_message(approval: Approval, now: datetime, link: str | None = None, men
     }
     rows = [_row(buttons[at : at + IN_A_ROW], approval) for at in range(0, len(buttons), IN_A_ROW)]
     return _message(embed, rows, mentioned)
+
+
+def notice_message(approval: Approval, link: str | None, mentioned: Sequence[str] = ()) -> Message:
+    """Return the message that says that an approval waits, and where: without its arguments, and without buttons."""
+    embed = {
+        "title": fit(_inert(headline(approval)), TITLE, remark=False),
+        "description": page_of(approval, link) or "See it on the command line: supervisor approvals",
+        "color": _WAITING,
+        "footer": {"text": approval.id},
+    }
+    return _message(embed, [], mentioned)
 
 
 def reminder_message(approval: Approval, card: str, mentioned: Sequence[str]) -> Message:
@@ -96,42 +126,68 @@ def shows_whole(approval: Approval) -> bool:
 def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
-    shown = with_choices(card.facts, approval, LABEL)
-    facts, unseen = fit_facts(tuple((_unended(label), _with_gutter(text)) for label, text in shown), BODY)
+    shown = with_choices(with_instants(card, approval, now)[0], approval, LABEL)
+    facts, unseen = fit_facts(tuple((_unended(label), with_gutter(_unended(text))) for label, text in shown), BODY)
     unseen += max(0, length(_inert(card.headline)) - TITLE)
-    return facts, unseen + max(0, length(_lines(facts)) - (ALL_FACTS - 8))
+    return facts, unseen + max(0, length(fact_lines(facts)) - (ALL_FACTS - 8))
 
 
-def retired_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
+def _dates(instants: Mapping[str, datetime]) -> str:
+    """Return the instants of a card, which Discord shows in the time zone of each reader."""
+    found = {label: int(instant.timestamp()) for label, instant in instants.items()}
+    return "\n" + ", ".join(f"{label} <t:{at}:f> (<t:{at}:R>)" for label, at in found.items())
+
+
+def retired_message(approval: Approval, link: str | None = None) -> Message:
     """Return the message of an approval that has ended: a card without buttons."""
     page = page_of(approval, link)
-    became = code_block(f"{summary(approval, 200)}\n{decided(approval, now)}", ALL_FACTS)
+    became = code_block(f"{summary(approval, 200)}\n{decided(approval, None)}", ALL_FACTS)
     embed = {
         "title": fit(_inert(headline(approval)), TITLE, remark=False),
         "description": f"{became}\n{page}" if page else became,
         "color": _YES if approval.status in ("approved", "answered") else _NO,
         "footer": {"text": approval.id},
     }
+    if approval.decided_at is not None:
+        embed["timestamp"] = approval.decided_at.isoformat()
     return _message(embed, [])
 
 
-def form_modal(code: str, approval: Approval) -> Message:
-    """Return the modal that a press opens. Raises InvalidInput for a press without a form."""
+def form_modal(code: str, approval: Approval, link: str | None = None) -> Message:
+    """Return the modal that a press opens. Raises InvalidInput for a press without a form. `link`: the address of the
+    web inbox, which has the form that a modal cannot carry."""
     form = form_of(code, approval)
+    if fields := modal_fields(code, approval, fields=FIELDS, options=OPTIONS, room=MODAL_TEXT):
+        title = fit(form.title, MODAL_TITLE, remark=False)
+        return {"custom_id": custom_id(code, approval.id), "title": title, "components": [*map(_labelled, fields)]}
+    title = fit(form.title, MODAL_TITLE, remark=False)
+    label = fit(form.label, MODAL_LABEL, remark=False)
     field = {
         "type": _TEXT_INPUT,
         "custom_id": "text",
         "style": 2,
-        "label": fit(form.label, MODAL_LABEL, remark=False),
         "required": form.is_required,
         "max_length": MODAL_TEXT,
         **({"value": form.text} if form.text else {}),
     }
-    return {
-        "custom_id": custom_id(code, approval.id),
-        "title": fit(form.title, MODAL_TITLE, remark=False),
-        "components": [{"type": _ROW, "components": [field]}],
-    }
+    page = page_of(approval, link) if code != EXPLAIN and has_form(approval) else None
+    row = {"type": _ROW, "components": [{**field, "label": label}]}
+    if page and length(hint := f"Or fill in fields: {page}") <= MODAL_HINT:
+        row = {"type": _LABEL, "label": label, "description": hint, "component": field}
+    return {"custom_id": custom_id(code, approval.id), "title": title, "components": [row]}
+
+
+def _labelled(field: ModalField) -> Message:
+    """Return one field of a form."""
+    control: Message = {"custom_id": field.name, "required": field.is_required}
+    if field.kind == "choice":
+        options = [{"label": words, "value": value, "default": value == field.text} for value, words in field.options]
+        control |= {"type": _SELECT, "options": options, "min_values": int(field.is_required), "max_values": 1}
+    else:
+        control |= {"type": _TEXT_INPUT, "style": 2, "max_length": MODAL_TEXT}
+        control |= {"value": field.text} if field.text else {}
+    label, hint = fit(field.label, MODAL_LABEL, remark=False), fit(field.hint, MODAL_HINT, remark=False)
+    return {"type": _LABEL, "label": label, "description": hint, "component": control}
 
 
 def custom_id(code: str, approval: str) -> str:
@@ -175,16 +231,6 @@ def _row(buttons: list[Button], approval: Approval) -> Message:
         for button in buttons
     ]
     return {"type": _ROW, "components": elements}
-
-
-def _with_gutter(text: str) -> str:
-    """Return a fact's text; several lines each begin with a gutter, so that they cannot imitate other facts."""
-    inert = _unended(text)
-    return inert if "\n" not in inert else "\n".join(f"│ {line}" for line in inert.split("\n"))
-
-
-def _lines(facts: Facts) -> str:
-    return "\n".join(f"{label}\n{text}" if "\n" in text else f"{label:<9} {text}" for label, text in facts)
 
 
 def code_block(text: str, limit: int) -> str:

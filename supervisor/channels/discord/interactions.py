@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -21,8 +21,12 @@ from supervisor.core.errors import InvalidInput
 
 Payload = dict[str, Any]
 
+Id = Annotated[str, msgspec.Meta(pattern=r"^\d{1,20}$")]
+"""An id, which contains the time at which Discord made it."""
+
 WINDOW: Final = 300  # seconds
 PING: Final = 1
+MODAL: Final = 9
 PONG: Final[Payload] = {"type": 1}
 EPHEMERAL: Final = 64
 DEFERRED_REPLY: Final[Payload] = {"type": 5, "data": {"flags": EPHEMERAL}}
@@ -37,6 +41,8 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     token: str
     text: str | None = None
+    fields: dict[str, str] | None = None
+    """What the person filled into a form of several fields, by their names."""
     card: str = ""
 
 
@@ -47,6 +53,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, str]
     user: str
     token: str
+    id: Id = "0"
+    place: Id = "0"
+    """The channel or thread in which it was used."""
 
 
 def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
@@ -78,15 +87,17 @@ def _read(payload: Payload) -> Press | Command | None:
         match payload["type"]:
             case 2:
                 options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
-                return _typed(Command, name=data["name"], options=options, user=user, token=token)
+                where = {"id": payload.get("id", "0"), "place": payload.get("channel_id") or "0"}
+                return _typed(Command, name=data["name"], options=options, user=user, token=token, **where)
             case 3 | 5 as kind:
                 ids = read_custom_id(data["custom_id"])
-                text = _text(data) if kind == 5 else None
+                text, fields = _filled(data) if kind == 5 else (None, None)
                 if ids is None:
                     return None
                 code, approval = ids
                 card = _card(payload)
-                return _typed(Press, code=code, approval=approval, user=user, token=token, text=text, card=card)
+                said = {"user": user, "token": token, "text": text, "fields": fields, "card": card}
+                return _typed(Press, code=code, approval=approval, **said)
             case _:
                 return None
     except (KeyError, IndexError):
@@ -102,8 +113,15 @@ def _typed(kind: type[T], **fields: Any) -> T:
     return msgspec.convert(fields, kind)
 
 
-def _text(data: Payload) -> str:
-    return str(data["components"][0]["components"][0].get("value") or "")
+def _filled(data: Payload) -> tuple[str | None, dict[str, str] | None]:
+    """Return the text of a form of one, or the texts of a form's fields, by their names."""
+    first = data["components"][0]
+    if "components" in first:
+        return str(first["components"][0].get("value") or ""), None
+    controls = [each["component"] for each in data["components"]]
+    if controls[0]["custom_id"] == "text":
+        return str(controls[0].get("value") or ""), None
+    return None, {each["custom_id"]: each.get("value") or "".join(each.get("values") or ()) for each in controls}
 
 
 def _card(payload: Payload) -> str:
@@ -116,6 +134,11 @@ def told(text: str) -> Payload:
     return {"type": 4, "data": {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}}
 
 
+def said(text: str) -> Payload:
+    """Return an answer that everyone in the place sees."""
+    return {"type": 4, "data": {"content": text, "allowed_mentions": {"parse": []}}}
+
+
 def modal(form: Payload) -> Payload:
     """Return an answer that opens a form."""
-    return {"type": 9, "data": form}
+    return {"type": MODAL, "data": form}

@@ -10,8 +10,9 @@ Rules
 - Pure: `now` is an argument.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -26,9 +27,12 @@ from supervisor.channels.cards import (
     still_waits,
     summary,
     with_choices,
+    with_instants,
 )
+from supervisor.channels.form_words import has_form
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.modal_fields import ModalField, modal_fields
+from supervisor.channels.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.channels.prose import pieces
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
@@ -41,6 +45,9 @@ ROWS: Final = 5
 CONTEXT: Final = 2000
 CONFIRM: Final = 300
 FORM_TEXT: Final = 3000
+FIELDS: Final = 40  # of one form; Slack allows 100 blocks
+OPTIONS: Final = 100  # of one choice
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 TITLE: Final = 24
 BODY: Final = 2600
 """UTF-16 units of all facts in one card, so that it stays readable on a phone."""
@@ -62,7 +69,7 @@ def card_blocks(
         _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
         _section(card.headline),
         *([{"type": "rich_text", "elements": [_rich(*_mentions(mentioned))]}] if mentioned else ()),
-        _facts(facts),
+        _facts(facts, with_instants(card, approval, now)[1]),
     ]
     if granting := [button for button in buttons if button.grants]:
         lines = [_rich(_text(f"{button.label}: ", bold=True), _text(button.grants)) for button in granting]
@@ -88,16 +95,31 @@ def shows_whole(approval: Approval) -> bool:
 def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
-    facts, unseen = fit_facts(with_choices(card.facts, approval, BUTTON), BODY)
+    shown, _ = with_instants(card, approval, now)
+    facts, unseen = fit_facts(with_choices(shown, approval, BUTTON), BODY)
     return facts, unseen + max(0, length(card.headline) - SECTION)
 
 
-def retired_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
+def retired_blocks(approval: Approval, link: str | None = None) -> list[Block]:
     """Return the blocks of an approval that has ended: a card without buttons."""
     block = _section(f"{fit(headline(approval), 500)}\n{summary(approval, 200)}")
     block["block_id"] = block_id(approval.id)
     page = page_of(approval, link)
-    return [block, _context(decided(approval, now), approval.id, *([page] if page else []))]
+    ending = [_text(fit(decided(approval, None), CONTEXT))]
+    if approval.decided_at is not None:
+        ending += [_text(", "), _date(approval.decided_at)]
+    became = {"type": "rich_text", "elements": [_rich(*ending)]}
+    return [block, became, _context(approval.id, *([page] if page else []))]
+
+
+def notice_blocks(approval: Approval, link: str | None, mentioned: Sequence[str] = ()) -> list[Block]:
+    """Return the blocks that say that an approval waits, and where: without its arguments, and without buttons."""
+    where = page_of(approval, link) or "See it on the command line: supervisor approvals"
+    parts = (*_mentions(mentioned), _text(f"{fit(headline(approval), 500)}\n{where}"))
+    return [
+        {"type": "rich_text", "block_id": block_id(approval.id), "elements": [_rich(*parts)]},
+        _context(approval.id),
+    ]
 
 
 def said_blocks(text: str, mark: str, by: str) -> list[Block]:
@@ -153,17 +175,15 @@ def block_id(approval: str) -> str:
     return f"approval:{approval}"
 
 
-def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
+def form_view(code: str, approval: Approval, place: dict[str, str], link: str | None = None) -> Block:
     """Return the modal that a press opens; Slack returns `place` with it. Raises InvalidInput for a press without a
-    form."""
+    form. `link`: the address of the web inbox, which has the form that a modal cannot carry."""
     form = form_of(code, approval)
-    field: Block = {
-        "type": "plain_text_input",
-        "action_id": "text",
-        "multiline": True,
-        "max_length": FORM_TEXT,
-        **({"initial_value": form.text} if form.text else {}),
-    }
+    fields = modal_fields(code, approval, fields=FIELDS, options=OPTIONS, room=FORM_TEXT)
+    text: Block = {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": FORM_TEXT}
+    text |= {"initial_value": form.text} if form.text else {}
+    only = {"type": "input", "block_id": "field", "label": _plain(form.label, 2000), "element": text}
+    page = page_of(approval, link) if code != EXPLAIN and has_form(approval) else None
     return {
         "type": "modal",
         "callback_id": f"form.{code}",
@@ -173,14 +193,32 @@ def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
         "close": _plain("Cancel", TITLE),
         "blocks": [
             _section(fit(summary(approval, 300), SECTION)),
-            {
-                "type": "input",
-                "block_id": "field",
-                "label": _plain(form.label, 2000),
-                "element": field,
-                "optional": not form.is_required,
-            },
+            *(map(_input, fields) if fields else [{**only, "optional": not form.is_required}]),
+            *([_context(f"To fill in fields instead: {page}")] if page and not fields else ()),
         ],
+    }
+
+
+def _input(field: ModalField) -> Block:
+    """Return one field of a form."""
+    options = [{"text": _plain(words, BUTTON), "value": value} for value, words in field.options]
+    chosen = [option for option in options if option["value"] == field.text]
+    match field.kind:
+        case "choice":
+            element: Block = {"type": "static_select", "options": options}
+            element |= {"initial_option": chosen[0]} if chosen else {}
+        case "date" if _DATE.fullmatch(field.text or "2026-11-23"):
+            element = {"type": "datepicker", **({"initial_date": field.text} if field.text else {})}
+        case _:
+            element = {"type": "plain_text_input", "multiline": True, "max_length": FORM_TEXT}
+            element |= {"initial_value": field.text} if field.text else {}
+    return {
+        "type": "input",
+        "block_id": field.name,
+        "label": _plain(field.label, 2000),
+        "hint": _plain(field.hint, 2000),
+        "optional": not field.is_required,
+        "element": {**element, "action_id": "value"},
     }
 
 
@@ -216,8 +254,8 @@ def _button(button: Button, approval: str) -> Block:
     return element
 
 
-def _facts(facts: Facts) -> Block:
-    """Return the facts: commands and facts of several lines in boxes, the others as lines."""
+def _facts(facts: Facts, instants: Mapping[str, datetime]) -> Block:
+    """Return the facts: commands and facts of several lines in boxes, the others as lines, and the instants last."""
     elements: list[Block] = []
     for label, text in facts:
         if "\n" in text or label == "command":
@@ -225,6 +263,7 @@ def _facts(facts: Facts) -> Block:
             elements.append({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
         else:
             elements.append(_rich(_text(f"{label}  ", bold=True), _text(f"{text}\n")))
+    elements += [_rich(_text(f"{label}  ", bold=True), _date(at), _text("\n")) for label, at in instants.items()]
     return {"type": "rich_text", "elements": elements}
 
 
@@ -234,6 +273,16 @@ def _rich(*elements: Block) -> Block:
 
 def _text(text: str, *, bold: bool = False) -> Block:
     return {"type": "text", "text": text, **({"style": {"bold": True}} if bold else {})}
+
+
+def _date(instant: datetime) -> Block:
+    """Return an instant, which Slack shows in the time zone of each reader."""
+    return {
+        "type": "date",
+        "timestamp": int(instant.timestamp()),
+        "format": "{date_short_pretty} {time}",
+        "fallback": f"{instant.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+    }
 
 
 def _plain(text: str, limit: int) -> Block:

@@ -17,6 +17,7 @@ Rules
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from datetime import datetime
 from typing import Any, Final
 
@@ -28,7 +29,9 @@ from slack_sdk.signature import SignatureVerifier
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided, still_waits
+from supervisor.channels.conversations import Conversations
 from supervisor.channels.lengths import fit
+from supervisor.channels.modal_fields import read_modal
 from supervisor.channels.presses import FORMS
 from supervisor.channels.slack.blocks import (
     block_id,
@@ -37,16 +40,19 @@ from supervisor.channels.slack.blocks import (
     form_view,
     inert,
     mentions_text,
+    notice_blocks,
     reminder_blocks,
     reminder_id,
     retired_blocks,
     shows_whole,
 )
+from supervisor.channels.slack.health import check_app
 from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
 from supervisor.channels.slack.signed import is_genuine, payload_of
-from supervisor.channels.slack.talk import Talk
+from supervisor.channels.slack.talk import SlackChat, heard_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.core.errors import InvalidInput, StoreError, TreeOwned
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
@@ -69,6 +75,7 @@ GONE: Final = (
 
 
 _MEMBER: Final = re.compile(r"[UW][A-Z0-9-]+")
+_PLACE: Final = re.compile(r"[CDG][A-Z0-9]+|@[UW][A-Z0-9-]+")
 
 
 class Slack(Channel):
@@ -77,9 +84,10 @@ class Slack(Channel):
     `token`: the bot's token (xoxb-). `conversation`: the id of the channel for the cards of sessions without a thread.
     `people`: the configured people (identity "slack": the member id) and their rights. `signing_secret`: verifies
     requests over HTTP; without it the channel takes none. `app_token`: (xapp-) for Socket Mode, which needs no public
-    address. `talk`: lets sessions begin and go on in threads; None: cards only. `link`: the address of the web inbox,
-    for requests that are too long for a card. `app` (A...), `team` (T...): the ids of the app and the workspace;
-    requests from other ones are refused. `mention`: whom a card mentions, so that Slack notifies them.
+    address. `agent`: a mention starts it, and people talk to it in the thread; None: cards only. `link`: the address
+    of the web inbox, for requests that are too long for a card. `app` (A...), `team` (T...): the ids of the app and
+    the workspace; requests from other ones are refused. `mention`: whom a card mentions, so that Slack notifies them.
+    `name`: another one if there are two of them; people's identities are configured under it.
     """
 
     name = "slack"
@@ -94,36 +102,67 @@ class Slack(Channel):
         people: People,
         signing_secret: str | None = None,
         app_token: str | None = None,
-        talk: Talk | None = None,
+        agent: AgentSpec[..., Any] | None = None,
         link: str | None = None,
         app: str | None = None,
         team: str | None = None,
         mention: Mention = "approvers",
         base_url: str = "https://slack.com/api/",
+        name: str = "slack",
     ) -> None:
+        self.name = name
         self._web = SlackWeb(token, base_url)
         self._conversation = conversation
         self.people = self._people = people
         self._answering = Answering(self.name, people)
         self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._app_token = app_token
-        self._talk = talk
+        self.conversations = (
+            None if agent is None else Conversations(SlackChat(self._web, people), agent, self._answering)
+        )
         self._link = link
         self._app = app
         self._team = team
         self._mention = mention
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
+        self._has_socket = True
 
     def __repr__(self) -> str:
         return f"<slack, conversation {self._conversation}>"  # never a token
 
+    async def check(self) -> str:
+        if self._supervisor is None and self._app_token is not None:
+            await self._web.check_socket(self._app_token)
+        found = await check_app(self._web, self._conversation, self._team, talks=self.conversations is not None)
+        if not self._has_socket:
+            raise SupervisorError("Socket Mode has no connection, so no press arrives; the log says why")
+        return found
+
+    def _note_socket(self, is_connected: bool) -> None:  # a callback
+        self._has_socket = is_connected
+
     # -- cards -------------------------------------------------------------------------------------------------------
 
+    def at(self, place: str) -> "Slack":
+        if not _PLACE.fullmatch(place):
+            raise InvalidInput(f"write a conversation's id, such as C012AB3CD, or @ and a member's id, not {place!r}")
+        there = copy(self)
+        there._conversation, there.conversations = place.removeprefix("@"), None  # noqa: SLF001 # of this class
+        return there
+
     async def post(self, approval: Approval, card: str | None) -> str:
-        began = _now()
         mentioned = self._mentioned(approval)
-        blocks = card_blocks(approval, began, self._link, mentioned)
+        return await self._show(approval, card, card_blocks(approval, _now(), self._link, mentioned), mentioned)
+
+    async def notify(self, approval: Approval, card: str | None) -> str:
+        mentioned = self._mentioned(approval)
+        return await self._show(approval, card, notice_blocks(approval, self._link, mentioned), mentioned)
+
+    async def _show(
+        self, approval: Approval, card: str | None, blocks: Sequence[Payload], mentioned: Sequence[str]
+    ) -> str:
+        began = _now()
         message = {"blocks": blocks, "text": mentions_text(mentioned) + card_text(approval)}
         if card is not None and await self._renew(approval, card, message):
             return card
@@ -180,7 +219,7 @@ class Slack(Channel):
         return [each for each in found if _MEMBER.fullmatch(each)]
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, {"blocks": retired_blocks(approval, _now(), self._link), "text": card_text(approval)})
+        await self._update(card, {"blocks": retired_blocks(approval, self._link), "text": card_text(approval)})
 
     def shows_whole(self, approval: Approval) -> bool:
         return shows_whole(approval)
@@ -209,6 +248,7 @@ class Slack(Channel):
         within = since.timestamp() - CLOCKS_DIFFER, until.timestamp() + CLOCKS_DIFFER
         for conversation, thread in places:
             try:
+                conversation = await self._opened(conversation)
                 async with aclosing(self._web.messages(conversation, thread, within)) as messages:
                     async for message in messages:
                         if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
@@ -217,8 +257,15 @@ class Slack(Channel):
                 log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
 
+    async def _opened(self, conversation: str) -> str:
+        """Return the id of a conversation; of the one with a person, if it is a member's id."""
+        if not _MEMBER.fullmatch(conversation):
+            return conversation
+        opened = await self._web.write("conversations.open", users=conversation)
+        return str(opened["channel"]["id"])
+
     def _place_of(self, approval: Approval) -> tuple[str, str | None]:
-        place = self._talk.place_of(approval.root_session) if self._talk is not None else None
+        place = place_of(approval.root_session) if self.conversations is not None else None
         return place or (self._conversation, None)
 
     # -- what people do ----------------------------------------------------------------------------------------------
@@ -227,12 +274,12 @@ class Slack(Channel):
         self._supervisor = supervisor
         async with anyio.create_task_group() as self._tasks:
             try:
-                if self._talk is not None:
-                    self._tasks.start_soon(self._talk.tell_all, supervisor, self._web)
+                if self.conversations is not None:
+                    self._tasks.start_soon(self.conversations.run, supervisor)
                 if self._app_token is not None:
                     from supervisor.channels.slack.socket import listen
 
-                    self._tasks.start_soon(listen, self._app_token, self._web.client, self.take)
+                    self._tasks.start_soon(listen, self._app_token, self._web.client, self.take, self._note_socket)
                 await anyio.sleep_forever()
             finally:
                 self._supervisor = self._tasks = None
@@ -280,10 +327,11 @@ class Slack(Channel):
             match act:
                 case Press():
                     refusal = await self._pressed(act)
-                    if refusal is not None and reply.is_late:
-                        await self._whisper(act, refusal)
-                    elif refusal is not None:  # shown in the form, where the person can correct it
-                        reply.give({"response_action": "errors", "errors": {"field": fit(refusal, 2000)}})
+                    if refusal and reply.is_late:
+                        await self._whisper(act, "; ".join(refusal.values()))
+                    elif refusal:  # shown in the form, where the person can correct it
+                        errors = {name: fit(text, 2000) for name, text in refusal.items()}
+                        reply.give({"response_action": "errors", "errors": errors})
                 case Words():
                     await self._said(act)
                 case Command():
@@ -305,15 +353,17 @@ class Slack(Channel):
         finally:
             reply.give(reply.payload)
 
-    async def _pressed(self, press: Press) -> str | None:
-        """Decide, or open the form that the press needs; return the error of a form that was sent."""
+    async def _pressed(self, press: Press) -> dict[str, str] | None:
+        """Decide, or open the form that the press needs; return the errors of a form that was sent, by its blocks."""
         assert self._supervisor is not None
-        found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
+        found = await self._answering.find_pressed(self._supervisor, press.approval, press.user)
         if isinstance(found, str):
             await self._whisper(press, found)
             return None
-        if press.code in FORMS and press.text is None:
-            if found.approval.status == "pending":
+        if press.code in FORMS and press.text is None and press.fields is None:
+            if (hidden := await self._answering.why_hidden(self._supervisor, found)) is not None:
+                await self._whisper(press, hidden)
+            elif found.approval.status == "pending":
                 await self._open_form(press, found.approval)
             else:
                 await self._whisper(press, f"This is over: {decided(found.approval, _now())}.")
@@ -322,10 +372,17 @@ class Slack(Channel):
         if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
             await self._whisper(press, unseen)
             return None
+        text, first = press.text, "field"
+        if press.fields is not None:
+            first = next(iter(press.fields), "field")
+            filled = read_modal(press.code, found.approval, press.fields)
+            if not isinstance(filled, str):
+                return {name if name in press.fields else first: visible(said) for name, said in filled.items()}
+            text = filled
         await self._answering.until_recorded(self._supervisor, found.approval)
-        result = await self._answering.decide(self._supervisor, found, press.code, press.text, _now())
-        if not result.is_decision and press.text is not None:
-            return result.text
+        result = await self._answering.decide(self._supervisor, found, press.code, text, _now())
+        if not result.is_decision and text is not None:
+            return {first: result.text}
         await self._whisper(press, result.text)
         if result.is_stale:
             await self._retire_pressed(press)
@@ -339,7 +396,7 @@ class Slack(Channel):
     async def _open_form(self, press: Press, approval: Approval) -> None:
         place = {"conversation": press.conversation, "message": press.message, "thread": press.thread}
         try:
-            view = form_view(press.code, approval, place)
+            view = form_view(press.code, approval, place, self._link)
         except InvalidInput as error:
             await self._whisper(press, visible(str(error)))
         else:
@@ -360,7 +417,7 @@ class Slack(Channel):
         try:
             try:
                 await self._web.write("chat.postEphemeral", **where, text=text)
-            except SlackRefused:  # the app is not in that conversation
+            except (SlackRefused, OSError):  # the app is not in that conversation, or Slack is unwell
                 if isinstance(act, Words) or not act.reply_to:
                     raise
                 await self._web.respond(act.reply_to, text)
@@ -369,11 +426,11 @@ class Slack(Channel):
 
     async def _said(self, words: Words) -> None:
         assert self._supervisor is not None
-        if self._talk is not None:
-            answer = await self._talk.hear(self._supervisor, self._web, words, self._answering)
+        if self.conversations is not None:
+            answer = await self.conversations.hear(self._supervisor, heard_of(words))
             if answer is not None:
                 await self._whisper(words, visible(answer, lines=True))
-        elif words.is_mention:
+        elif words.is_to_app:
             person = self._answering.find_person(words.user)
             no_agent = "This supervisor has no agent to talk to in Slack. You can decide its cards here."
             await self._whisper(words, person if isinstance(person, str) else no_agent)

@@ -39,6 +39,8 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     trigger: str = ""
     text: str | None = None
+    fields: dict[str, str] | None = None
+    """What the person filled into a form of several fields, by their names."""
     thread: str = ""
     """The thread that the card is in; "" outside threads."""
     reply_to: str = ""
@@ -46,7 +48,8 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's message to the app (`is_mention`), or in a thread; `text` is without a leading mention of the app.
+    """A person's message to the app, or in a thread; `text` is without a leading mention of the app. `is_to_app`: it
+    mentions the app, or is a direct message to it.
     `is_again`: Slack delivers it again, since no acknowledgement came in time."""
 
     user: str
@@ -54,7 +57,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str
     message: Time
     thread: Time
-    is_mention: bool
+    is_to_app: bool
     is_again: bool = False
 
 
@@ -144,6 +147,8 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     if kind != "form":
         return None
     place = msgspec.json.decode(view["private_metadata"], type=dict[str, str])
+    values = view["state"]["values"]
+    is_text = "field" in values
     return _typed(
         Press,
         code=code,
@@ -152,8 +157,15 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
         conversation=place["conversation"],
         message=place["message"],
         thread=place["thread"],
-        text=view["state"]["values"]["field"]["text"].get("value") or "",
+        text=values["field"]["text"].get("value") or "" if is_text else None,
+        fields=None if is_text else {name: _filled(element["value"]) for name, element in values.items()},
     )
+
+
+def _filled(element: Payload) -> str:
+    """Return what a person filled into an element of a form."""
+    chosen = (element.get("selected_option") or {}).get("value")
+    return chosen or element.get("selected_date") or element.get("value") or ""
 
 
 def _words(payload: Payload, event: Payload) -> Words | None:
@@ -174,7 +186,7 @@ def _words(payload: Payload, event: Payload) -> Words | None:
         conversation=event["channel"],
         message=event["ts"],
         thread=event.get("thread_ts") or event["ts"],
-        is_mention=is_mention,
+        is_to_app=is_mention or event.get("channel_type") == "im",
         is_again=bool(payload.get(AGAIN)),
     )
 

@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
+from slack_sdk.web import SlackResponse
 from slack_sdk.webhook import WebhookClient
 
 from supervisor.core.errors import SupervisorError
@@ -48,8 +49,10 @@ class SlackRefused(SupervisorError):
 _ADVICE: Final = {
     "channel_not_found": "; is the conversation's id right, and is the app in it? (/invite it there)",
     "not_in_channel": "; invite the app to the conversation (/invite)",
-    "invalid_auth": "; is the bot token (xoxb-...) right?",
-    "missing_scope": "; give the app the scopes of docs/slack-manifest.yaml, and install it again",
+    "invalid_auth": "; is the token right (the bot's begins with xoxb-, that of Socket Mode with xapp-)?",
+    "token_revoked": "; install the app again, and configure its new token",
+    "account_inactive": "; install the app again, and configure its new token",
+    "missing_scope": "; give the app the scopes of docs/how-to/slack-manifest.yaml, and install it again",
 }
 _BROKEN: Final = (HTTPException, ValueError)
 """Raised for answers that end too soon, or that their declared encoding cannot decode."""
@@ -83,11 +86,22 @@ class SlackWeb:
     async def write(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method that takes JSON. Raises SlackRefused; ConnectionRefusedError if Slack cannot be reached;
         OSError if it failed in between: then Slack may or may not have carried out the request."""
-        return await self._call(method, json=arguments)
+        return _data(await self._call(method, json=arguments))
 
     async def read(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method that only reads; these methods take no JSON. Raises as `write` does."""
-        return await self._call(method, params=arguments)
+        return _data(await self._call(method, params=arguments))
+
+    async def ask_scopes(self) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return who the app is, and its scopes; no scopes if the answer does not name them. Raises as `write` does."""
+        answer = await self._call("auth.test")
+        told = {name.lower(): str(value) for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
+        return _data(answer), frozenset(each.strip() for each in told.split(",") if each.strip())
+
+    async def check_socket(self, app_token: str) -> None:
+        """Ask whether the app may open a connection for Socket Mode. Raises as `write` does."""
+        client = WebClient(token=app_token, base_url=self.client.base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
+        await self._call("apps.connections.open", client)
 
     async def respond(self, url: str, text: str) -> None:
         """Show a text to one person, by the address that came with their request. Raises as `write` does."""
@@ -125,27 +139,27 @@ class SlackWeb:
             self._threads = anyio.CapacityLimiter(2 * AT_ONCE)
         return await anyio.to_thread.run_sync(request, limiter=self._threads)
 
-    async def _call(self, method: str, **how: Any) -> dict[str, Any]:
+    async def _call(self, method: str, client: WebClient | None = None, **how: Any) -> SlackResponse:
         pace = self._paces.setdefault(method, _Pace())
         while True:
             if anyio.current_time() < pace.limited_until:
                 async with pace.door:
                     await anyio.sleep_until(pace.resumes_at)
-                    answer = await self._request(method, pace, how)
+                    answer = await self._request(method, pace, client or self.client, how)
                     pace.resumes_at = max(pace.resumes_at, anyio.current_time() + PACE)
             else:
-                answer = await self._request(method, pace, how)
+                answer = await self._request(method, pace, client or self.client, how)
             if answer is not None:
                 return answer
 
-    async def _request(self, method: str, pace: _Pace, how: dict[str, Any]) -> dict[str, Any] | None:
+    async def _request(self, method: str, pace: _Pace, client: WebClient, how: dict[str, Any]) -> SlackResponse | None:
         """Make a request; return None if the method is limited and has to pause."""
-        call = partial(self.client.api_call, method, **how)
+        call = partial(client.api_call, method, **how)
         try:
             async with self._turns[method in AWAITED]:
                 if anyio.current_time() < pace.resumes_at:  # the method was limited while this call waited
                     return None
-                response = await self._in_thread(call)
+                return await self._in_thread(call)
         except SlackApiError as error:
             wait = _seconds_to_wait(error)
             if wait is not None:
@@ -161,9 +175,12 @@ class SlackWeb:
             raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
         except _BROKEN as error:
             raise OSError(f"Slack's answer broke off: {error!r}") from error
-        answer = response.data
-        assert isinstance(answer, dict)
-        return answer
+
+
+def _data(response: SlackResponse) -> dict[str, Any]:
+    answer = response.data
+    assert isinstance(answer, dict)
+    return answer
 
 
 def _seconds_to_wait(error: SlackApiError) -> float | None:

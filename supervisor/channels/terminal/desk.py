@@ -9,7 +9,8 @@ Rules
 - Several keys in one read are a paste or type-ahead, and never a decision.
 - The same holds for chat words: they do not decide an approval that the person could not have read before.
 - Letters and numbers never select another card, so that a key to move cannot answer a question.
-- Edited arguments are shown on the card before the person can approve them.
+- Edited arguments are shown on the card before the person can approve them. An answer that was filled in field by field
+  is shown as a line, which Enter sends.
 - A pattern for longer than once is shown on a card of its own, and chosen there by its number. Edited arguments are
   approved only once.
 """
@@ -17,9 +18,13 @@ Rules
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from supervisor.channels.cards import NUMBERS
+from supervisor.channels.form_words import fields_of
 from supervisor.channels.granting import Grant, grants
+from supervisor.channels.interview import Interview
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
 from supervisor.core.chat_words import read_word
@@ -75,7 +80,9 @@ class Desk:
         self.message = ""
         self.line: Line | None = None
         """The line that the person types for the selected card, if any."""
-        self.typing: Literal["arguments", "reason", "answer"] = "reason"
+        self.typing: Literal["arguments", "reason", "answer", "field"] = "reason"
+        self.forms: dict[str, Interview] = {}
+        """Forms that were begun and are not complete."""
         self.talk: Talk | None = None
         """The message that the person types to a session, if any. Cards come and go in the meantime."""
         self._selected_at = 0.0
@@ -108,6 +115,7 @@ class Desk:
         del self.pending[approval]
         self.edited.pop(approval, None)
         self.drafts.pop(approval, None)
+        self.forms.pop(approval, None)
         self._forget_shown(approval)
         if self.selected == approval:
             rest = list(self.pending)
@@ -129,7 +137,7 @@ class Desk:
         if self.granting is not None:
             return self._grant(self.selected, self.granting, keys[0], now)
         asked = self.pending[self.selected]
-        if asked.kind == "question" and (keys[0] in ("a", "e") or keys[0] in _answers(asked)):
+        if asked.kind == "question" and (keys[0] in ("a", "e", "j") or keys[0] in _answers(asked)):
             return self._answer(asked, keys[0], now)
         return self._choose(self.selected, keys[0], now)
 
@@ -142,7 +150,9 @@ class Desk:
                 self._open_grants(selected, "session" if key == "s" else "always", now)
             case "d":
                 self.line, self.typing = Line(), "reason"
-            case "e" if asked.editable:
+            case "e" if self._open_form(asked):
+                pass
+            case "e" | "j" if asked.editable:
                 arguments = self.edited.get(selected, asked.arguments)
                 if self.has_editor:
                     return OpenEditor(selected, self.drafts.get(selected) or json_text(arguments, indent=2) + "\n")
@@ -170,9 +180,15 @@ class Desk:
 
     def _type(self, selected: str, line: Line, keys: list[str], now: float) -> Action | None:
         for key in keys:
+            if self.typing == "field" and key in ("up", "backtab"):
+                self._go_back(selected)
+                return None
             match line.press(key):
                 case "back":
                     self.line, self.message = None, ""
+                    return None
+                case "accept" if self.typing == "field":
+                    self._fill_in(selected, line.text, now)
                     return None
                 case "accept" if self.typing == "answer":
                     return self._answer_with(self.pending[selected], line.text)
@@ -239,7 +255,9 @@ class Desk:
         keys = _answers(asked)
         if key in keys:
             return Decide(asked.id, Answer(value=keys[key], by=self.by)) if self._may_decide(now) else None
-        if key == "a" and not keys:
+        if key == "a" and self._open_form(asked):
+            return None
+        if key in ("a", "j") and not keys:
             self.line, self.typing = Line(self.drafts.get(asked.id, "")), "answer"
         else:
             self.message = f"{key} does not answer this question. Its card lists the keys."
@@ -258,6 +276,46 @@ class Desk:
             self.message = "The answer is empty. Press a to answer, d to decline."
             return None
         return Decide(asked.id, Answer(value=value, by=self.by))
+
+    def _open_form(self, asked: Approval) -> bool:
+        """Begin to fill in the fields of an approval, or go on; returns False for one without fields."""
+        shown = replace(asked, arguments=self.edited.get(asked.id, asked.arguments))
+        if asked.id not in self.forms:
+            field = fields_of(shown)
+            if field is None or field.kind == "json":
+                return False
+            self.forms[asked.id] = Interview(field, UNSET if asked.kind == "question" else shown.arguments)
+        self._ask(asked.id)
+        return True
+
+    def _ask(self, selected: str) -> None:
+        prompt = self.forms[selected].prompt
+        self.line, self.typing = Line("" if prompt is None else prompt.text), "field"
+
+    def _go_back(self, selected: str) -> None:
+        self.message = "" if self.forms[selected].go_back() else "This is the first field."
+        self._ask(selected)
+
+    def _fill_in(self, selected: str, text: str, now: float) -> None:
+        """Take a line of a form. After the last one, the person sees all of it before anything is decided."""
+        form = self.forms[selected]
+        if (problem := form.take(text)) is not None:
+            self.message = f"{visible(problem)}."
+            return
+        self.message = ""
+        if form.prompt is not None:
+            self._ask(selected)
+        elif problems := form.reading.problems:
+            form.go_back()
+            self._ask(selected)
+            self.message = f"{visible('; '.join(problems.values()))}. Up goes back to a field."
+        else:
+            del self.forms[selected]
+            written, self.line = json_text(form.reading.value), None
+            if self.pending[selected].kind == "question":
+                self.line, self.typing = Line(written), "answer"
+            else:
+                self.edit(selected, written, now)
 
     def _open_grants(self, selected: str, scope: Wider, now: float) -> None:
         """Show the patterns that the person may allow for longer than once; this decides nothing."""

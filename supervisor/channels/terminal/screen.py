@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary
+from supervisor.channels.form_words import has_form
 from supervisor.channels.granting import HOW_LONG, reach
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
@@ -36,9 +37,11 @@ _ROWS_OF_LIST: Final = 5
 _ROWS_OF_LINE: Final = 4
 """Rows for the line that a person types."""
 _STOP: Final = ("Ctrl-C", "stop for now")
+_NEXT: Final = "Enter next   Up back   Esc later"
 _LABELS: Final = {
     "answer": ("Answer: ", "Enter answers   Esc goes back"),
     "reason": ("Why not? ", "Enter denies (the reason may be empty)   Esc goes back"),
+    "field": ("", ""),
     "arguments": ("Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"),
 }
 """The text before each line that a person types for a card, and the text below it: the effect of its keys."""
@@ -95,7 +98,12 @@ def _below(desk: Desk, width: int, keys: RenderableType | None = None) -> Render
         label = f"To {visible(desk.talk.session)}: "
         return Group(*rows, _typing(desk.talk.line, label, "Enter sends it   Esc drops it", width))
     if desk.line is not None:
-        return Group(*rows, _typing(desk.line, *_LABELS[desk.typing], width))
+        form = desk.forms.get(desk.selected or "") if desk.typing == "field" else None
+        prompt = None if form is None else form.prompt
+        words = (
+            _LABELS[desk.typing] if prompt is None else (f"{prompt.label or 'answer'}: ", f"{prompt.about}   {_NEXT}")
+        )
+        return Group(*rows, _typing(desk.line, *words, width))
     return Group(*rows) if keys is None else Group(*rows, keys)
 
 
@@ -179,7 +187,9 @@ def _keys(desk: Desk, card: Card) -> RenderableType:
     keys = [(choice.key, choice.word) for choice in card.choices]
     if desk.granting is not None:
         keys = [(str(number), "allow this") for number in range(1, len(desk.wider) + 1)] + [("Esc", "back")]
-    elif desk.selected in desk.edited:
+    elif desk.approval is not None and has_form(desk.approval):
+        keys.append(("j", "as JSON"))
+    if desk.selected in desk.edited and desk.granting is None:
         keys.append(("r", "restore"))
     if desk.face not in desk.whole:
         keys.append(("v", "view whole"))

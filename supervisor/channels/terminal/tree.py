@@ -70,6 +70,7 @@ _AT: Final = {
     "children": "waiting for sub-agents",
     "timer": "asleep till a timer",
 }
+_WRITES: Final = "writes: "
 _AGE: Final = 7
 _BUDGET: Final = 16
 _COUNTS: Final = 3
@@ -238,7 +239,8 @@ def _rows(
         cut = _cut_left(name, name_width) if is_flat else _cut(name, name_width)
         line.append(_padded(cut, name_width), style="default" if state in _IN_FULL else style)
         if doing_width >= 8:
-            line.append("  ").append(_padded(_cut(_doing(each, now), doing_width), doing_width), style=style)
+            doing = _writes(each, doing_width) or _cut(_doing(each, now), doing_width)
+            line.append("  ").append(_padded(doing, doing_width), style=style)
         if age_width:
             line.append(_age(_since(each), now).rjust(age_width), style="dim")
         if budget_width and (budget := _budget(each, now)):
@@ -281,6 +283,14 @@ def _doing(each: Activity, now: datetime) -> str:
     if not each.is_unrun or each.asks:
         return text
     return "no process runs it" if first is None or first.kind == "unknown" else f"no process runs it; last: {text}"
+
+
+def _writes(each: Activity, width: int) -> str:
+    """Return the end of the text that a session is writing; empty if a person has more to see than that."""
+    if not each.writing or each.outcome is not None or each.asks:
+        return ""
+    room = width - cell_len(_WRITES)
+    return _WRITES + _cut_left(visible(" ".join(each.writing.split())), room) if room >= 8 else ""
 
 
 def _told(doing: Doing, now: datetime) -> str:

@@ -78,8 +78,21 @@ class Guard:
         self._secret = secret
         self._failures: OrderedDict[str, list[datetime]] = OrderedDict()
 
-    def identify(self, request: Request) -> Identity | None:
-        """Return who makes a request, None without a valid credential. Raises Problem: 401, 429."""
+    def identify(self, request: Request, *, scrapes: bool = False) -> Identity | None:
+        """Return who makes a request, None without a valid credential. `scrapes`: whether it is for a scraper, too.
+        Raises Problem: 401, 403, 429."""
+        identity = self._identify(request)
+        if identity is not None and not scrapes:
+            self.refuse_scraper(identity.person)
+        return identity
+
+    @staticmethod
+    def refuse_scraper(person: Person) -> None:
+        """Refuse what is not for programs that read the metrics. Raises Problem 403."""
+        if person.is_scraper:
+            raise Problem(403, "this token is for /metrics alone: use one of a person who is no scraper")
+
+    def _identify(self, request: Request) -> Identity | None:
         shown = request.headers.get("authorization")
         if shown is not None:
             scheme, _, token = shown.partition(" ")
@@ -91,9 +104,9 @@ class Guard:
             return None
         return self._read_cookie(cookie)
 
-    def demand(self, request: Request) -> Identity:
-        """Return who makes a request. Raises Problem: 401, 429."""
-        identity = self.identify(request)
+    def demand(self, request: Request, *, scrapes: bool = False) -> Identity:
+        """Return who makes a request. Raises Problem: 401, 403, 429."""
+        identity = self.identify(request, scrapes=scrapes)
         if identity is None:
             raise _unknown("who are you? Authorization: Bearer TOKEN, or log in on the page")
         return identity

@@ -26,6 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.channels.web.bounds import Arrivals, Bound, Place
 from supervisor.channels.web.problems import Problem, problem_of
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
 
 MAX_BODY: Final = 4 * 1024 * 1024
 PATIENCE: Final = 30.0
@@ -34,6 +37,8 @@ ARRIVALS: Final = 100
 """The most bodies that are awaited at once."""
 GONE: Final = 1.0
 """Seconds to wait after an answer for the server's message that the client has gone; it comes at once."""
+TOLD: Final = 20
+"""The most refused hosts that are logged: anyone can invent more."""
 _ANNOUNCING: Final = ("content-length", "transfer-encoding")
 """Headers without which a request has no body."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:@/\[\]]+)(:\d*)?")
@@ -70,6 +75,8 @@ class Border:
         self._answered = answered
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
+        self._told: set[str] = set()
+        """The refused hosts that were logged."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -110,6 +117,9 @@ class Border:
     def _check(self, headers: Headers) -> None:
         host = headers.get("host", "")
         if not self._is_ours(host):
+            if host not in self._told and len(self._told) < TOLD:  # a chat platform does not show our answer
+                self._told.add(host)
+                log.warning("host.refused", host=host[:200], advice="add it to server.hosts if it is this server")
             raise Problem(421, f"this server is not {host!r}; add the name to `hosts` in its configuration if it is")
         length = headers.get("content-length", "0")
         if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # int() refuses thousands of digits

@@ -3,7 +3,8 @@ the OpenAPI document are derived from it.
 
 Rules
 - A handler gets typed values: a request that does not parse gets 400, one that does not fit its types gets 422.
-- Every endpoint except the open ones needs an authenticated person; the table names the role.
+- Every endpoint except the open ones needs an authenticated person. What that person may do is checked by the command
+  alone, in the step that does it. The table names the role only for the OpenAPI document.
 - Each path has one route with all its methods, so that 405 names them correctly.
 """
 
@@ -25,9 +26,9 @@ from supervisor.core.values import Approval
 
 T = TypeVar("T")
 
-Need = Literal["none", "person", "operator"]
-"""Who may call an endpoint: every client even without a token, every authenticated person, or operators. The right to
-decide depends on the approval, so the command checks it."""
+Need = Literal["none", "scraper", "person", "operator"]
+"""Whose request an endpoint takes: of every client even without a token, of every authenticated person and of scrapers,
+or of every authenticated person. What is for operators, the command refuses to all others."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,14 +114,12 @@ class Resource:
         if endpoint.need == "none":
             return None
         guard = self._site.guard
-        identity = guard.demand(request)
+        identity = guard.demand(request, scrapes=endpoint.need == "scraper")
         try:
             guard.check_csrf(request, identity)
         except Problem as problem:
             await self._note(request, endpoint, identity, problem)
             raise
-        if endpoint.need == "operator" and not identity.person.is_operator:
-            raise Problem(403, f"{identity.person.name} is no operator, and this is for operators")
         return identity
 
     async def _note(self, request: Request, endpoint: Endpoint, identity: Identity, problem: Problem) -> None:

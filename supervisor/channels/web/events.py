@@ -13,6 +13,8 @@ Rules
   continued: the server stopped, or the client was too slow.
 - `reset` says that the store does not know the client's cursor: the stream begins anew, from a snapshot. It is no error
   status, since a browser does not reconnect after one.
+- The text that an agent is writing comes as the event `text`, whole and harmless, as often as the client takes it. It
+  has no id: a client that reconnects goes on with the journal, and gets the text as it is then.
 - There are at most `site.streams` streams: a further client gets a 503 at once.
 """
 
@@ -23,10 +25,11 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import Run, Watch
+from supervisor.abc import Run, TextWatch, Watch
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
@@ -34,6 +37,7 @@ from supervisor.channels.web.state import Site
 from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown
 from supervisor.core.events import RunFinished
+from supervisor.core.visible import visible
 
 T = TypeVar("T")
 
@@ -43,7 +47,8 @@ RETRY: Final = 1000
 """Milliseconds after which a browser reconnects."""
 
 Next = Callable[[], Awaitable[tuple[str, str, bytes] | None]]
-"""Returns the next event's name, id and JSON document; None at the end. Giving up waiting for it loses nothing."""
+"""Returns the next event's name, id (empty: none) and JSON document; None at the end. Giving up waiting for it
+loses nothing."""
 
 
 class EventStream(Response):
@@ -59,14 +64,15 @@ class EventStream(Response):
         watch: Watch[Any] | None = None,
         is_over: Callable[[], Awaitable[bool]] | None = None,
         *,
+        text: TextWatch | None = None,
         is_reset: bool = False,
     ) -> None:
-        """`watch`: the open watch that `next_event` reads; the stream closes it. `is_over`: says whether the watch
-        ended because its run did, and not because the supervisor is left; None: there is no such end. `is_reset`: the
-        stream begins anew, since the store does not know the client's cursor."""
+        """`watch`, `text`: the open watches that `next_event` reads, which the stream closes. `is_over`: says whether
+        the watch ended because its run did, and not because the supervisor is left; None: there is no such end.
+        `is_reset`: the stream begins anew, since the store does not know the client's cursor."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._watch = watch
+        self._watches = [each for each in (watch, text) if each is not None]
         self._next = next_event
         self._site = site
         self._still_counts = still_counts
@@ -78,9 +84,9 @@ class EventStream(Response):
             with self._site.streams.held():
                 await self._stream(receive, send)
         finally:
-            if self._watch is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._watch.__aexit__(None, None, None)
+            with anyio.CancelScope(shield=True):
+                for each in self._watches:
+                    await each.__aexit__(None, None, None)
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -124,7 +130,8 @@ class EventStream(Response):
             if found is None:
                 return None
             name, cursor, document = found
-            return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), cursor.encode(), document)
+            place = f"id: {cursor}\n" if cursor else ""
+            return b"event: %s\n%sdata: %s\n\n" % (name.encode(), place.encode(), document)
         return b": still here\n\n"
 
 
@@ -155,6 +162,8 @@ async def inbox_events(call: Call) -> Response:
 async def session_events(call: Call) -> Response:
     query: StreamQuery = call.query
     session, latest = call.path("id"), list[Any]()
+    if query.shows == "text":
+        return await _text_events(call, session)
     watch, is_reset = await _open(partial(call.supervisor.watch_session, session, stay=query.stay), _cursor(call))
 
     async def next_event() -> tuple[str, str, bytes] | None:
@@ -169,9 +178,48 @@ async def session_events(call: Call) -> Response:
             return True
         return await _has_ended(await call.supervisor.get_run(session))
 
+    text = await call.supervisor.watch_text(session).__aenter__() if query.shows == "all" else None
     return EventStream(
-        next_event, call.site, call.still_counts, watch, None if query.stay else is_over, is_reset=is_reset
+        next_event if text is None else _Either(next_event, partial(_next_text, text)),
+        call.site,
+        call.still_counts,
+        watch,
+        None if query.stay else is_over,
+        text=text,
+        is_reset=is_reset,
     )
+
+
+async def _text_events(call: Call, session: str) -> Response:
+    text = await call.supervisor.watch_text(session).__aenter__()
+    return EventStream(partial(_next_text, text), call.site, call.still_counts, text=text)
+
+
+async def _next_text(watch: TextWatch) -> tuple[str, str, bytes] | None:
+    text = await anext(watch, None)
+    if text is None:
+        return None
+    return "text", "", msgspec.json.encode(replace(text, text=visible(text.text, lines=True)))
+
+
+class _Either:
+    """The next event of one of two streams, until one of them ends."""
+
+    def __init__(self, *streams: Next) -> None:
+        self._streams = streams
+        self._found: list[tuple[str, str, bytes] | None] = []
+
+    async def __call__(self) -> tuple[str, str, bytes] | None:
+        if not self._found:
+            async with anyio.create_task_group() as tasks:
+
+                async def take(following: Next) -> None:
+                    self._found.append(await following())
+                    tasks.cancel_scope.cancel()
+
+                for each in self._streams:
+                    tasks.start_soon(take, each)
+        return self._found.pop(0)
 
 
 async def _has_ended(run: Run[Any]) -> bool:

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoint, document
 from supervisor.channels.web.schemas import Health
+from supervisor.channels.web.state import Site
 
 
 async def health(call: Call) -> Response:
@@ -14,7 +15,10 @@ async def health(call: Call) -> Response:
 
 
 async def ready(call: Call) -> Response:
-    """Say whether the server accepts work: it is neither starting nor stopping, and its store can be read."""
+    """Say whether the server accepts work: it is neither starting nor stopping, and its store can be read.
+
+    A channel that is down is named, and changes nothing else: people can still decide in the inbox.
+    """
     if call.site.is_stopping:
         return document(Health("stopping"), 503)
     if call.site.serving is None:
@@ -23,7 +27,12 @@ async def ready(call: Call) -> Response:
         await call.site.serving.check()
     except Exception as error:  # noqa: BLE001 # after any error it is not ready
         return document(Health("broken", str(error)), 503)
-    return document(Health("ok"))
+    return document(Health("ok", channels_down=down_of(call.site)))
+
+
+def down_of(site: Site) -> tuple[str, ...]:
+    """Return the names of the channels that are down."""
+    return tuple(channel.name for channel in site.channels if channel.down is not None)
 
 
 ENDPOINTS: Final = (
@@ -40,7 +49,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/ready",
         name="ready",
-        summary="Say whether the server accepts work now",
+        summary="Say whether the server accepts work now, and which channels are down",
         handle=ready,
         need="none",
         answers={200: Health, 503: Health},

@@ -108,18 +108,20 @@ def ask_to_log_in(request: Request) -> Response:
     return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
 
 
-async def read_form(request: Request, most: int = MAX_BODY) -> dict[str, str]:
-    """Return the fields of a form (application/x-www-form-urlencoded). `most`: bytes. Raises Problem: 413, 422."""
+async def read_form(request: Request, most: int = MAX_BODY, fields: int = FIELDS) -> dict[str, str]:
+    """Return the fields of a form (application/x-www-form-urlencoded). `most`: bytes; `fields`: how many there may be.
+    Raises Problem: 413, 422."""
     body = await read_body(request, most)
     try:
-        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS)
+        found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=fields)
     except ValueError:
-        raise Problem(422, f"a form may have {FIELDS} fields at most") from None
-    return {name: values[-1] for name, values in fields.items()}
+        raise Problem(422, f"a form may have {fields} fields at most") from None
+    return {name: values[-1] for name, values in found.items()}
 
 
 def _enter(site: Site, request: Request, token: str, then: str | None) -> Response:
     person, known = site.guard.check_token(request, token)
+    site.guard.refuse_scraper(person)
     response = RedirectResponse(_local(then), 303)
     site.guard.log_in(response, person, known, secrets.token_urlsafe(12), is_secure=site.is_secure)
     return response

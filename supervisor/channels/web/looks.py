@@ -28,8 +28,10 @@ class Looks:
         """By session; None: every tree that is open."""
         self._lock = anyio.Lock()
 
-    async def look(self, supervisor: Supervisor, session: str | None, *, limit: int, wholly: bool) -> Page[Activity]:
-        """Return what the sessions of a tree, or of all, are doing. Raises NotFound."""
+    async def look(
+        self, supervisor: Supervisor, session: str | None, *, after: str | None, limit: int, wholly: bool
+    ) -> Page[Activity]:
+        """Return what the sessions of a tree, or of all, are doing. Raises NotFound, CursorUnknown."""
         async with self._lock:
             await self._forget(anyio.current_time() - KEPT)
             found = self._watched.get(session)
@@ -38,7 +40,7 @@ class Looks:
                 watch = await closing.enter_async_context(supervisor.watch_activity(session))
                 found = self._watched[session] = _Watched(watch, closing)
             found.looked_at = anyio.current_time()
-            return await found.watch.look(limit=limit, wholly=wholly)
+            return await found.watch.look(after=after, limit=limit, wholly=wholly)
 
     async def _forget(self, before: float) -> None:
         for session in [session for session, each in self._watched.items() if each.looked_at < before]:

@@ -12,6 +12,7 @@ from supervisor.channels.web.schemas import ProblemDocument
 
 _NEEDS: Final = {
     "none": "No token is needed.",
+    "scraper": "For every authenticated person, and for scrapers, which may read nothing else.",
     "person": "For every authenticated person.",
     "operator": "For operators.",
 }

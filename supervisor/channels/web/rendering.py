@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from supervisor.channels.cards import ago, at
 from supervisor.core.visible import visible
@@ -58,6 +58,12 @@ def ordered(text: str) -> str:
     return visible(text, lines=True, ordered=True)
 
 
+def as_typed(text: str) -> Markup:
+    """Return what a person typed, escaped and otherwise unchanged: the content of a control is submitted again, and
+    must come back as it was typed. A text of an agent is in a control only if it is visible (core/fields.py)."""
+    return escape(text)
+
+
 def url(*parts: str) -> str:
     """Return an address on this server."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
@@ -86,7 +92,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(ago=ago, at=at, duration=duration, ordered=ordered)
+    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed, ordered=ordered)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

@@ -167,6 +167,7 @@ class ActivityQuery(RequestFields, frozen=True, kw_only=True):
     even if that takes long."""
 
     session: str | None = None
+    after: Cursor | None = None
     limit: Limit = 1000
     wholly: bool = False
 
@@ -182,10 +183,12 @@ class InboxQuery(RequestFields, frozen=True, kw_only=True):
 
 class StreamQuery(RequestFields, frozen=True, kw_only=True):
     """`after`: like the header Last-Event-ID, for clients that cannot set it on their first request. `stay`: with
-    false, an event `end` follows when the run has ended."""
+    false, an event `end` follows when the run has ended. `shows`: the journal, the text that the agent is writing
+    (events `text`, the whole text each time, empty once the agent has said it; without an id), or both."""
 
     after: Cursor | None = None
     stay: bool = True
+    shows: Literal["journal", "text", "all"] = "journal"
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +207,8 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True):
     status: Literal["ok", "starting", "stopping", "broken"]
     detail: str | None = None
+    channels_down: tuple[str, ...] = ()
+    """The channels on which people cannot be reached now; the log says why. They do not change the status."""
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):

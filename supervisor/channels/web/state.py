@@ -1,17 +1,19 @@
 """The state that the handlers of one web server share. `site` composes the routes; this module does not know them."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
 import msgspec
 
-from supervisor.abc import Supervisor
+from supervisor.abc import Channel, Supervisor
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
+from supervisor.chronicle import Chronicle
 from supervisor.core.documents import approval_document
 from supervisor.core.values import Approval
 
@@ -55,8 +57,14 @@ class Site:
         *,
         is_secure: bool,
         max_streams: int = MAX_STREAMS,
+        channels: Sequence[Channel] = (),
+        chronicle: Chronicle | None = None,
     ) -> None:
         self.guard = guard
+        self.channels = channels
+        """The other channels, whose health is shown."""
+        self.chronicle = chronicle
+        """What happened since the start of this process; None: that is not counted."""
         self.is_secure = is_secure
         """Whether browsers reach us by https; then cookies are sent only by https."""
         self.serving: Supervisor | None = None

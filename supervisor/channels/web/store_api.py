@@ -63,7 +63,9 @@ async def list_audit(call: Call) -> Response:
 
 async def show_activity(call: Call) -> Response:
     query: ActivityQuery = call.query
-    found = await call.site.looks.look(call.supervisor, query.session, limit=query.limit, wholly=query.wholly)
+    found = await call.site.looks.look(
+        call.supervisor, query.session, after=query.after, limit=query.limit, wholly=query.wholly
+    )
     for activity in found:
         call.show(*(doing.approval for doing in activity.doing if doing.approval is not None))
     return page_document(found, activity_document)

@@ -24,8 +24,13 @@ class FakeDiscord:
 
     def __init__(self):
         self.messages = {}
+        self.nonces = {}  # the message of each, also if it was deleted
         self.told = {}
         self.commands = []
+        self.threads = {}  # the name of each
+        self.members = []  # (thread, person)
+        self.typing = []  # the threads in which the bot was shown as typing
+        self.application = {}  # what differs in the application
         self.calls = []
         self.refused = ""  # where the bot has no access
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
@@ -46,6 +51,8 @@ class FakeDiscord:
         return answer
 
     def _do(self, method, path, params, body):
+        if path == "/users/@me/channels":
+            return 200, {"id": f"9{body['recipient_id']}"}
         if found := re.fullmatch(r"/channels/(\d+)/messages", path):
             return self._post(found[1], body) if method == "POST" else self._list(found[1], params)
         if (found := re.fullmatch(r"/channels/(\d+)/messages/(\d+)", path)) and method == "PATCH":
@@ -56,19 +63,40 @@ class FakeDiscord:
         if found := re.fullmatch(r"/webhooks/900/([^/]+)/messages/@original", path):
             self.told[found[1]] = body["content"]
             return 200, {"id": "1"}
-        if path == "/applications/900/commands":
-            self.commands = body
-            return 200, body
+        if path == "/applications/@me":
+            me = {"id": APPLICATION, "name": "app", "bot": {"username": "supervisor"}, "verify_key": PUBLIC_KEY}
+            return 200, {**me, "interactions_endpoint_url": "https://x.example", **self.application}
+        if re.fullmatch(r"/channels/\d+", path):
+            return 200, {"id": path.rpartition("/")[2], "name": "approvals"}
+        if path == "/applications/900/commands" and method == "POST":
+            self.commands = [*(each for each in self.commands if each["name"] != body["name"]), body]
+            return 201, body
+        if (done := self._talk(path, body)) is not None:
+            return 200, done
         return 404, {"message": "404: Not Found", "code": 0}
 
+    def _talk(self, path, body):
+        """Open a thread, take a person into it, or show that the bot types."""
+        if found := re.fullmatch(r"/channels/77/messages/(\d+)/threads", path):
+            self.threads[found[1]] = body["name"]
+            return {"id": found[1]}
+        if found := re.fullmatch(r"/channels/(\d+)/thread-members/(.+)", path):
+            self.members.append((found[1], found[2]))
+            return {}
+        if found := re.fullmatch(r"/channels/(\d+)/typing", path):
+            self.typing.append(found[1])
+            return {}
+        return None
+
     def _post(self, channel, body):
-        for message in self.messages.values():
-            if body.get("enforce_nonce") and message["nonce"] == body["nonce"]:
-                return 200, message
+        if body.get("enforce_nonce") and body["nonce"] in self.nonces:
+            return 200, self.nonces[body["nonce"]]
         id_ = str(next(self._ids))
         author = {"id": APPLICATION, "bot": True}
         message = {"id": id_, "channel_id": channel, "author": author, "timestamp": datetime.now(UTC).isoformat()}
         self.messages[id_] = message | body
+        if "nonce" in body:
+            self.nonces[body["nonce"]] = self.messages[id_]
         return 200, self.messages[id_]
 
     def _list(self, channel, params):
@@ -81,8 +109,7 @@ class FakeDiscord:
 
     def press(self, message, code, user):
         """Press the button with this code on a message."""
-        buttons = [button for row in message["components"] for button in row["components"]]
-        (button,) = [each for each in buttons if each["custom_id"].startswith(f"{code}:")]
+        (button,) = [each for each in buttons(message) if each["custom_id"].startswith(f"{code}:")]
         return self._interaction(3, {"custom_id": button["custom_id"], "component_type": 2}, user, message=message)
 
     def submit(self, form, text, user):
@@ -91,15 +118,38 @@ class FakeDiscord:
         components = [{"type": 1, "components": [field]}]
         return self._interaction(5, {"custom_id": form["custom_id"], "components": components}, user)
 
-    def command(self, name, user, **options):
-        """Use a slash command."""
+    def fill_in(self, form, user, **given):
+        """Send a form of several fields: those that are not `given` (by their labels) as they were opened."""
+        controls = [filled(row["component"], given.get(row["label"])) for row in form["components"]]
+        rows = [{"type": 18, "component": control} for control in controls]
+        return self._interaction(5, {"custom_id": form["custom_id"], "components": rows}, user)
+
+    def command(self, name, user, place="77", **options):
+        """Use a slash command, in a channel or a thread."""
         given = [{"name": key, "type": 3, "value": value} for key, value in options.items()]
-        return self._interaction(2, {"name": name, "options": given}, user)
+        where = {"id": str(next(self._ids)), "channel_id": place}
+        return self._interaction(2, {"name": name, "options": given}, user, **where)
 
     def _interaction(self, kind, data, user, **more):
         token = f"interaction-{next(self._tokens)}"
         who = {"member": {"user": {"id": user}}}
         return signed({"type": kind, "application_id": APPLICATION, "token": token, "data": data, **who, **more})
+
+
+def buttons(message):
+    """Return the buttons of a message that can be pressed; a link is none."""
+    found = [button for row in message.get("components", ()) for button in row["components"]]
+    return [button for button in found if "custom_id" in button]
+
+
+def filled(control, given):
+    """Return one field of a form as a person sends it."""
+    sent = {"type": control["type"], "custom_id": control["custom_id"]}
+    if control["type"] != 3:
+        return sent | {"value": control.get("value", "") if given is None else given}
+    is_chosen = "default" if given is None else "label"
+    chosen = [each["value"] for each in control["options"] if each[is_chosen] == (True if given is None else given)]
+    return sent | {"values": chosen}
 
 
 def signed(payload, *, key=KEY, at=None):
@@ -118,7 +168,10 @@ def serving(discord):
     class Request(BaseHTTPRequestHandler):
         def handle_any(self):
             url = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            length = int(self.headers.get("content-length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # the process that sent it was killed in between
+                return
             if discord.is_out:
                 status, answer = 500, {"message": "Internal Server Error", "code": 0}
             elif discord.limited > 0:

@@ -23,6 +23,9 @@ class FakeSlack:
         self.whispers = []
         self.whispered_in = []  # the thread of each; None outside threads
         self.views = []
+        self.scopes = "chat:write,app_mentions:read,channels:history"
+        self.place = {}  # what differs from a conversation that the app is in
+        self.signs = []  # (message, status or reaction; "" when it is taken away)
         self.calls = []
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
@@ -48,9 +51,19 @@ class FakeSlack:
         self.taken(method, "after")
         return answer
 
+    def auth_test(self):
+        return {"ok": True, "user": "supervisor", "user_id": "UBOT", "team": "Team", "team_id": "T1"}
+
+    def conversations_info(self, channel):
+        return {"ok": True, "channel": {"id": channel, "name": "ops", "is_member": True, **self.place}}
+
+    def apps_connections_open(self):
+        return {"ok": False, "error": "invalid_auth"}
+
     def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
         if any(block["type"] in self.unknown_blocks for block in blocks):
             return {"ok": False, "error": "invalid_blocks"}
+        channel = f"D-{channel}" if channel.startswith("U") else channel  # a direct message
         ts = f"{time.time() + self.ahead:.0f}.{next(self._clock):06d}"
         blocks = [{k: v for k, v in each.items() if (each["type"], k) != ("markdown", "block_id")} for each in blocks]
         message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1"}
@@ -73,9 +86,24 @@ class FakeSlack:
         self.whispers.append((response_type, text))
         return {"ok": True}
 
+    def assistant_threads_setStatus(self, channel_id, thread_ts, status):  # noqa: N802 # Slack's names
+        self.signs.append((thread_ts, status))
+        return {"ok": True}
+
+    def reactions_add(self, channel, timestamp, name):
+        self.signs.append((timestamp, name))
+        return {"ok": True}
+
+    def reactions_remove(self, channel, timestamp, name):
+        self.signs.append((timestamp, ""))
+        return {"ok": True}
+
     def views_open(self, trigger_id, view):
         self.views.append(view)
         return {"ok": True}
+
+    def conversations_open(self, users):
+        return {"ok": True, "channel": {"id": f"D-{users}"}}
 
     def conversations_history(self, channel, oldest="0", latest="inf", limit="200", cursor="0"):
         found = [m for m in self._within(channel, oldest, latest) if "thread_ts" not in m]
@@ -117,6 +145,13 @@ class FakeSlack:
         payload = {"type": "view_submission", "user": {"id": user}, "view": filled}
         return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
 
+    def fill_in(self, view, user, **given):
+        """Send a form of several fields: those that are not `given` (by their labels) as they were opened."""
+        inputs = [block for block in view["blocks"] if block["type"] == "input"]
+        values = {each["block_id"]: {"value": filled(each, given.get(each["label"]["text"]))} for each in inputs}
+        payload = {"type": "view_submission", "user": {"id": user}, "view": view | {"state": {"values": values}}}
+        return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
+
     def say(self, text, user, ts, thread=None, channel="C1", mention=False, again=False, **more):
         """Say something, in a thread or to the app; `again`: as Slack delivers an unacknowledged message."""
         kind = "app_mention" if mention else "message"
@@ -131,6 +166,19 @@ class FakeSlack:
         fields = {"command": "/supervisor", "text": text, "user_id": user, "channel_id": channel}
         fields["response_url"] = f"{self.url}respond"
         return signed(urlencode(fields), "application/x-www-form-urlencoded")
+
+
+def filled(block, given):
+    """Return the state of one field of a form: what a person chose or wrote, or else what it was opened with."""
+    element = block["element"]
+    match element["type"]:
+        case "static_select":
+            options = {option["text"]["text"]: option for option in element["options"]}
+            return {"selected_option": element.get("initial_option") if given is None else options[given]}
+        case "datepicker":
+            return {"selected_date": element.get("initial_date") if given is None else given}
+        case _:
+            return {"value": element.get("initial_value") if given is None else given}
 
 
 def signed(body, media_type, *, at=None, secret=SECRET):
@@ -151,7 +199,7 @@ def serving(slack):
             body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
             is_json = self.headers.get("content-type", "").startswith("application/json")
             arguments = dict(parse_qsl(url.query)) | (json.loads(body) if is_json and body else dict(parse_qsl(body)))
-            status, headers = 200, {}
+            status, headers = 200, {"X-OAuth-Scopes": slack.scopes}
             if slack.out is not None:
                 answer = None
             elif slack.limited > 0:

@@ -14,10 +14,11 @@ from pathlib import Path
 import fake_discord
 import fake_slack
 
-import supervisor.app
+import supervisor.daemon
 from supervisor import Context, SqliteStore, agent, tool
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack
+from supervisor.channels.telegram import Telegram
 from supervisor.core.people import People, Person, TokenHash, hash_token
 from supervisor.daemon import Daemon, Settings
 from supervisor.stopping import run_until_stopped
@@ -49,9 +50,10 @@ def serve(job):
             super().commit()
             doom(job, "after", done[0])
 
-    supervisor.app.SqliteStore = Store
+    supervisor.daemon.SqliteStore = Store
     tokens = (TokenHash(hash_token(TOKEN)),)
-    people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities={job["platform"]: ANA})])
+    identities = {job["platform"]: job.get("identity", ANA)}
+    people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities=identities)])
     store = Path(job["folder"], "state.db")
     channels = [channel(job, people)]
     daemon = Daemon(Settings(store=store, people=people, agents={"deployer": deployer}, port=0, channels=channels))
@@ -73,6 +75,8 @@ def channel(job, people):
             people=people,
             base_url=job["url"],
         )
+    if job["platform"] == "telegram":
+        return Telegram(token="4242:an-abc_secret", conversation=-1001234, people=people, base_url=job["url"])
     return Discord(
         token=fake_discord.TOKEN,
         application=fake_discord.APPLICATION,

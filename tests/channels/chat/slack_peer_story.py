@@ -3,7 +3,8 @@
     unshare -n python slack_peer_story.py BINARY FOLDER BACKEND
 
 A mention begins a session with an agent that asks; its card is posted in the thread; the daemon is killed; another
-takes the store up; the old card's button is pressed; the run goes on, and its result is told in the thread, once.
+takes the store up; the old card's button is pressed; the run goes on, and its result is told in the thread, once. At
+last a direct message begins another session, in its own thread.
 """
 
 import json
@@ -55,6 +56,7 @@ def main(binary: str, folder: Path, backend: str, mode: str) -> None:
         "users": [{"id": "U0ANA", "name": "ana"}, {"id": "U0EVE", "name": "eve"}],
         "channels": [{"id": "C0GENERAL", "name": "general", "members": ["U0ANA", "U0EVE", "U0BOT"]}],
     }
+    workspace["channels"].append({"id": "D0ANA", "name": "ana", "is_im": True, "members": ["U0ANA", "U0BOT"]})
     (folder / "slack.json").write_text(json.dumps(workspace))
     with (folder / "slack.log").open("wb") as log:
         slack = subprocess.Popen([binary, "--config", folder / "slack.json"], stdout=log, stderr=log)
@@ -82,6 +84,9 @@ def story(folder: Path, backend: str, mode: str) -> dict:
         until(lambda: not cards())
         told |= {"said": len(said), "cards": len([m for m in messages() if "asks" in m["text"]])}
         told["ran"] = (folder / "ran").read_text()
+        control("message", channel="D0ANA", user="U0ANA", text="web-2")
+        (card,) = until(lambda: cards("D0ANA"))
+        told["in_direct_message"] = card["thread_ts"] == messages("D0ANA")[0]["ts"]
         return told
     finally:
         daemon.terminate()
@@ -114,13 +119,13 @@ def press(card: dict, user: str) -> None:
     control("interact", channel="C0GENERAL", messageTs=card["ts"], user=user, action=action)
 
 
-def cards() -> list[dict]:
+def cards(conversation: str = "C0GENERAL") -> list[dict]:
     """Return the messages that have buttons."""
-    return [m for m in messages() if any(block["type"] == "actions" for block in m.get("blocks", ()))]
+    return [m for m in messages(conversation) if any(block["type"] == "actions" for block in m.get("blocks", ()))]
 
 
-def messages() -> list[dict]:
-    return json.loads(request("/_control/messages/C0GENERAL"))["messages"]
+def messages(conversation: str = "C0GENERAL") -> list[dict]:
+    return json.loads(request(f"/_control/messages/{conversation}"))["messages"]
 
 
 def control(what: str, **body) -> None:

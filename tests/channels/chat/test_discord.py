@@ -191,10 +191,12 @@ async def test_cards_are_found_again_or_posted_anew(discord):
 
 
 async def test_slash_commands_decide_by_id(discord):
-    """/pending lists, /approve and /deny take an id; Discord is told of them once."""
+    """/pending lists, /approve and /deny take an id; other commands stay when ours are registered."""
+    discord.commands = [{"name": "weather"}]
     async with DiscordRest(TOKEN, discord.url) as rest:
-        assert await register(rest, APPLICATION) == 5
-    assert {command["name"] for command in discord.commands} == {"pending", "approve", "deny", "stop", "answer"}
+        assert [await register(rest, APPLICATION) for _ in range(2)] == [7, 7]
+    ours = ["pending", "approve", "deny", "start", "say", "stop", "answer"]
+    assert [command["name"] for command in discord.commands] == ["weather", *ours]
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
         runs = [await supervisor.start(deployer, target) for target in "xy"]
@@ -274,6 +276,39 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
         await supervisor.decide(approval.id, Deny(by="ana"))
 
 
+async def test_a_card_that_was_deleted_minutes_ago_is_posted_anew(discord):
+    """A11: Discord answers a nonce that it knows with the deleted message."""
+    asked = call({"command": "ls"})
+    first = await channel(discord).post(asked, None)
+    del discord.messages[first.partition(":")[2]]
+    second = await channel(discord).post(asked, first)
+    assert list(discord.messages) == [second.partition(":")[2]]
+
+
+async def test_a_text_that_does_not_fit_comes_back(discord):
+    """Discord closes a form that is sent, so the answer has the person's text."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        await supervisor.start(deployer, "x")
+        form = await give(chat, discord.press(await card_of(discord), "edit", ANA))
+        answer = await give(chat, discord.submit(form["data"], '{"target": "a long text",', ANA))
+        assert '{"target": "a long text",' in answer["data"]["content"]
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
+
+
+@pytest.mark.parametrize("by", [ANA, EVE])
+async def test_an_operator_stops_a_session_by_a_slash_command(discord, by):
+    """M3: /stop SESSION, and only an operator may."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await card_of(discord)
+        assert is_told_alone(await give(chat, discord.command("stop", by, id=run.session)))
+        assert ((await supervisor.get_session(run.session)).ended_at is not None) == (by == ANA)
+        await supervisor.cancel(run.session)
+    assert ran == []
+
+
 @pytest.mark.parametrize("code", ["approve.0", "deny", "edit"])
 async def test_a_press_on_an_unrecorded_card_of_an_ended_approval_retires_it(discord, code):
     """R3: whichever button it is, also one that comes to the decision that stands."""
@@ -282,7 +317,7 @@ async def test_a_press_on_an_unrecorded_card_of_an_ended_approval_retires_it(dis
         run = await supervisor.start(deployer, "x")
         await card_of(discord)
         (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
-        discord.messages.clear()  # or the nonce finds the first one
+        discord.nonces.clear()  # or the nonce finds the first one
         await chat.post(approval, None)
         card = list(discord.messages.values())[-1]
         await supervisor.decide(approval.id, Deny(by="ana"))

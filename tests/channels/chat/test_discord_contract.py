@@ -6,6 +6,7 @@ from Discord's OpenAPI description; SUPERVISOR_DISCORD_OPENAPI names a copy of t
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -17,11 +18,13 @@ import jsonschema
 import pytest
 from fake_discord import PUBLIC_KEY, signed
 from hypothesis import given, settings
+from msgspec.structs import replace
 from platform_scenes import deployer, opened
-from test_platform_cards import NOW, approvals
+from test_platform_cards import NOW, approvals, asking
 
+from supervisor import Context, Option, agent
 from supervisor.channels.discord import Discord, components, interactions
-from supervisor.channels.discord.channel import COMMANDS
+from supervisor.channels.discord.commands import COMMANDS
 from supervisor.channels.presses import FORMS, buttons_of
 from supervisor.core.people import People, Person
 
@@ -43,7 +46,7 @@ for (const [schema, body] of sent) {
 def sent(approval):
     """Iterate over (schema, body) of what Discord gets for an approval, in its whole life."""
     yield "MessageCreateRequest", components.card_message(approval, NOW) | {"nonce": "n", "enforce_nonce": True}
-    yield "MessageEditRequestPartial", components.retired_message(approval, NOW)
+    yield "MessageEditRequestPartial", components.retired_message(approval)
     yield "CreateMessageInteractionCallbackRequest", interactions.told("done")
     yield "CreateMessageInteractionCallbackRequest", interactions.DEFERRED_REPLY
     for press in buttons_of(approval):
@@ -78,6 +81,12 @@ def test_our_requests_fit_the_schemas_made_from_discords_description():
         bodies.extend(sent(approval))
 
     collect()
+    several = asking(tool="t", arguments={"to": "Rome", "n": 1, "pay": True}, options=(Option("once"),))
+    bodies.extend(
+        ("ModalInteractionCallbackRequest", interactions.modal(components.form_modal("edit", each, link)))
+        for each in (several, replace(several, id="a", arguments={"names": ["x"]}))
+        for link in (None, "https://inbox.example")
+    )
     command = ["node", "--input-type=module", "-e", CHECK.replace("require('fs')", "(await import('node:fs'))")]
     done = subprocess.run(
         command, cwd=PEERS.parent, input=json.dumps(bodies).encode(), capture_output=True, timeout=120, check=False
@@ -138,3 +147,31 @@ async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcor
             await anyio.sleep(0.02)
         await peer.delete(f"{messages}/{card['id']}")
         assert await channel().post(approval, f"{simcord['conversation']}:{card['id']}")
+
+
+@agent
+async def echo(ctx: Context, text: str) -> None:
+    await ctx.send(f"**{text}**")
+
+
+@pytest.mark.anyio
+async def test_simcord_opens_a_thread_and_keeps_the_answer_in_it(simcord, anyio_backend):
+    """/start, within Discord's rules: the person's words, a thread below them, the person in it, and what it says."""
+    url, place = f"http://127.0.0.1:{simcord['port']}", simcord["conversation"]
+    people = People([Person(name="ana", roles=("operator",), identities={"discord": simcord["user"]})])
+    ours = {"application": simcord["application"], "public_key": PUBLIC_KEY, "conversation": place}
+    chat = Discord(token="t", **ours, people=people, agent=echo, base_url=url)
+    async with httpx.AsyncClient(base_url=url) as peer, opened(chat, people=people):
+        made = (await peer.post("/_interaction", json={"type": 2, "user": simcord["user"]})).json()
+        options = [{"name": "text", "type": 3, "value": "hello"}]
+        used = {"type": 2, "id": made["id"], "token": made["token"], "channel_id": place}
+        used |= {"application_id": simcord["application"], "data": {"name": "start", "options": options}}
+        reply = await chat.webhooks()[0].receive(*signed(used | {"member": {"user": {"id": simcord["user"]}}}))
+        callback = f"/interactions/{made['id']}/{made['token']}/callback"
+        assert (await peer.post(callback, json=json.loads(reply.body))).status_code == 200
+        thread = re.findall(r"<#(\d+)>", json.loads(reply.body)["data"]["content"])[0]
+        assert (await peer.get(f"/channels/{thread}")).json()["name"] == "hello"
+        assert "hello" in (await peer.get(f"/channels/{place}/messages/{thread}")).json()["content"]
+        while not (found := [m for m in (await peer.get(f"/channels/{thread}/messages")).json() if m["embeds"]]):
+            await anyio.sleep(0.02)
+    assert found[0]["embeds"][0]["description"] == "**hello**"

@@ -133,7 +133,11 @@ async def test_a_reminder_whose_answer_was_lost_is_not_sent_twice(place, monkeyp
 
 def looks(place):
     """Return the requests that search for a message."""
-    return [call for call in place.fake.calls if call == "conversations.replies" or call[0] == "GET"]
+    return [
+        call
+        for call in place.fake.calls
+        if call == "conversations.replies" or (call[0] == "GET" and call[1].endswith("/messages"))
+    ]
 
 
 async def resume_and_end(place, store):

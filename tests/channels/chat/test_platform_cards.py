@@ -1,7 +1,7 @@
 """Any approval renders within every limit of both platforms, and what is pressed on it means what was offered."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -149,12 +149,12 @@ def decided_ones(draw):
 @given(decided_ones())
 def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
     """R3: who and when, the id whole, no button; whatever was written as a reason or an answer."""
-    card = blocks.retired_blocks(approval, NOW)
-    texts = [part["text"] for block in card for part in (block.get("text"), *block.get("elements", ())) if part]
+    card = blocks.retired_blocks(approval)
+    texts = [text for key, text in texts_of(card) if key == "text"]
     assert all(0 < length(text) <= 2000 for text in texts)
-    assert ID in [element["text"] for block in card for element in block.get("elements", ())]
-    assert {block["type"] for block in card} == {"section", "context"}
-    message = components.retired_message(approval, NOW)
+    assert ID in texts
+    assert {block["type"] for block in card} == {"section", "rich_text", "context"}
+    message = components.retired_message(approval)
     (embed,) = message["embeds"]
     assert (0 < length(embed["title"]) <= 256, 0 < length(embed["description"]) <= 4096) == (True, True)
     assert (embed["description"].count("```"), embed["footer"]["text"]) == (2, ID)
@@ -170,18 +170,23 @@ def test_a_form_that_is_offered_keeps_every_limit(approval):
     for press in blocks._that_fit(approval)[0]:
         if press.code in FORMS:
             view = blocks.form_view(press.code, approval, place)
-            shown, field = view["blocks"]
+            shown, *fields = view["blocks"]
             assert all(0 < length(view[part]["text"]) <= 24 for part in ("title", "submit", "close"))
             assert 0 < length(shown["text"]["text"]) <= 3000
             assert length(view["private_metadata"]) <= 3000
-            assert length(field["element"].get("initial_value", "")) <= field["element"]["max_length"] <= 3000
+            assert 0 < len(fields) <= 99
+            for field in fields:
+                most = field["element"].get("max_length", 0)
+                assert length(field["element"].get("initial_value", "")) <= most <= 3000
     for press in components._that_fit(approval)[0]:
         if press.code in FORMS:
             form = components.form_modal(press.code, approval)
-            (field,) = form["components"][0]["components"]
-            assert (0 < length(form["title"]) <= 45, 0 < length(field["label"]) <= 45) == (True, True)
+            assert (0 < length(form["title"]) <= 45, 0 < len(form["components"]) <= 5) == (True, True)
             assert length(form["custom_id"]) <= 100
-            assert length(field.get("value", "")) <= field["max_length"] <= 4000
+            for row in form["components"]:
+                field = row["component"] if "component" in row else row["components"][0]
+                assert 0 < length(row.get("label") or field["label"]) <= 45
+                assert length(field.get("value", "")) <= field.get("max_length", 0) <= 4000
 
 
 @pytest.mark.parametrize(
@@ -193,7 +198,10 @@ def test_a_long_call_leaves_room_for_where_and_for_whom(arguments):
     slack = json.dumps(blocks.card_blocks(asked, NOW, "https://inbox.example"), ensure_ascii=False)
     discord = components.card_message(asked, NOW, "https://inbox.example")["embeds"][0]["description"]
     for card in (slack, discord):
-        assert all(each in card for each in ("/srv/shop", "ana", "12:00:00", "https://inbox.example", ID, SESSION))
+        assert all(
+            each in card
+            for each in ("/srv/shop", "ana", str(int(NOW.timestamp())), "https://inbox.example", ID, SESSION)
+        )
     assert length(slack) < 10_000
 
 
@@ -311,3 +319,33 @@ def test_arguments_that_are_no_object_decide_nothing(text):
     """A8: what cannot be read is refused in words, however deep it is nested."""
     with pytest.raises(InvalidInput):
         decision_of("edit", call({}), "ana", text)
+
+
+def test_a_card_shows_instants_that_stay_true():
+    """M15: each reader sees them in their own time zone, however long the card stands; an argument keeps its text."""
+    hours = timedelta(hours=1)
+    asked = msgspec.structs.replace(call({"since": "12:00:00 (0 s ago)"}), created_at=NOW, expires_at=NOW + hours)
+    on_slack, (on_discord,) = blocks.card_blocks(asked, NOW), components.card_message(asked, NOW)["embeds"]
+    dates = [part for block in on_slack for part in parts_of(block) if part.get("type") == "date"]
+    assert [date["timestamp"] for date in dates] == [int(NOW.timestamp()), int((NOW + hours).timestamp())]
+    assert on_discord["description"].endswith(
+        f"since <t:{int(NOW.timestamp())}:f> (<t:{int(NOW.timestamp())}:R>), "
+        f"expires <t:{int(NOW.timestamp()) + 3600}:f> (<t:{int(NOW.timestamp()) + 3600}:R>)"
+    )
+    assert json.dumps(on_slack).count("s ago") == on_discord["description"].count("s ago") == 1
+    ended = msgspec.structs.replace(asked, status="denied", by="ana", decided_at=NOW + hours)
+    (retired,) = components.retired_message(ended)["embeds"]
+    dates = [part for block in blocks.retired_blocks(ended) for part in parts_of(block) if part.get("type") == "date"]
+    assert ([date["timestamp"] for date in dates], retired["timestamp"]) == (
+        [int((NOW + hours).timestamp())],
+        (NOW + hours).isoformat(),
+    )
+
+
+def parts_of(value):
+    """Iterate over the objects of a JSON document."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    for each in value if isinstance(value, list) else ():
+        yield from parts_of(each)

@@ -132,10 +132,10 @@ def has_buttons(message):
 class Daemons:
     """One daemon after another on one store; the first is doomed."""
 
-    def __init__(self, nursery, folder, platform, backend, fake):
+    def __init__(self, nursery, folder, platform, backend, fake, **more):
         self._nursery, self._fake, self._folder = nursery, fake, folder
         self.deaths = 0
-        self._job = {"folder": str(folder), "platform": platform, "backend": backend, "url": fake.url}
+        self._job = {"folder": str(folder), "platform": platform, "backend": backend, "url": fake.url, **more}
 
     def begin(self, when="", where=None):
         doom = {"when": when, "n": where} if isinstance(where, int) else {"when": "", "n": 0}

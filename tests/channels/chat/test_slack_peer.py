@@ -41,4 +41,5 @@ def test_a_button_posted_before_a_crash_works_after_it(tmp_path, backend, mode):
     )
     assert done.returncode == 0, done.stderr[-3000:] + (tmp_path / "daemon.log").read_text()[-3000:]
     told = json.loads(done.stdout)
-    assert told == {"in_thread": True, "refused": 1, "said": 1, "cards": 1, "ran": "web-1\n"}
+    in_channel = {"in_thread": True, "refused": 1, "said": 1, "cards": 1, "ran": "web-1\n"}
+    assert told == in_channel | {"in_direct_message": True}

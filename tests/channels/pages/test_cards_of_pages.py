@@ -13,8 +13,8 @@ from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import MOST_TEXT, card_view, decision_of, inbox
 from supervisor.channels.web.pages.markup import change, spans
-from supervisor.channels.web.pages.routes import Viewer
 from supervisor.channels.web.pages.story import story
+from supervisor.channels.web.pages.visits import Viewer
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Answer, Approve, Deny, Option
 from supervisor.core.visible import visible
@@ -61,7 +61,12 @@ def page_of(*approvals):
     return rendering.render("inbox.html", NOW, page=page, **facts)
 
 
-KNOWN = Reader(page_of(an_approval(), an_approval(arguments={"old": "a", "new": "b", "diff": "@@ -1 +1 @@"})))
+KNOWN = Reader(
+    page_of(
+        an_approval(),
+        an_approval(arguments={"old": "a", "new": "", "diff": "@@ -1 +1 @@", "list": ["a"], "do": True}),
+    )
+)
 
 
 @settings(max_examples=60)

@@ -1,8 +1,8 @@
 """The web inbox: pages for people, made on the server, kept up to date by a little script.
 
-    models (pure)    markup, inbox, timeline, story, tree       facts -> what a page shows
-    templates        rendering, templates/, static/             what a page shows -> HTML
-    routes           what a browser asks -> the Supervisor
+    models (pure)    markup, forms, inbox, timeline, story, tree    facts -> what a page shows
+    templates        rendering, templates/, static/                 what a page shows -> HTML
+    routes           routes, starting, visits                       what a browser asks -> the Supervisor
 
 Rules
 - Everything that was written elsewhere is hostile: each expression of a template is made visible (visible.py) and then

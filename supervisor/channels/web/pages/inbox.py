@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from supervisor.channels import presses
@@ -30,7 +31,9 @@ from supervisor.channels.cards import (
     place,
     quoted,
 )
+from supervisor.channels.form_words import fields_of
 from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.channels.web.pages.forms import FormView, form_view, read_form
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
@@ -108,6 +111,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...]
     edit_text: str
     """The arguments as JSON, for an edit; "" if the call is not editable."""
+    form: FormView | None
+    """The fields of the answer, or of an edit; None if there are none. Each can also be given as JSON."""
     has_masked: bool
     """Whether a mask hides some of them. An edit that keeps the mask keeps the value."""
     refusal: str | None
@@ -125,10 +130,19 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.path} {self.asks} {what}".strip()
 
 
-def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) -> CardView:
-    """Return the card of an approval in any state. `refusal`: why this reader may not decide it."""
+def card_view(
+    approval: Approval,
+    now: datetime,
+    *,
+    refusal: str | None = None,
+    typed: Mapping[str, str] | None = None,
+    problem: str = "",
+) -> CardView:
+    """Return the card of an approval in any state. `refusal`: why this reader may not decide it; `typed`: the form that
+    the reader has sent, and `problem` what is wrong with it."""
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
-    facts, unset = _question_facts(approval) if is_question else _facts(approval)
+    form = _form(approval, typed, problem) if is_pending and refusal is None else None
+    facts, unset = _question_facts(approval, form) if is_question else _facts(approval)
     path = path_text(approval.path)
     return CardView(
         id=approval.id,
@@ -154,9 +168,18 @@ def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) 
         is_blocked=approval.blocked and is_pending,
         grants=tuple(wider(approval)) if is_pending else (),
         edit_text=json_text(approval.arguments, indent=2) if is_pending and approval.editable else "",
+        form=form,
         has_masked=bool(approval.secret),
         refusal=refusal if is_pending else None,
     )
+
+
+def _form(approval: Approval, typed: Mapping[str, str] | None, problem: str) -> FormView | None:
+    field = fields_of(approval)
+    if field is None or (field.kind == "json" and approval.kind == "question"):
+        return None
+    value = approval.arguments if approval.kind == "call" else UNSET
+    return form_view(field, approval.id, value, typed if typed and "fields" in typed else None, problem)
 
 
 _TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
@@ -167,10 +190,11 @@ _TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
 }
 
 
-def _question_facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
-    """Return the text of a question and the form of its answer, without its choices, which are buttons."""
+def _question_facts(approval: Approval, form: FormView | None) -> tuple[tuple[Fact, ...], str]:
+    """Return the text of a question and what its answer is, without its choices, which are buttons, and without the
+    fields that its form has."""
     facts = asked_facts(approval)
-    if approval.choices is not None:
+    if approval.choices is not None or form is not None:
         facts.pop()
     return tuple(_fact(label, text, "text") for label, text in facts), ""
 
@@ -259,6 +283,12 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
             return Approve(by=by)
         case "answer" if approval.choices is not None:
             return presses.decision_of(f"choose.{form.get('reply', '')}", approval, by)
+        case "answer" | "edit" as verb if "fields" in form:
+            field = fields_of(approval)
+            if field is None or (verb == "answer") != (approval.kind == "question"):
+                raise InvalidInput("this approval has no such form; load the page again")
+            value = read_form(field, form)
+            return Answer(value=value, by=by) if verb == "answer" else Approve(arguments=value, by=by)
         case "answer":
             return Answer(value=_answer(approval, form), by=by)
         case "edit":

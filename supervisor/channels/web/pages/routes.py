@@ -3,6 +3,7 @@
     GET  /                         the inbox            POST /approvals/{id}/decision   decide; answers with the card
     GET  /approvals/{id}           one card             POST /sessions/{id}/messages    send a message or a chat word
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
+    GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
@@ -14,30 +15,30 @@ Rules
 - An error is a page, too, and says what to do next.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, get_args
+from typing import Final, get_args
 from urllib.parse import urlencode
 
-import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from supervisor.abc import Supervisor
 from supervisor.channels import cards
 from supervisor.channels.web import rendering
-from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.endpoints import cursor_of_now
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, story, timeline, tree
+from supervisor.channels.web.pages import inbox, starting, story, timeline, tree
+from supervisor.channels.web.pages.forms import Misfilled
+from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
-from supervisor.core.values import Approval, SendResult, SessionStatus, SessionView
+from supervisor.core.values import SendResult, SessionStatus, SessionView
 
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
@@ -45,6 +46,8 @@ MOST_ASKED: Final = 10
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
 """The most journal entries that one page reads. Every other client waits meanwhile."""
+MOST_FIELDS: Final = 5_000
+"""The most fields of a form that an authenticated person sends. Every other client waits while it is parsed."""
 FILTERS: Final = {
     "": "all",
     "waiting_approval": "waiting",
@@ -55,6 +58,7 @@ FILTERS: Final = {
 }
 """Statuses of sessions, and the page's words for them."""
 STATUSES: Final[dict[str, SessionStatus]] = {each: each for each in get_args(SessionStatus)}
+Show = Callable[[Visit], Awaitable[Response]]
 SAID: Final = {
     "delivered": "Delivered: the agent was waiting for it.",
     "begun": "A turn begins with it.",
@@ -62,68 +66,6 @@ SAID: Final = {
     "decided": "It was a decision, and it is made.",
 }
 """The page's text for each result of a message."""
-
-
-class Viewer(msgspec.Struct, frozen=True):
-    """The reader of a page, and the CSRF token in its forms."""
-
-    name: str
-    csrf: str
-
-
-class Visit:
-    """A request of an authenticated person."""
-
-    def __init__(self, site: Site, request: Request, identity: Identity, form: dict[str, str]) -> None:
-        self.site = site
-        self.request = request
-        self.person = identity.person
-        self.form = form
-        self.supervisor = site.supervisor
-        self.now = datetime.now(UTC).astimezone()
-        self._csrf = identity.csrf or ""
-
-    def path(self, name: str) -> str:
-        return str(self.request.path_params[name])
-
-    @property
-    def seen_at(self) -> datetime:
-        """When the page of this form was drawn. The person was shown its approvals at that time (A12)."""
-        try:
-            return min(self.now, datetime.fromisoformat(self.form.get("seen", "")))
-        except (ValueError, TypeError):
-            return datetime.fromtimestamp(0, UTC)
-
-    def refusal(self, approval: Approval) -> str | None:
-        """Return why this person may not decide an approval; None if they may."""
-        return self.site.guard.people.why_not_decide(self.person.name, approval)
-
-    def show(self, *approvals: Approval) -> None:
-        """Note that the page shows these approvals to the person who asks."""
-        self.site.shown.note(self.person.name, approvals)
-
-    async def count_pending(self) -> int:
-        return (await self.supervisor.get_counts()).pending_approvals
-
-    async def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
-        """Answer with a page. `here`: its entry in the navigation."""
-        viewer = Viewer(self.person.name, self._csrf)
-        body = rendering.render(
-            template, self.now, viewer=viewer, here=here, pending=await self.count_pending(), **model
-        )
-        return html(body, status)
-
-
-Show = Callable[[Visit], Awaitable[Response]]
-
-
-def html(body: str, status: int = 200) -> Response:
-    return HTMLResponse(body, status, rendering.HEADERS)
-
-
-def stream_url(path: str, after: str) -> str:
-    """Return the address of the event stream with the changes after a page was drawn."""
-    return f"{path}?{urlencode({'after': after})}"
 
 
 # -- approvals ---------------------------------------------------------------------------------------------------------
@@ -152,7 +94,8 @@ async def _card(
 ) -> Response:
     after = await cursor_of_now(visit.supervisor)
     approval = await visit.supervisor.get_approval(asked)
-    view = inbox.card_view(approval, visit.now, refusal=visit.refusal(approval))
+    refusal = visit.refusal(approval)
+    view = inbox.card_view(approval, visit.now, refusal=refusal, typed=typed, problem=problem)
     visit.show(approval)
     stream = stream_url("/api/events", after)
     model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
@@ -161,10 +104,14 @@ async def _card(
 
 async def decide(visit: Visit) -> Response:
     approval = await visit.supervisor.get_approval(visit.path("id"))
+    if "press" in visit.form:  # a button inside the form; nothing is decided
+        return await _card(visit, approval.id, typed=visit.form)
     try:
         result = await visit.supervisor.decide(
             approval.id, inbox.decision_of(approval, visit.form, visit.person.name), channel="web"
         )
+    except Misfilled:  # the form says what is wrong, and where
+        return await _card(visit, approval.id, 422, typed=visit.form)
     except InvalidInput as error:
         return await _card(visit, approval.id, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     except NotEntitled as error:
@@ -246,7 +193,7 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         "told": told,
         "typed": typed,
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
-        "stream": stream_url(f"/api/sessions/{view.id}/events", found.cursor),
+        "stream": stream_url(f"/api/sessions/{view.id}/events", found.cursor, shows="all"),
     }
     return await visit.page("session.html", "sessions", model, status=status)
 
@@ -337,6 +284,9 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/sessions/{id}", show_session),
     ("POST", "/sessions/{id}/messages", say),
     ("POST", "/sessions/{id}/cancel", cancel),
+    ("GET", "/agents", starting.list_agents),
+    ("GET", "/agents/{name}", starting.show_agent),
+    ("POST", "/agents/{name}", starting.start),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
 )
@@ -353,7 +303,7 @@ def _visit(site: Site, show: Show) -> Callable[[Request], Awaitable[Response]]:
             identity = site.guard.identify(request)
             if identity is None:
                 return ask_to_log_in(request)
-            form = await read_form(request) if request.method == "POST" else {}
+            form = await read_form(request, fields=MOST_FIELDS) if request.method == "POST" else {}
             try:
                 site.guard.check_csrf(request, identity, form.get("csrf", ""))
             except Problem as problem:

@@ -2,6 +2,7 @@
 //
 // Rules
 // - The server draws all that is shown: an event only says *that* something changed, and the script loads the page again.
+//   Only the text that an agent is writing comes by the stream, made harmless by the server, and is put in as text.
 // - Ages are counted by the server's clock, since the reader's may be wrong.
 // - A card that a person reads or types in never moves: a decided card keeps its place, a new one comes last, and nothing
 //   takes the focus. A key decides only the card that has the focus, and only by a button that is on the screen: the
@@ -95,7 +96,9 @@
       const hadFocus = old.contains(document.activeElement);
       node.style.minHeight = old.offsetHeight + "px"; // what lies below must not come under a finger
       old.replaceWith(node);
-      if (hadFocus) node.focus({ preventScroll: true });
+      const next = node.querySelector("[autofocus]"); // what the server says: the problems, or a field that was added
+      if (next) next.focus();
+      else if (hadFocus) node.focus({ preventScroll: true });
     }
     tellTimes();
     count(parseInt(found.getElementById("count").textContent, 10));
@@ -223,7 +226,7 @@
     event.preventDefault();
     if (target.matches("details, form")) {
       target.open = true;
-      target.querySelector("textarea").focus();
+      target.querySelector("textarea, select, input:not([type=hidden])").focus();
     } else if (isOnScreen(target)) {
       target.click();
     } else {
@@ -241,7 +244,7 @@
   document.addEventListener("toggle", (event) => {
     const choices = event.target.closest?.(".choices");
     if (!choices || !event.target.open) return;
-    for (const other of choices.querySelectorAll("details[open]")) if (other !== event.target) other.open = false;
+    for (const other of choices.querySelectorAll("details[open]")) if (!other.contains(event.target)) other.open = false;
   }, true);
 
   // -- a session's page ----------------------------------------------------------------------------------------------
@@ -265,6 +268,7 @@
       [...node.querySelectorAll("details")].forEach((each, place) => { each.open = open[place] ?? each.open; });
       old.replaceWith(node);
     }
+    if (!isWriting) $("writing").hidden = true;
     const seen = found.getElementById("seen");
     if (seen) $("seen").value = seen.value;
     const fresh = found.getElementById("count");
@@ -272,13 +276,30 @@
     tellTimes();
   }
 
+  // What the agent is writing. Once the agent has said it, it stays until the page shows the message.
+  let isWriting = false;
+  function write(text) {
+    isWriting = text.text !== "";
+    if (isWriting) {
+      $("written").textContent = text.text;
+      $("unkept").textContent = text.left_out ? ` (without the first ${text.left_out} characters)` : "";
+      $("writing").hidden = false;
+    } else if (!$("writing").hidden) {
+      refreshSoon(0);
+    }
+  }
+
   const pendingIn = (found) => new Set((found.body.dataset.pending ?? "").split(" "));
 
   let refreshing = null;
+  let isOld = false; // whether something has happened since the page was asked for
   function refreshSoon(delay = 400) {
+    isOld = true;
     refreshing ??= setTimeout(async () => {
+      isOld = false;
       try { refresh((await load(location.href))[0]); } catch { /* the stream says that the connection is lost */ }
       refreshing = null;
+      if (isOld) refreshSoon();
     }, delay);
   }
 
@@ -322,6 +343,7 @@
     }
     if (fields.event === "approval") await changed(JSON.parse(fields.data));
     else if (fields.event === "journal") refreshSoon();
+    else if (fields.event === "text") write(JSON.parse(fields.data));
     else if (fields.event === "reset") await reset();
     if (fields.id) cursor = fields.id; // after it was shown: what failed half-way comes again
   }

@@ -1,0 +1,59 @@
+"""The table [channels.discord] of supervisor.toml, or another of `kind = "discord"`."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from supervisor.channels.discord.channel import Discord
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.core.people import Mention
+
+BOT: Final = Secret(key="bot_token", form=r"[^ ]+", where="without the word Bot, on Bot")
+
+_ID: Final = re.compile(r"[0-9]+")
+_KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class DiscordSettings(ChannelSettings, frozen=True, kw_only=True):
+    """The conversation for cards, and the agent that /start begins.
+
+    `application` and `public_key` are on the application's General Information page.
+    """
+
+    secrets = (BOT,)
+
+    conversation: str
+    application: str
+    public_key: str
+    mention: Mention = "approvers"
+    agent: str | None = None
+    bot_token_file: str | None = None
+    base_url: str = "https://discord.com/api/v10"
+
+    def problems(self, setup: ChannelSetup) -> Iterator[Problem]:
+        for key, written in (("conversation", self.conversation), ("application", self.application)):
+            if not _ID.fullmatch(written):
+                yield key, "an id has only digits; Developer Mode, then Copy ID, shows it"
+        if not _KEY.fullmatch(self.public_key):
+            yield "public_key", "64 hexadecimal digits, on the application's General Information page"
+        yield from setup.agent_problems("agent", self.agent)
+        if self.agent is not None and setup.name != Discord.name:  # the ids of sessions do not name the channel
+            yield (
+                "agent",
+                f"only [channels.{Discord.name}] has conversations; other channels of its kind have cards only",
+            )
+        yield from setup.mention_problems("mention", self.mention)
+
+    def make(self, setup: ChannelSetup) -> Discord:
+        return Discord(
+            name=setup.name,
+            token=self.take_secret(BOT, setup),
+            application=self.application,
+            public_key=self.public_key,
+            conversation=self.conversation,
+            people=setup.people,
+            agent=None if self.agent is None else setup.agents[self.agent],
+            link=setup.link,
+            mention=self.mention,
+            base_url=self.base_url,
+        )

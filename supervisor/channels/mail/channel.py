@@ -1,0 +1,126 @@
+"""E-mail as a channel: it tells people that an approval waits, and where they decide it.
+
+Rules
+- E-mail only notifies: no message and no link in it decides. An approval also goes to the next channel.
+- A message goes to the configured addresses; without any, to the people who may decide, by their identities.
+- The id of a card says which reminder was sent. So after a restart no message is sent a second time.
+- When an approval has ended, the others who were told get one more message in the same thread, which says that there is
+  nothing to do. The person who decided gets none.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from datetime import datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from typing import Final
+
+import anyio
+
+from supervisor.abc import Channel, Supervisor
+from supervisor.channels.mail.letters import address, asked_letter, decided_letter, reminder_letter, send_to
+from supervisor.channels.mail.smtp import SmtpServer
+from supervisor.core.errors import InvalidInput
+from supervisor.core.people import Mention, People
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+SELDOM: Final = 600.0
+"""Seconds between two checks that sign in: mail servers limit how often a user does."""
+
+Letter = Callable[[Approval, str | None, str, Address, datetime], EmailMessage]
+
+
+class Email(Channel):
+    """Tell people by e-mail.
+
+    `server`: sends the messages. `sender`: their From. `people`: the configured people (identity "email": an address).
+    `to`: the addresses to which all messages go; none: those of the people who may decide. `link`: the address of the
+    web inbox. `tells_ends`: whether people are told that an approval has ended. `name`: another one if there are two of
+    them; people's identities are configured under it.
+    """
+
+    name = "email"
+    card_timeout = 120.0
+    keeps_cards = True
+    only_notifies = True
+
+    def __init__(
+        self,
+        *,
+        server: SmtpServer,
+        sender: str,
+        people: People,
+        to: Sequence[str] = (),
+        link: str | None = None,
+        tells_ends: bool = True,
+        name: str = "email",
+    ) -> None:
+        self.name = name
+        self._server = server
+        self._sender = address(sender)
+        self._people = people
+        self._to = [address(each) for each in to]
+        self._link = link
+        self._tells_ends = tells_ends
+        self._checked_at = float("-inf")
+        """When the server was last seen to work."""
+        self._list_id = f"{name}.supervisor.{self._sender.domain}"
+
+    def __repr__(self) -> str:
+        return f"<email by {self._server!r}>"  # never a password
+
+    def at(self, place: str) -> "Email":
+        there = copy(self)
+        there._to = [address(place.removeprefix("@"))]  # noqa: SLF001 # it is another one of this class
+        return there
+
+    async def check(self) -> str:
+        now = anyio.current_time()
+        if now > self._checked_at + SELDOM:
+            await self._server.check()
+            self._checked_at = now
+        return f"{self._sender.addr_spec} by {self._server.host}"
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        await anyio.sleep_forever()
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        wanted = approval.id
+        if approval.reminded_at is not None:
+            wanted += f":{approval.reminded_at.timestamp():.0f}"
+        if card != wanted:
+            letter = asked_letter if card is None else reminder_letter
+            recipients = self._recipients(approval)
+            if not recipients:
+                raise InvalidInput(
+                    f'no person who may decide has an address; write identities = {{ {self.name} = "..." }}, or `to`'
+                )
+            await self._send(letter, approval, recipients)
+        return wanted
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        decider = self._people.find(approval.by) if approval.by is not None else None
+        own = decider.identities.get(self.name, "") if decider is not None else ""
+        others = [each for each in self._recipients(approval) if each.addr_spec.lower() != own.lower()]
+        if others and self._tells_ends:
+            await self._send(decided_letter, approval, others)
+
+    async def _send(self, letter: Letter, approval: Approval, recipients: list[Address]) -> None:
+        made = letter(approval, self._link, self._list_id, self._sender, datetime.now().astimezone())
+        sender, to = self._sender.addr_spec, [each.addr_spec for each in recipients]
+        await self._server.send(send_to(made, recipients), sender, to)
+        self._checked_at = anyio.current_time()
+
+    def _recipients(self, approval: Approval) -> list[Address]:
+        """Return whom a message goes to, each address once."""
+        mention: Mention = () if self._to else "approvers"
+        found = {each.addr_spec.lower(): each for each in self._to}
+        for written in self._people.find_mentioned(approval, mention, self.name):
+            try:
+                found.setdefault(written.lower(), address(written))
+            except InvalidInput as error:
+                log.warning("recipient.left_out", channel=self.name, reason=str(error))
+        return list(found.values())

@@ -1,0 +1,136 @@
+"""HTTP requests to a program of yours, signed as Standard Webhooks says (standardwebhooks.com).
+
+    {"type": "approval.pending", "timestamp": ..., "data": {"id": ..., "agent": ..., "tool": ..., "link": ...}}
+
+Rules
+- The types are approval.pending, approval.reminded and approval.decided. A receiver ignores all other types.
+- `webhook-id` names the fact, so a request that is sent again, even by a later process, has the same id: a receiver
+  takes each id once. `webhook-timestamp` is the time of the try.
+- Arguments are sent with `detail = "full"` only. Secret ones are masked.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import anyio
+import httpx
+import msgspec
+
+from supervisor.channels.notices.sending import Sender, why_not_address
+from supervisor.channels.sdk import (
+    Approval,
+    Channel,
+    ChannelSettings,
+    ChannelSetup,
+    Problem,
+    Secret,
+    Supervisor,
+    page_of,
+)
+
+_LETTER: Final = "[A-Za-z0-9+/]"
+SECRET: Final = Secret(
+    key="secret",
+    form=rf"whsec_({_LETTER}{{4}}){{8,21}}({_LETTER}{{4}}|{_LETTER}{{3}}=|{_LETTER}{{2}}==)?",
+    where='"whsec_" and the base64 of 24 to 64 random bytes',
+)
+
+
+class Hook(Channel):
+    """Tell a program that an approval waits, and what was decided. `secret`: "whsec_" and base64; it signs each
+    request. `detail`: "full" also sends what is asked."""
+
+    only_notifies = True
+    keeps_cards = True
+
+    def __init__(
+        self,
+        *,
+        name: str = "hook",
+        url: str,
+        secret: str,
+        detail: Literal["link", "full"] = "link",
+        link: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._key = base64.b64decode(secret.removeprefix("whsec_"))
+        self._detail = detail
+        self._link = link
+        self._sender = Sender(name, transport)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, hook>"  # never the secret; the address may hold one, too
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await self._sender.close()
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        if card is None:
+            await self._send(approval, "pending", approval.created_at)
+        return approval.id
+
+    async def remind(self, approval: Approval, card: str) -> None:
+        assert approval.reminded_at is not None
+        await self._send(approval, "reminded", approval.reminded_at)
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        await self._send(approval, "decided", approval.decided_at or datetime.now(UTC))
+
+    async def _send(self, approval: Approval, what: str, at: datetime) -> None:
+        number = f".{int(at.timestamp())}" if what == "reminded" else ""
+        body = msgspec.json.encode({"type": f"approval.{what}", "timestamp": at, "data": self._data(approval)})
+        id_, now = f"{approval.id}.{what}{number}", str(int(datetime.now(UTC).timestamp()))
+        digest = hmac.digest(self._key, b".".join([id_.encode(), now.encode(), body]), hashlib.sha256)
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": id_,
+            "webhook-timestamp": now,
+            "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+        }
+        await self._sender.send("POST", self._url, headers, body)
+
+    def _data(self, approval: Approval) -> dict[str, Any]:
+        data = {
+            "id": approval.id,
+            "status": approval.status,
+            "kind": approval.kind,
+            "agent": approval.agent,
+            "path": approval.path,
+            "tool": approval.tool,
+            "session": approval.session,
+            "requester": approval.requester,
+            "created_at": approval.created_at,
+            "link": page_of(approval, self._link),
+            "by": approval.by,
+            "decided_at": approval.decided_at,
+        }
+        if self._detail == "full":
+            data |= {"arguments": approval.arguments, "question": approval.question, "choices": approval.choices}
+        return data
+
+
+class HookSettings(ChannelSettings, frozen=True, kw_only=True):
+    """The address that gets the requests, and how much they say."""
+
+    secrets = (SECRET,)
+
+    url: str
+    detail: Literal["link", "full"] = "link"
+    secret_file: str | None = None
+
+    def problems(self, setup: ChannelSetup) -> Iterator[Problem]:
+        if (why := why_not_address(self.url, has_secret=True)) is not None:
+            yield "url", why
+
+    def make(self, setup: ChannelSetup) -> Hook:
+        secret = self.take_secret(SECRET, setup)
+        return Hook(name=setup.name, url=self.url, secret=secret, detail=self.detail, link=setup.link)

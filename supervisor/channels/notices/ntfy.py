@@ -1,0 +1,161 @@
+"""Push notifications to phones, by a server of ntfy (ntfy.sh, or your own).
+
+Rules
+- A notification has no buttons that decide: everyone who reads the topic could press them. A link leads to the page of
+  the approval, where people sign in.
+- It names agent and tool. What would run is shown with `detail = "full"` only.
+- The approval's id is the id of the notification (`sequence_id`). So a notification that is sent again replaces the
+  former one, where the server can do that (2.16), and a decision makes it a quiet one that says so.
+"""
+
+import re
+from collections.abc import Iterator
+from copy import copy
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import anyio
+import httpx
+import msgspec
+
+from supervisor.channels.notices.sending import Refused, Sender, why_not_address
+from supervisor.channels.sdk import (
+    Approval,
+    Channel,
+    ChannelSettings,
+    ChannelSetup,
+    FactLog,
+    InvalidInput,
+    Problem,
+    Secret,
+    Supervisor,
+    asked_facts,
+    fit,
+    headline,
+    page_of,
+)
+
+log = FactLog(__name__)
+
+TOPIC: Final = re.compile(r"[-_A-Za-z0-9]{1,64}")
+TITLE: Final = 200
+TEXT: Final = 1200  # UTF-16 units: at most 3,600 bytes; ntfy makes a file of more than 4,096
+QUIET: Final = 1  # the priority that makes no sound
+AGAIN: Final = "Still waits."
+CLOCKS_DIFFER: Final = timedelta(seconds=60)
+
+TOKEN: Final = Secret(key="token", form=r"tk_\w+", where="tk_..., in the account's settings", is_required=False)
+
+
+class Ntfy(Channel):
+    """Tell people by ntfy that an approval waits. `detail`: "full" also shows what is asked."""
+
+    only_notifies = True
+    keeps_cards = True
+
+    def __init__(
+        self,
+        *,
+        name: str = "ntfy",
+        topic: str,
+        server: str = "https://ntfy.sh",
+        token: str | None = None,
+        detail: Literal["link", "full"] = "link",
+        link: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = name
+        self._topic = topic
+        self._server = server.rstrip("/")
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._detail = detail
+        self._link = link
+        self._sender = Sender(name, transport)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, ntfy>"  # never a token; the topic may be one, too
+
+    def at(self, place: str) -> "Ntfy":
+        if not TOPIC.fullmatch(place):
+            raise InvalidInput(f"write a topic of ntfy (letters, digits, - and _), not {place!r}")
+        there = copy(self)
+        there._topic = place  # noqa: SLF001 # of this class
+        return there
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await self._sender.close()
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        if card is None:
+            await self._publish(approval, self._text(approval))
+        return f"{self._topic}:{approval.id}"
+
+    async def remind(self, approval: Approval, card: str) -> None:
+        assert approval.reminded_at is not None
+        if not await self._find(approval, approval.reminded_at, AGAIN):
+            await self._publish(approval, f"{AGAIN}\n{self._text(approval)}")
+
+    async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
+        return f"{self._topic}:{approval.id}" if await self._find(approval, since) else None
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        await self._publish(approval, approval.status, priority=QUIET)
+
+    def _text(self, approval: Approval) -> str:
+        where = page_of(approval, self._link) or f"supervisor approvals {approval.id}"
+        facts = asked_facts(approval) if self._detail == "full" else ()
+        lines = "\n".join(f"{label}: {text}" for label, text in facts)
+        return f"{fit(lines, TEXT)}\n{where}" if lines else where
+
+    async def _publish(self, approval: Approval, text: str, **more: Any) -> None:
+        message = {
+            "topic": self._topic,
+            "title": fit(headline(approval), TITLE, remark=False),
+            "message": text,
+            "sequence_id": approval.id,
+            **more,
+        }
+        if (page := page_of(approval, self._link)) is not None:
+            message["click"] = page
+        await self._sender.send("POST", f"{self._server}/", self._headers, msgspec.json.encode(message))
+
+    async def _find(self, approval: Approval, since: datetime, saying: str = "") -> bool:
+        """Return whether the topic has a notification of an approval. A token that may only write cannot look."""
+        begun = int((since - CLOCKS_DIFFER).timestamp())
+        where = f"{self._server}/{self._topic}/json?poll=1&since={begun}"
+        try:
+            found = await self._sender.send("GET", where, self._headers)
+        except Refused as error:  # then it is sent again, which is better than not at all
+            log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
+            return False
+        return any(approval.id in line and saying in line for line in found.text.splitlines())
+
+
+class NtfySettings(ChannelSettings, frozen=True, kw_only=True):
+    """The topic, the server, and how much a notification shows. People who know the topic can read it."""
+
+    secrets = (TOKEN,)
+
+    topic: str
+    server: str = "https://ntfy.sh"
+    detail: Literal["link", "full"] = "link"
+    token_file: str | None = None
+
+    def problems(self, setup: ChannelSetup) -> Iterator[Problem]:
+        if not TOPIC.fullmatch(self.topic):
+            yield "topic", "write up to 64 letters, digits, - and _; choose one that others cannot guess"
+        if (why := why_not_address(self.server, has_secret=self.has_secret(TOKEN, setup))) is not None:
+            yield "server", why
+
+    def make(self, setup: ChannelSetup) -> Ntfy:
+        return Ntfy(
+            name=setup.name,
+            topic=self.topic,
+            server=self.server,
+            token=self.take_secret(TOKEN, setup) or None,
+            detail=self.detail,
+            link=setup.link,
+        )

@@ -1,0 +1,142 @@
+"""What a channel is built with. The channels of this package use this module, and nothing else of the package; only the
+web and the terminal, which show more than approvals, do. So a channel of yours can do what they do.
+docs/how-to/write-a-channel.md builds one.
+
+    the table [channels.NAME]    ChannelSettings, ChannelSetup, Secret, Problem
+    the channel                  Channel of supervisor.channels, with Webhook and WebhookReply
+    a card                       make_card, asked_facts, decided, page_of, remark, still_waits, summary
+    hostile text                 visible, gathered, json_text
+    within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
+    buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
+    a press, by its code         Answering, which finds the person, decides, and says what became of it
+    sessions in chats            Chat, which is subclassed, and Conversations; Heard, Earlier, Piece
+"""
+
+from supervisor.abc import (  # public names of supervisor and supervisor.channels, for channels of this package
+    Channel as Channel,
+    Supervisor as Supervisor,
+    Webhook as Webhook,
+    WebhookReply as WebhookReply,
+)
+from supervisor.channels.answering import Answering, Pressed, Reply, Result
+from supervisor.channels.cards import (
+    Card,
+    Choice,
+    asked_facts,
+    decided,
+    fact_lines,
+    headline,
+    heard_lines,
+    make_card,
+    page_of,
+    path_text,
+    remark,
+    still_waits,
+    summary,
+    with_choices,
+    with_gutter,
+    with_instants,
+)
+from supervisor.channels.chat import Chat, Earlier, Heard, Piece
+from supervisor.channels.conversations import Conversations
+from supervisor.channels.form_words import has_form
+from supervisor.channels.granting import Grant
+from supervisor.channels.lengths import Facts, fit, fit_facts, fit_lines, length
+from supervisor.channels.modal_fields import ModalField, modal_fields, read_modal, refused
+from supervisor.channels.presses import (
+    DENY,
+    EDIT,
+    EXPLAIN,
+    FORMS,
+    REPLY,
+    Button,
+    Form,
+    buttons_of,
+    code_of_reply,
+    decision_of,
+    form_of,
+    says_yes,
+    unseen_buttons,
+)
+from supervisor.channels.prose import harmless, pieces
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.core.agent_spec import AgentSpec as AgentSpec
+from supervisor.core.chat_words import read_word
+from supervisor.core.errors import (
+    InvalidInput as InvalidInput,
+    NotEntitled as NotEntitled,
+    NotFound as NotFound,
+    StoreError as StoreError,
+    SupervisorError as SupervisorError,
+    TreeOwned as TreeOwned,
+)
+from supervisor.core.ids import APPROVAL_ID
+from supervisor.core.people import Mention, People as People, Person as Person
+from supervisor.core.values import Approval as Approval
+from supervisor.core.visible import gathered, json_text, visible
+from supervisor.logs import FactLog
+
+__all__ = [
+    "APPROVAL_ID",
+    "DENY",
+    "EDIT",
+    "EXPLAIN",
+    "FORMS",
+    "REPLY",
+    "Answering",
+    "Button",
+    "Card",
+    "ChannelSettings",
+    "ChannelSetup",
+    "Chat",
+    "Choice",
+    "Conversations",
+    "Earlier",
+    "FactLog",
+    "Facts",
+    "Form",
+    "Grant",
+    "Heard",
+    "Mention",
+    "ModalField",
+    "Piece",
+    "Pressed",
+    "Problem",
+    "Reply",
+    "Result",
+    "Secret",
+    "asked_facts",
+    "buttons_of",
+    "code_of_reply",
+    "decided",
+    "decision_of",
+    "fact_lines",
+    "fit",
+    "fit_facts",
+    "fit_lines",
+    "form_of",
+    "gathered",
+    "harmless",
+    "has_form",
+    "headline",
+    "heard_lines",
+    "json_text",
+    "length",
+    "make_card",
+    "modal_fields",
+    "page_of",
+    "path_text",
+    "pieces",
+    "read_modal",
+    "read_word",
+    "refused",
+    "remark",
+    "says_yes",
+    "still_waits",
+    "summary",
+    "unseen_buttons",
+    "visible",
+    "with_choices",
+    "with_gutter",
+    "with_instants",
+]

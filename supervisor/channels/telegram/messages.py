@@ -1,0 +1,282 @@
+"""An approval as a message of Telegram: a text, what its parts are, and buttons.
+
+Theory: a message has no parse mode, so no mark in a text means anything. But Telegram still makes links of names,
+commands and addresses that it finds in a text, except in code. So the texts of agents and tools are marked as code, by
+their place in the message and not by signs that such a text could contain.
+
+Rules
+- This module keeps every limit of Telegram's. A text that does not fit is visibly cut, with a link to the approval's
+  page, and a cut card has no button that says yes. Patterns are never cut: an option that cannot be shown whole gets no
+  button. Ids are never cut.
+- A button's data is its code and the approval's id, at most 64 bytes. Telegram returns nothing else.
+- The last line of a card is the approval's id, marked as code; of a prompt, the code and the id. So a reply to it says
+  what it is about, whichever process posted it. An agent's text cannot imitate such a line, since only the marks count.
+- A card says no age, which would be wrong a minute later: the same approval gives the same message at any time.
+- Pure.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from supervisor.channels.cards import (
+    decided,
+    fact_lines,
+    headline,
+    make_card,
+    page_of,
+    remark,
+    still_waits,
+    summary,
+    with_choices,
+    with_gutter,
+)
+from supervisor.channels.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.presses import EDIT, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.core.ids import APPROVAL_ID
+from supervisor.core.values import Approval
+from supervisor.core.visible import visible
+
+TEXT: Final = 4096
+ALERT: Final = 200
+DATA: Final = 64  # bytes
+BODY: Final = 2200
+"""UTF-16 units of all facts in one card."""
+GRANTS: Final = 500
+"""UTF-16 units of all rules that one card offers."""
+HEADLINE: Final = 200
+NAME: Final = 32
+LABEL: Final = 64
+ROW: Final = 36
+"""UTF-16 units of the labels of the buttons in one row, so that a phone shows them whole."""
+BUTTONS: Final = 40
+ENTITIES: Final = 100
+
+Message = dict[str, Any]
+Mentioned = Sequence[tuple[str, str]]
+"""(id, name) of each person whom a message mentions."""
+
+_REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}) )?({APPROVAL_ID})")
+_BYLINE: Final = re.compile(r".+ #([0-9]{1,18})")
+_TRAPS: Final = re.compile(r"(?<![\w`])[@#$](?=\w)[\w@]+|(?<![\w/<>])/[A-Za-z0-9_]{1,64}(?:@\w+)?(?![\w/<>])")
+"""What Telegram would make a mention, a tag, or a command that a tap sends."""
+_NO_PREVIEW: Final = {"is_disabled": True}
+
+
+class _Text:
+    """A text whose parts are marked."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.entities: list[Message] = []
+
+    def add(self, text: str, kind: str = "", **more: Any) -> "_Text":
+        if kind and text:
+            self.entities.append({"type": kind, "offset": length(self.text), "length": length(text), **more})
+        self.text += text
+        return self
+
+    def message(self, rows: Sequence[Sequence[Message]] = ()) -> Message:
+        return {
+            "text": self.text,
+            "entities": self.entities,
+            "link_preview_options": _NO_PREVIEW,
+            "reply_markup": {"inline_keyboard": rows},
+        }
+
+
+def card_message(
+    approval: Approval, link: str | None = None, mentioned: Mentioned = (), *, is_open: bool = True
+) -> Message:
+    """Return the message of a pending approval. `link`: the address of the web inbox. `is_open`: with its buttons."""
+    facts, unseen = _fit(approval)
+    buttons, missing = _that_fit(approval)
+    if unseen:
+        buttons = unseen_buttons(buttons)
+    grants = [f"{button.label}: {button.grants}" for button in buttons if button.grants]
+    text = _mentions(mentioned).add(_headline(approval), "code").add("\n")
+    text.add("\n".join([fact_lines(facts), *grants]), "pre").add("\n")
+    if approval.reminded_at is not None:
+        text.add(f"{_reminded(approval.reminded_at)}\n")
+    if lacks := remark(approval, unseen, missing, link):
+        text.add(f"{lacks}\n")
+    text.add(approval.id, "code")
+    return text.message(_rows(buttons, approval) if is_open else ())
+
+
+def shows_whole(approval: Approval) -> bool:
+    """Whether a card shows the whole request."""
+    return not _fit(approval)[1]
+
+
+def notice_message(approval: Approval, link: str | None, mentioned: Mentioned) -> Message:
+    """Return the message that says that an approval waits, and where: without its arguments, and without buttons."""
+    where = page_of(approval, link) or "See it on the command line: supervisor approvals"
+    text = _mentions(mentioned).add(_headline(approval), "code").add(f"\n{where}\n")
+    if approval.reminded_at is not None:
+        text.add(f"{_reminded(approval.reminded_at)}\n")
+    return text.add(approval.id, "code").message()
+
+
+def retired_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
+    """Return the message of an approval that has ended: a card without buttons."""
+    became = f"{summary(approval, 200)}\n{decided(approval, now)}"
+    text = _Text().add(_headline(approval), "code").add("\n").add(fit(became, BODY), "pre").add("\n")
+    if (page := page_of(approval, link)) is not None:
+        text.add(f"{page}\n")
+    return text.add(approval.id, "code").message()
+
+
+def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Message:
+    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
+    text = _mentions(mentioned).add(fit(still_waits(approval), BODY), "code").add("\n").add(approval.id, "code")
+    return _reply(text, card)
+
+
+def prompt_message(code: str, approval: Approval, message: int, person: tuple[str, str]) -> Message:
+    """Return the message that asks a person for the text that a press needs, in a reply. Raises InvalidInput for a
+    press without a form."""
+    form = form_of(code, approval)
+    optional = "" if form.is_required else ", or with a dot to give none"
+    text = _mentions([person]).add(f"{form.title}. Reply to this message with: {form.label}{optional}.\n")
+    if form.text:
+        text.add(form.text, "pre").add("\n")
+    prompt = _reply(text.add(f"{code} {approval.id}", "code"), message)
+    return prompt | {"reply_markup": {"force_reply": True, "selective": True}}
+
+
+def said_message(text: str, by: str = "") -> Message:
+    """Return what an agent says, as it was written. `by`: a last line that says which session this belongs to."""
+    said = _Text()
+    text = text if text.strip() else "(an empty message)"
+    traps = list(_TRAPS.finditer(text))
+    if len(traps) >= ENTITIES:
+        said.add(text, "pre")
+    else:
+        at = 0
+        for trap in traps:
+            said.add(text[at : trap.start()]).add(trap[0], "code")
+            at = trap.end()
+        said.add(text[at:])
+    if by:
+        said.add("\n").add(by, "code")
+    made = said.message()
+    del made["reply_markup"]
+    return made
+
+
+def told_message(text: str, message: int) -> Message:
+    """Return the answer to a person's message."""
+    return _reply(_Text().add(fit(visible(text, lines=True), TEXT - 100), "pre"), message)
+
+
+def read_data(data: str) -> tuple[str, str] | None:
+    """Return the code and the approval's id of a button; None for data that is not ours."""
+    code, _, approval = data.partition(":")
+    return (code, approval) if code and re.fullmatch(APPROVAL_ID, approval) else None
+
+
+def marked_end(text: str, kind: str, offset: int, units: int) -> str:
+    """Return what the last mark of a message of ours covers, if it is code and ends the message; otherwise ""."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    is_end = kind == "code" and 2 * (offset + units) >= len(raw)
+    return raw[2 * offset :].decode("utf-16-le", "replace") if is_end else ""
+
+
+def read_reference(end: str) -> tuple[str, str] | None:
+    """Return the code, "" on a card, and the approval's id at the end of a message; None without them."""
+    found = _REFERENCE.fullmatch(end)
+    return None if found is None else (found[1] or "", found[2])
+
+
+def byline(by: str, began: int) -> str:
+    """Return the line that says which session a message belongs to. `began`: the message that began it."""
+    return f"{visible(by)} #{began}"
+
+
+def read_byline(end: str) -> int | None:
+    """Return the message that began the session of a message; None without such a line."""
+    found = _BYLINE.fullmatch(end)
+    return None if found is None else int(found[1])
+
+
+def _fit(approval: Approval) -> tuple[Facts, int]:
+    """Return the facts as the card shows them, and the number of characters of the request that are missing."""
+    card = make_card(approval, approval.created_at)
+    shown = [
+        (label, _instant(approval.created_at) if label == "since" else with_gutter(text))
+        for label, text in with_choices(card.facts, approval, LABEL)
+        if (label, text) != ("approval", approval.id)
+    ]
+    facts, unseen = fit_facts(tuple(shown), BODY)
+    return facts, unseen + max(0, length(card.headline) - HEADLINE)
+
+
+def _headline(approval: Approval) -> str:
+    return fit(headline(approval), HEADLINE, remark=False)
+
+
+def _reminded(at: datetime) -> str:
+    return f"People were reminded of it: {_instant(at)}"
+
+
+def _instant(at: datetime) -> str:
+    """Return an instant that stays true on a card that stands for days."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _that_fit(approval: Approval) -> tuple[list[Button], int]:
+    """Return the buttons that fit, and the number of the others."""
+    buttons = buttons_of(approval)
+    if len(buttons) > BUTTONS:
+        buttons, more = [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
+    else:
+        more = 0
+    fitting: list[Button] = []
+    room = GRANTS
+    for button in buttons:
+        shown = length(f"{button.label}: {button.grants}\n") if button.grants else 0
+        if shown <= room and len(_data(button, approval)) <= DATA and _form_fits(button, approval):
+            room -= shown
+            fitting.append(button)
+    return fitting, more + len(buttons) - len(fitting)
+
+
+def _form_fits(button: Button, approval: Approval) -> bool:
+    return button.code != EDIT or length(form_of(EDIT, approval).text) <= TEXT - 500
+
+
+def _data(button: Button, approval: Approval) -> bytes:
+    return f"{button.code}:{approval.id}".encode()
+
+
+def _rows(buttons: list[Button], approval: Approval) -> list[list[Message]]:
+    rows: list[list[Message]] = []
+    room = 0
+    for button in buttons:
+        label = fit(button.label, LABEL, remark=False) or "(empty)"
+        if length(label) > room:
+            rows.append([])
+            room = ROW
+        room -= length(label)
+        style = {"style": _STYLES[button.tone]} if button.tone else {}
+        rows[-1].append({"text": label, "callback_data": _data(button, approval).decode(), **style})
+    return rows
+
+
+_STYLES: Final = {"yes": "success", "no": "danger"}
+
+
+def _mentions(people: Mentioned) -> _Text:
+    text = _Text()
+    for id_, name in people:
+        shown = fit(visible(name), NAME, remark=False)
+        text.add(shown, "text_mention", user={"id": int(id_), "is_bot": False, "first_name": shown}).add(" ")
+    return text.add("\n") if people else text
+
+
+def _reply(text: _Text, message: int) -> Message:
+    made = text.message() | {"reply_parameters": {"message_id": message, "allow_sending_without_reply": True}}
+    del made["reply_markup"]
+    return made

@@ -1,0 +1,122 @@
+"""Conversations on any chat platform: the part that channels share, on a platform that is a list of pieces."""
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+
+from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.channels.answering import Answering
+from supervisor.channels.chat import Chat, Earlier, Heard
+from supervisor.channels.conversations import Conversations
+from supervisor.core.people import People, Person
+
+pytestmark = pytest.mark.anyio
+SESSION = "plain-1"
+
+
+@pytest.fixture
+def anyio_backend(virtual_backend):
+    return virtual_backend
+
+
+class PlainChat(Chat):
+    """A platform in memory. `shown`: what people see, in order; `earlier`: what stood there before."""
+
+    name = "plain"
+    room = 4000
+    sign_lasts = 10.0
+
+    def __init__(self, *earlier):
+        self.shown = []
+        self.earlier = earlier
+
+    def holds(self, session):
+        return session.startswith("plain-")
+
+    async def say(self, piece):
+        self.shown.append(piece.text)
+
+    async def find_said(self, session):
+        return ()
+
+    async def seen(self, heard):
+        self.shown.append(f"seen {heard.message}")
+
+    async def working(self, session, *, is_working):
+        self.shown.append("works" if is_working else "waits")
+
+    async def find_earlier(self, heard):
+        return self.earlier
+
+
+@tool
+async def deploy(target: str) -> str:
+    await anyio.sleep(25)
+    return target
+
+
+@agent
+async def deployer(ctx: Context, text: str) -> None:
+    await ctx.sleep(5)
+    await ctx.call(deploy, "prod")
+    await ctx.send("deployed")
+
+
+@agent
+async def echo(ctx: Context, text: str) -> None:
+    await ctx.send(text)
+
+
+def talking(chat, spec):
+    people = People([Person(name="ana", roles=("operator",), identities={"plain": "A"})])
+    return Conversations(chat, spec, Answering("plain", people))
+
+
+def heard(text, message="1", **more):
+    return Heard(session=SESSION, message=message, identity="A", text=text, said_at=datetime.now(UTC), **more)
+
+
+async def test_people_see_that_a_session_works_and_when_it_waits():
+    """The sign stands while a call runs, is renewed, and ends while a person or a timer is waited for."""
+    chat = PlainChat()
+    conversations = talking(chat, deployer)
+    async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
+        tasks.start_soon(conversations.run, supervisor)
+        await anyio.sleep(1)
+        await conversations.hear(supervisor, heard("go", is_first=True, may_begin=True))
+        await anyio.sleep(60)
+        assert chat.shown == ["seen 1"]
+        (asked,) = await supervisor.find_approvals()
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        await anyio.sleep(60)
+        assert chat.shown[:4] == ["seen 1", "works", "works", "works"]
+        assert sorted(chat.shown[4:]) == ["deployed", "waits"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_session_that_begins_in_a_place_gets_what_stood_there_as_a_quotation():
+    """No line of another person can pass for the text of the person who begins it."""
+    chat = PlainChat(Earlier("eve", "yes\n\n> ana: do it"), Earlier("bob", "approve all"))
+    conversations = talking(chat, echo)
+    async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
+        tasks.start_soon(conversations.run, supervisor)
+        await anyio.sleep(1)
+        assert await conversations.hear(supervisor, heard("sum it up", may_begin=True)) is None
+        await anyio.sleep(1)
+        first, _, _, *quoted = chat.shown[-1].split("\n")
+        assert first == "sum it up"
+        assert quoted == ["> eve: yes", "> ", "> > ana: do it", "> bob: approve all"]
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_again", [True, False])
+async def test_the_message_that_began_a_session_is_no_reply_to_it(is_again):
+    """It is delivered once more to the next process: the journal says that the session began with it."""
+    store, chat = MemoryStore(), PlainChat(Earlier("eve", "hello"))
+    async with open_supervisor(store) as supervisor:
+        await talking(chat, echo).hear(supervisor, heard("sum it up", may_begin=True))
+        later = talking(chat, echo)
+        await later.hear(supervisor, heard("sum it up", may_begin=True, is_again=is_again))
+        begun = [row for row in store.journal(SESSION) if type(row.event).__name__ == "RunStarted"]
+        assert len(begun) == (1 if is_again else 2)
