@@ -1,0 +1,67 @@
+"""The same agents on Temporal, when one machine is not enough. One tree is one workflow, and one body an activity.
+
+    tree         a tree's workflow: our runtime over a journal in memory     environment  its time, ids, bodies
+    bridge       how code of a workflow waits                                bodies       calls and steps on a worker
+    worker       a process that runs trees and bodies                        references   names of their functions
+    remote       the Supervisor: commands and reads from anywhere            mirror       what it has read
+    connection   servers, namespaces, errors                                 wire         what is written to a server
+    runs         runs and watches of that Supervisor
+
+temporalio is imported when a namespace is opened: the extra `temporal` brings it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from supervisor.abc import Supervisor
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import read_temporal_url
+
+__all__ = ["open_temporal", "run_worker"]
+
+
+@asynccontextmanager
+async def open_temporal(url: str) -> AsyncIterator[Supervisor]:
+    """Open the supervisor of a namespace, "temporal://HOST:PORT/NAMESPACE", to start, decide, cancel and read. Workers
+    run its sessions.
+
+    Raises InvalidInput for another URL, and on trio, since temporalio runs on asyncio alone; ServerUnavailable if no
+    server answers; NotFound if it has no such namespace.
+    """
+    store = read_temporal_url(url)
+    _import()
+    from supervisor.temporal.remote import opened
+
+    async with opened(store) as supervisor:
+        yield supervisor
+
+
+async def run_worker(
+    url: str,
+    agents: Sequence[AgentSpec[..., Any]],
+    *,
+    lost_after: float = 30.0,
+    cached: int = 1000,
+    is_open: Callable[[], object] = lambda: None,
+) -> None:
+    """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
+    you like: they share nothing but the server.
+
+    `lost_after`: seconds without a sign of life after which a call counts as lost with its worker. `cached`: how many
+    sessions stay in memory while they wait. `is_open` is called when the worker has begun.
+    Raises InvalidInput for agents that cannot run on Temporal; otherwise as `open_temporal`.
+    """
+    store = read_temporal_url(url)
+    _import()
+    from supervisor.temporal.worker import work
+
+    await work(store, agents, lost_after=lost_after, cached=cached, is_open=is_open)
+
+
+def _import() -> None:
+    try:
+        import temporalio  # noqa: F401 # to say what is missing
+    except ModuleNotFoundError:
+        raise InvalidInput("for Temporal temporalio is needed: pip install 'subagent-supervisor[temporal]'") from None

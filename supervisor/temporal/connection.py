@@ -1,0 +1,94 @@
+"""Connections to a Temporal server, and what a namespace must have.
+
+Rules
+- temporalio runs on asyncio alone. On trio, one error says so.
+- Every error of the server becomes one of ours, in one line, at `border`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+import sniffio
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from supervisor.core.errors import InvalidInput, NotFound, ServerError, ServerUnavailable
+from supervisor.core.store_urls import TemporalStore
+from supervisor.temporal.wire import PENDING, ROUTE
+
+SOON: Final = timedelta(seconds=10)
+"""The time for one request."""
+_WANTED: Final = {
+    PENDING: (IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST, "KeywordList"),
+    ROUTE: (IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD, "Keyword"),
+}
+
+
+async def connect(store: TemporalStore) -> Client:
+    """Connect to a server. Raises ServerUnavailable; NotFound if it has no such namespace; InvalidInput on trio."""
+    if sniffio.current_async_library() != "asyncio":
+        raise InvalidInput("temporalio runs on asyncio alone: open a store on Temporal with the backend asyncio")
+    try:
+        client = await Client.connect(store.target, namespace=store.namespace, connect_timeout=SOON)
+    except RuntimeError as error:  # temporalio has no type of its own for it
+        raise ServerUnavailable(
+            f"no Temporal server answers at {store.target}: {_first(error)}", maybe_done=False
+        ) from None
+    with border(store):
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
+        )
+    return client
+
+
+async def prepare(client: Client, store: TemporalStore) -> None:
+    """Make sure that the namespace has our search attributes: make them, or raise an error that says how."""
+    with border(store):
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=store.namespace), timeout=SOON
+        )
+        missing = {name: kind for name, kind in _WANTED.items() if name not in listed.custom_attributes}
+        if not missing:
+            return
+        types = {name: kind for name, (kind, _) in missing.items()}
+        request = AddSearchAttributesRequest(namespace=store.namespace, search_attributes=types)
+        try:
+            await client.operator_service.add_search_attributes(request, timeout=SOON)
+        except RPCError as error:
+            if error.status == RPCStatusCode.ALREADY_EXISTS:  # another worker was faster
+                return
+            named = " ".join(f"--name {name} --type {kind}" for name, (_, kind) in missing.items())
+            raise ServerError(
+                f"namespace {store.namespace} lacks a search attribute, and it may not be made here ({error.message}): "
+                f"temporal operator search-attribute create --namespace {store.namespace} {named}"
+            ) from None
+
+
+@contextmanager
+def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
+    """Turn errors of the server into ours. `maybe_done`: whether the request may have had an effect all the same."""
+    try:
+        yield
+    except RPCError as error:
+        match error.status:
+            case RPCStatusCode.UNAVAILABLE | RPCStatusCode.DEADLINE_EXCEEDED | RPCStatusCode.CANCELLED:
+                text = f"the Temporal server at {store.target} does not answer: {error.message}"
+                raise ServerUnavailable(text, maybe_done=maybe_done) from None
+            case RPCStatusCode.NOT_FOUND if "amespace" in error.message:
+                raise NotFound(
+                    f"{store.target} has no namespace {store.namespace}: "
+                    f"temporal operator namespace create --namespace {store.namespace}"
+                ) from None
+            case RPCStatusCode.NOT_FOUND:
+                raise NotFound(f"not in {store}: {error.message}") from None
+            case _:
+                raise ServerError(f"the Temporal server at {store.target} refuses: {error.message}") from None
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

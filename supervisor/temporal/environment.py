@@ -1,0 +1,254 @@
+"""The environment of a runtime inside a workflow: time, ids and chance are the workflow's, and bodies are activities.
+
+Rules
+- A body has one attempt, unless its tool is idempotent or it is a step. Before its effect it leaves a mark that the
+  server has acknowledged (supervisor/temporal/bodies.py). A worker that is lost without the mark has begun nothing, and
+  the body runs on another one. With the mark the call is interrupted: it may have run.
+- The activity keeps the deadline of a call and watches over a step. So no timer of the workflow stands for them.
+- A folder is not looked for here: it is one of the machine on which a call runs.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import anyio
+import msgspec
+from temporalio import workflow
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    TimeoutError as ActivityTimeout,
+    TimeoutType,
+    WorkflowAlreadyStartedError,
+)
+
+from supervisor.core.errors import InvalidInput, ToolFailed
+from supervisor.core.folders import folder_of_call
+from supervisor.core.ids import approval_route
+from supervisor.core.toolcontext import StepContext, ToolContext
+from supervisor.core.values import LOST, ToolResult
+from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.environment import Body, Environment
+from supervisor.temporal.bridge import Bridge, Gate
+from supervisor.temporal.references import refer
+from supervisor.temporal.wire import (
+    BODY,
+    EXPIRY,
+    BodyRequest,
+    BodyResult,
+    CallFacts,
+    decision_id,
+    from_wire,
+    plain_of,
+    to_wire,
+)
+
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
+NOT_HERE: Final = "NotHere"
+"""The type of the error of a worker that does not have the function: nothing has begun."""
+UNBOUNDED: Final = timedelta(days=3650)
+MARGIN: Final = timedelta(seconds=60)
+"""How much later than a body's own deadline the server gives up waiting for it."""
+LONGEST_PAUSE: Final = 60.0
+
+
+class WorkflowClock(Clock):
+    """The clock of a workflow, which stands still between two of its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._measured = 0
+
+    def now(self) -> datetime:
+        return workflow.now()
+
+    def duration(self) -> float:
+        """Return an instant of a clock that counts how often it is read: it is the same in each replay."""
+        self._measured += 1
+        return self._measured * 1e-6
+
+
+class WorkflowEnvironment(Environment):
+    """Make it inside the workflow. `lost_after`: seconds without a sign of life after which a worker counts as lost."""
+
+    runs_elsewhere = True
+    claims_decisions = True
+    most_live = 1000
+
+    def __init__(self, cwd: str, lost_after: float) -> None:
+        self.clock = WorkflowClock()
+        self._bridge = Bridge()
+        self._turns = Gate[str]()
+        self._cwd = cwd
+        self._lost_after = timedelta(seconds=lost_after)
+        self._numbers: dict[str, int] = {}
+
+    def new_session_id(self) -> str:
+        return self._random(22)
+
+    def new_approval_id(self, root: str) -> str:
+        return approval_route(root) + self._random(26)
+
+    def new_rule_id(self) -> str:
+        return self._random(8)
+
+    def _random(self, length: int) -> str:
+        return "".join(workflow.random().choices(LETTERS, k=length))
+
+    def random(self) -> float:
+        return workflow.random().random()
+
+    def user(self) -> str:
+        return "supervisor"
+
+    def working_directory(self) -> str:
+        return self._cwd
+
+    def find_folder(self, named: str, base: str) -> str:
+        path = folder_of_call(base, named)
+        if not path.startswith("/"):
+            raise InvalidInput(f"the folder {named!r} is relative to one that is not known; write an absolute path")
+        return path
+
+    async def claim_expiry(self, approval: str) -> bool:
+        with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return
+            try:
+                await workflow.start_child_workflow(
+                    EXPIRY,
+                    id=decision_id(approval),
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                    memo={"decision": {"kind": "expired"}},
+                )
+            except WorkflowAlreadyStartedError:
+                return False
+        return True
+
+    async def in_turn(self, operation: str) -> None:
+        await self._turns.pass_with(operation)
+
+    async def run_body(self, body: Body) -> Any:
+        request = to_wire(_request(body))
+        pause = 1.0
+        while True:
+            handle = self._start(body, request)
+            cancellation = await self._bridge.wait(handle)
+            try:
+                found = from_wire(handle.result(), BodyResult)
+            except ActivityError as error:
+                cause = error.cause
+                is_elsewhere = isinstance(cause, ApplicationError) and cause.type == NOT_HERE
+                has_begun = not is_elsewhere and not _is_before_mark(cause)
+                if cancellation is not None and (not has_begun or isinstance(cause, CancelledError)):
+                    raise cancellation from None
+                if has_begun:
+                    return _lost(cause)
+                if is_elsewhere:
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                if found.kind == "cancelled":
+                    _leave(body, found)
+                    if cancellation is not None:
+                        raise cancellation
+                    return _lost(InvalidInput("its worker was stopped"))
+                if found.kind == "stalled":
+                    body.stall(found.text)
+                    await anyio.Event().wait()
+                return _end(body, found)
+
+    def _start(self, body: Body, request: Any) -> Any:
+        key = f"{body.session} {body.run} {body.operation}"
+        self._numbers[key] = number = self._numbers.get(key, 0) + 1
+        return workflow.start_activity(
+            BODY,
+            request,
+            activity_id=key if number == 1 else f"{key} {number}",
+            summary=request["name"],
+            start_to_close_timeout=UNBOUNDED if body.timeout is None else timedelta(seconds=body.timeout) + MARGIN,
+            heartbeat_timeout=self._lost_after,
+            retry_policy=RetryPolicy(
+                initial_interval=timedelta(seconds=1), maximum_attempts=0 if body.is_idempotent else 1
+            ),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+
+
+def _request(body: Body) -> BodyRequest:
+    context = body.args[0] if body.args and isinstance(body.args[0], ToolContext | StepContext) else None
+    positional = body.args if context is None else body.args[1:]
+    facts = None
+    if isinstance(context, ToolContext):
+        facts = CallFacts(requester=context.requester, cwd=context.cwd, is_allowed=context.is_allowed)
+    what = f"an argument of {body.fn.__qualname__}" if hasattr(body.fn, "__qualname__") else "an argument"
+    return BodyRequest(
+        kind=body.kind,
+        reference=refer(body.fn),
+        name=getattr(body.fn, "__qualname__", body.kind),
+        session=body.session,
+        operation=body.operation,
+        arguments=plain_of(dict(body.kwargs), what),
+        positional=plain_of([*positional], what),
+        timeout=body.timeout,
+        inactivity_timeout=body.inactivity_timeout,
+        facts=facts,
+    )
+
+
+def _is_before_mark(cause: BaseException | None) -> bool:
+    """Return whether a body was lost before its mark was acknowledged."""
+    return (
+        isinstance(cause, ActivityTimeout) and cause.type == TimeoutType.HEARTBEAT and not cause.last_heartbeat_details
+    )
+
+
+def _leave(body: Body, found: BodyResult) -> None:
+    """Let the call have what its tool left when it was cancelled, as in this process."""
+    if body.args and isinstance(body.args[0], ToolContext) and found.value is not None:
+        body.args[0].leave(msgspec.convert(found.value, ToolResult[Any]))
+
+
+def _lost(cause: BaseException | None) -> ToolResult[Any]:
+    details = {"reason": "lost", "effect": "maybe", "synthesised": True}
+    return ToolResult(kind="interrupted", content=f"{LOST} The command may have run ({cause}).", details=details)
+
+
+def _end(body: Body, found: BodyResult) -> Any:
+    """Return what the body returned, or raise what it raised."""
+    match found.kind:
+        case "value":
+            return found.value
+        case "result":
+            return msgspec.convert(found.value, ToolResult[Any])
+        case "failed":
+            raise ToolFailed(found.text, **found.value)
+        case "deadline":
+            details = {"reason": "deadline", "effect": "maybe", "timeout": body.timeout}
+            text = f"the call did not end within its deadline of {body.timeout:g} s"
+            return ToolResult(kind="error", content=text, details=details)
+        case "misfit" if body.kind == "step":
+            raise InvalidInput(found.text)
+        case "misfit":
+            details = {"reason": "invalid_result", "effect": "done"}
+            return ToolResult(kind="error", content=found.text, details=details)
+        case _:
+            raise _error(found)
+
+
+def _error(found: BodyResult) -> Exception:
+    """Return an exception with the type and the text of one that a body raised on a worker."""
+    base = (_Raised, ConnectionError) if found.is_connection else (_Raised,)
+    error = type(found.error or "Exception", base, {})(found.text)
+    error.__cause__ = _Traceback(found.traceback)
+    assert isinstance(error, Exception)
+    return error
+
+
+class _Raised(Exception):
+    """An exception of a body, as the workflow has it."""
+
+
+class _Traceback(Exception):
+    """The traceback on the worker, as the cause of the exception."""

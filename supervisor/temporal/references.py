@@ -1,0 +1,75 @@
+"""References to the functions of tools and steps: a workflow names a function, and any worker finds it.
+
+Rules
+- A reference is "MODULE:NAME", or "FILE.py:NAME" for a file that the worker was given, without its folder: workers on
+  two machines may keep their files in different places.
+- A tool or a step that has no place at the top of a module cannot run on another worker, and is refused by name.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+
+from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.tool_spec import ToolSpec
+
+_FILE: Final = re.compile(r"supervisor_agents_[0-9a-f]{12}_(.+)")
+"""The name of a module that was loaded by its path (supervisor/loading.py)."""
+
+
+@cache
+def refer(fn: Callable[..., Any]) -> str:
+    """Return the reference of the function of a tool or a step. Raises InvalidInput if it has none."""
+    name = getattr(fn, "__qualname__", "")
+    for module in _modules_for(fn):
+        if _find(module, name) is not None and _function(_find(module, name)) is fn:
+            return f"{_named(module)}:{name}"
+        for attribute, value in list(vars(module).items()):
+            if _function(value) is fn:
+                return f"{_named(module)}:{attribute}"
+    shown = f"{getattr(fn, '__module__', '?')}.{name or repr(fn)}"
+    raise InvalidInput(
+        f"{shown} cannot run on Temporal: a tool or a step there is a function at the top of a module, since any "
+        "worker must find it by its name"
+    )
+
+
+def resolve(reference: str) -> ToolSpec[..., Any] | Callable[..., Any]:
+    """Return the tool, or the function of a step, that a reference names. Raises UnknownAgent."""
+    where, _, name = reference.rpartition(":")
+    module = next((each for each in _loaded() if _named(each) == where), None)
+    found = _find(module, name) if module is not None else None
+    if found is None:
+        raise UnknownAgent(f"this worker has no {reference}: its code is not that of the worker which runs the agent")
+    return found  # type: ignore[no-any-return] # checked by the caller, which knows whether it is a tool
+
+
+def _function(value: Any) -> Any:
+    return value.fn if isinstance(value, ToolSpec) else value
+
+
+def _find(module: ModuleType | None, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _named(module: ModuleType) -> str:
+    by_file = _FILE.fullmatch(module.__name__)
+    return f"{by_file[1]}.py" if by_file else module.__name__
+
+
+def _modules_for(fn: Callable[..., Any]) -> Iterator[ModuleType]:
+    """Yield the module of a function, and the files that the worker was given, which may have made the tool."""
+    own = sys.modules.get(getattr(fn, "__module__", ""))
+    if own is not None:
+        yield own
+    yield from (module for module in _loaded() if _FILE.fullmatch(module.__name__) and module is not own)
+
+
+def _loaded() -> list[ModuleType]:
+    return [module for module in sys.modules.values() if isinstance(module, ModuleType)]

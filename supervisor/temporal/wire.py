@@ -1,0 +1,199 @@
+"""What is written into a Temporal server: names, and documents. Clients and workers of one namespace share them.
+
+Rules
+- A document is plain JSON, so that Temporal's own pages show it. Numbers and texts of agents are in it as they are.
+- The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
+  client reads while no worker lives.
+- The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NoReturn, TypeVar
+
+import msgspec
+
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import (
+    InvalidInput,
+    LimitExceeded,
+    NotEntitled,
+    NotFound,
+    RunStopping,
+    ServerError,
+    SessionConflict,
+    SupervisorError,
+    UnknownAgent,
+)
+from supervisor.core.rules import Rule
+from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
+
+T = TypeVar("T")
+
+QUEUE: Final = "subagent-supervisor"
+"""The task queue of a namespace: one namespace is one store."""
+TREE: Final = "supervisor.tree"
+CLAIM: Final = "supervisor.decision"
+EXPIRY: Final = "supervisor.expiry"
+AGENTS: Final = "supervisor.agents"
+BODY: Final = "supervisor.body"
+PENDING: Final = "SupervisorPending"
+"""The search attribute with the ids of the approvals and questions that wait in a tree."""
+ROUTE: Final = "SupervisorRoute"
+"""The search attribute with the beginning that all approval ids of a tree have."""
+MEMO: Final = "supervisor"
+LARGEST: Final = 1024 * 1024
+"""Bytes of JSON that arguments or a result may have. The server refuses documents of more than 2 MiB."""
+MEMO_LARGEST: Final = 64 * 1024
+PAGE: Final = 512 * 1024
+"""Bytes of entries after which an answer to a query ends."""
+
+
+def decision_id(approval: str) -> str:
+    return f"decision~{approval}"
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of a tree's workflow. `given`: the input of the agent; unset for its default input."""
+
+    agent: str
+    given: Any = msgspec.UNSET
+    session: str
+    cwd: str
+    requester: str
+    by: str
+
+
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ToolContext says of its call."""
+
+    requester: str
+    cwd: str
+    is_allowed: bool
+
+
+class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a call or a step. `reference` names its function; `facts`: only if a tool takes a context."""
+
+    kind: Literal["call", "step"]
+    reference: str
+    name: str
+    session: str
+    operation: str
+    arguments: dict[str, Any]
+    positional: list[Any] = []
+    timeout: float | None = None
+    inactivity_timeout: float = 60.0
+    facts: CallFacts | None = None
+
+
+class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a body has ended.
+
+    value       it returned `value`                     result      it returned a ToolResult, `value`
+    failed      it raised ToolFailed                    raised      it raised another exception
+    deadline    its deadline has passed                 stalled     its step showed no progress
+    cancelled   it was cancelled; `value`: the result that it left, if any
+    misfit      it returned what JSON cannot hold, or too much of it
+    """
+
+    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit"]
+    value: Any = None
+    error: str = ""
+    """The type of the exception."""
+    text: str = ""
+    traceback: str = ""
+    is_connection: bool = False
+    """Whether the exception says that a connection was lost."""
+    has_begun: bool = True
+
+
+class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision, in the memo of the workflow that claims it, and in the signal to the tree."""
+
+    approval: str
+    root: str
+    kind: Literal["approve", "deny", "answer"]
+    by: str
+    at: str
+    channel: str | None = None
+    arguments: dict[str, Any] | None = None
+    scope: Scope = "once"
+    pattern: str | None = None
+    reason: str | None = None
+    value: Any = None
+
+    @property
+    def decision(self) -> Decision:
+        match self.kind:
+            case "approve":
+                return Approve(by=self.by, arguments=self.arguments, scope=self.scope, pattern=self.pattern)
+            case "deny":
+                return Deny(by=self.by, reason=self.reason)
+            case _:
+                return Answer(by=self.by, value=self.value)
+
+
+def decision_fields(decision: Decision) -> dict[str, Any]:
+    """Return the fields of a DecisionRequest that are the decision's own."""
+    match decision:
+        case Approve(by=by, arguments=arguments, scope=scope, pattern=pattern):
+            edited = None if arguments is None else plain_of(dict(arguments), "an edited argument")
+            return {"kind": "approve", "by": by, "arguments": edited, "scope": scope, "pattern": pattern}
+        case Deny(by=by, reason=reason):
+            return {"kind": "deny", "by": by, "reason": reason}
+        case _:
+            return {"kind": "answer", "by": decision.by, "value": plain_of(decision.value, "the answer")}
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A cancel, a message, or a rule that is added or revoked. `id`: under which the tree keeps its answer. `text`: the
+    reason, the message, or the id of the rule."""
+
+    id: str
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule"]
+    session: str
+    by: str
+    text: str | None = None
+    rule: Rule | None = None
+
+
+class Entries(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of a tree: position, session and event, the event as JSON text. `last`: the position of the last one."""
+
+    rows: list[tuple[int, str, str]]
+    last: int
+
+
+def to_wire(document: msgspec.Struct) -> Any:
+    return msgspec.to_builtins(document)
+
+
+def from_wire(document: Any, type_: type[T]) -> T:
+    return msgspec.convert(document, type_)
+
+
+def plain_of(value: Any, what: str) -> Any:
+    """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large."""
+    raw = to_json(value, what)
+    if len(raw) > LARGEST:
+        raise InvalidInput(
+            f"{what} has {len(raw)} bytes as JSON, and Temporal keeps {LARGEST} at most: put it into a file or an "
+            "object store, and pass its name"
+        )
+    return msgspec.json.decode(raw)
+
+
+_ERRORS: Final[Mapping[str, type[SupervisorError]]] = {
+    each.__name__: each
+    for each in (InvalidInput, UnknownAgent, NotFound, SessionConflict, NotEntitled, LimitExceeded, RunStopping)
+}
+"""The errors with which a worker refuses a command."""
+
+
+def raise_error(document: Mapping[str, str]) -> NoReturn:
+    """Raise the error that a worker has answered with."""
+    raise _ERRORS.get(document["error"], ServerError)(document["text"])
+
+
+def error_document(error: BaseException) -> Mapping[str, str]:
+    return {"error": type(error).__name__, "text": str(error)}

@@ -1,0 +1,77 @@
+"""A worker: it runs the trees of a namespace, and the bodies of their calls and steps. Start as many as you like.
+
+Rules
+- A worker owns nothing. If it dies, any other one goes on with its trees.
+- When it is stopped, bodies that run have LEAVE seconds to end (R8). Then they are cancelled, and count as interrupted.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import anyio
+from temporalio.worker import Worker
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import TemporalStore
+from supervisor.loading import refuse_nameless
+from supervisor.system.inside import refuse_inside_call
+from supervisor.temporal.bodies import run_body
+from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.tree import WORKFLOWS, Offer
+from supervisor.temporal.wire import QUEUE
+
+LEAVE: Final = timedelta(seconds=10)
+STICKY: Final = timedelta(seconds=2)
+"""How long the server waits for the worker that has a tree in memory, before it asks another one."""
+HEARTBEATS: Final = timedelta(seconds=1)
+"""The longest time for which temporalio holds a sign of life back. A cancel reaches a body with the next one."""
+
+
+async def work(
+    store: TemporalStore,
+    agents: Sequence[AgentSpec[..., Any]],
+    *,
+    lost_after: float,
+    cached: int,
+    is_open: Callable[[], object],
+) -> None:
+    """Run trees until cancelled; see `run_worker`."""
+    refuse_inside_call("running a worker")
+    by_name = {spec.name: spec for spec in agents}
+    for spec in agents:
+        refuse_nameless(spec)
+        if by_name[spec.name] is not spec:
+            raise InvalidInput(f"two agents are named {spec.name}: rename one with @agent(name=...)")
+        if spec.holds_process:
+            raise InvalidInput(
+                f"agent {spec.name} holds a process, which stays on one machine: run it without Temporal"
+            )
+    client = await connect(store)
+    await prepare(client, store)
+    worker = Worker(
+        client,
+        task_queue=QUEUE,
+        workflows=WORKFLOWS,
+        activities=[run_body],
+        interceptors=[Offer(by_name, lost_after)],
+        max_cached_workflows=cached,
+        max_heartbeat_throttle_interval=HEARTBEATS,
+        default_heartbeat_throttle_interval=HEARTBEATS,
+        graceful_shutdown_timeout=LEAVE,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+    )
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            with anyio.CancelScope(shield=True):
+                await worker.run()
+
+        tasks.start_soon(serve)
+        is_open()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):  # bounded by LEAVE
+                await worker.shutdown()

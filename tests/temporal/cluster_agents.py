@@ -1,0 +1,154 @@
+"""Agents of the tests on Temporal. What they do to the world, they write into the file EFFECTS."""
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import msgspec
+from temporalio import activity
+
+from supervisor import Context, ToolContext, agent, tool
+
+
+def effect(text: str) -> None:
+    with Path(os.environ["EFFECTS"]).open("a") as file:
+        file.write(f"{text}\n")
+
+
+def die_once(where: str) -> None:
+    """Kill the worker, the first time that a test's call comes here."""
+    mark = Path(os.environ["EFFECTS"] + f".{where}")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tool
+async def remove(path: str) -> str:
+    effect(f"removed {path}")
+    return f"removed {path}"
+
+
+@tool(policy="allow", timeout=60)
+async def dying(where: str) -> str:
+    """Kill the worker before or after the effect."""
+    if where == "before the effect":
+        die_once(where)
+    effect(where)
+    if where == "after the effect":
+        die_once(where)
+    return where
+
+
+@tool(policy="allow", timeout=60, idempotent=True)
+async def reading(where: str) -> str:
+    effect(where)
+    die_once(where)
+    return where
+
+
+@tool(policy="allow", timeout=600)
+async def holding(tool_context: ToolContext, name: str) -> None:
+    """Hold a process, and say when it is gone."""
+    process = await anyio.open_process(["sleep", "600"])
+    effect(f"begun {name} {process.pid}")
+    try:
+        await process.wait()
+    except anyio.get_cancelled_exc_class():
+        process.terminate()
+        with anyio.CancelScope(shield=True):
+            await process.wait()
+        effect(f"gone {name} {process.pid}")
+        raise
+
+
+async def think(number: int) -> int:
+    effect(f"thought {number}")
+    return number + 1
+
+
+@agent
+async def janitor(ctx: Context, folders: list[str]) -> list[str]:
+    """Thinks, asks, and removes folders."""
+    await ctx.step(think, len(folders))
+    async with ctx.task_group() as tasks:
+        done: dict[str, str] = {}
+
+        async def clean(own: Context, folder: str) -> None:
+            done[folder] = (await own.call(remove, folder)).content
+
+        for folder in folders:
+            tasks.start_soon(clean, folder)
+    await ctx.sleep(0.01)
+    return [done[folder] for folder in folders]
+
+
+@agent
+async def mortal(ctx: Context, where: str) -> list[str]:
+    """Its worker dies in a call."""
+    result = await ctx.call(dying, where)
+    return [result.kind, str(result.details["reason"])]
+
+
+@agent
+async def rereading(ctx: Context, where: str) -> str:
+    return (await ctx.call(reading, where)).content
+
+
+@agent
+async def expiring(ctx: Context, seconds: float) -> str:
+    return await ctx.ask("Well?", expires_in=seconds)
+
+
+@agent
+async def deep(ctx: Context, level: int) -> None:
+    """Sub-agents below each other, and a call that runs at each level."""
+    async with ctx.task_group() as tasks:
+
+        async def hold(own: Context, number: int) -> None:
+            await own.call(holding, f"{level}.{number}")
+
+        for number in range(2):
+            tasks.start_soon(hold, number)
+        if level > 1:
+            await ctx.run(deep, level - 1)
+
+
+class Paths(msgspec.Struct):
+    """An argument whose worker dies as it is read there, so before the call is executing."""
+
+    where: str
+
+    def __post_init__(self) -> None:
+        if activity.in_activity():
+            die_once("before the mark")
+
+
+@tool(policy="allow", timeout=60)
+async def moving(paths: Paths) -> str:
+    effect(f"moved {paths.where}")
+    return paths.where
+
+
+@agent
+async def mover(ctx: Context, where: str) -> str:
+    return (await ctx.call(moving, Paths(where))).content
+
+
+@agent
+async def racing(ctx: Context, number: int) -> list[str]:
+    """Races asks, sleeps and calls in branches, and cancels the losers."""
+    won: list[str] = []
+
+    async def race(own: Context, name: str) -> None:
+        async with own.move_on_after(0.3) as timer:
+            if name.endswith("0"):
+                await own.ask(f"{name}?")
+            await own.call(holding, name)
+        won.append(f"{name} {timer.expired}")
+
+    async with ctx.task_group() as tasks:
+        for each in range(number):
+            tasks.start_soon(race, f"race{each}")
+    return sorted(won)

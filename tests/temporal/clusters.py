@@ -1,0 +1,99 @@
+"""A cluster as people have it: the real server, and workers and commands that are processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import preloaded
+from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
+
+
+class Cluster:
+    """Workers and commands on one namespace. `folder` has the file of effects, and the logs."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.workers: list[subprocess.Popen] = []
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
+        self.environment = {**ours, "EFFECTS": str(folder / "effects"), "SUPERVISOR_STORE": url}
+
+    def worker(self, *options: str, agents: str | Path = AGENTS, **env: str) -> subprocess.Popen:
+        """Start a worker, and wait until it works."""
+        log = self.folder / f"worker-{len(self.workers)}"
+        with log.open("wb") as out:
+            process = self._start("worker", str(agents), *options, stdout=subprocess.DEVNULL, stderr=out, **env)
+        self.workers.append(process)
+        self.until(lambda: "Working for" in log.read_text() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        return process
+
+    def run(self, *command: str, code: int = 0) -> str:
+        """Run a command, and return its standard output."""
+        process = self._start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == code, (command, process.returncode, out, err)
+        return out.decode() + err.decode() if code not in (0, 3) else out.decode()
+
+    def begin(self, *command: str) -> subprocess.Popen:
+        """Start a command."""
+        return self._start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def read(self, *command: str, code: int = 0):
+        """Run a command, and return its JSON document."""
+        return json.loads(self.run(*command, "--json", code=code))
+
+    def pending(self, count: int = 1) -> list[dict]:
+        """Return what waits, when so much does."""
+        found: list[list[dict]] = []
+
+        def look() -> bool:
+            found[:] = [self.read("approvals")]
+            return len(found[0]) == count
+
+        self.until(look)
+        return found[0]
+
+    def outcome(self, session: str) -> dict:
+        """Return how a session has ended, when it has."""
+        found: list[dict] = []
+
+        def look() -> bool:
+            (view,) = [each for each in self.read("sessions") if each["id"] == session]
+            found[:] = [view]
+            return view["outcome"] is not None
+
+        self.until(look)
+        return found[0]["outcome"]
+
+    def effects(self) -> list[str]:
+        file = self.folder / "effects"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def until(self, condition) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, "it did not come"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Kill all workers."""
+        for process in self.workers:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+        self.workers.clear()
+
+    def _start(self, *command: str, stdout, stderr, **env: str) -> subprocess.Popen:
+        return preloaded.Popen(
+            [sys.executable, "-m", "supervisor", *command],
+            cwd=self.folder,
+            env={**self.environment, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )

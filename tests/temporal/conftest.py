@@ -1,0 +1,19 @@
+"""One namespace for each test, on the shared dev server."""
+
+import anyio
+import pytest
+from clusters import Cluster
+from temporal_server import namespace
+
+
+@pytest.fixture
+def anyio_backend():
+    """temporalio runs on asyncio alone."""
+    return "asyncio"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    here = Cluster(anyio.run(namespace), tmp_path)
+    yield here
+    here.kill()

@@ -1,0 +1,253 @@
+"""What is wrong on a cluster: each fault is one line that names it, and what to do."""
+
+import socket
+
+import anyio
+import pytest
+from temporal_server import Server, namespace, shared, working
+
+from supervisor import Approve, Context, InvalidInput, LimitExceeded, NotFound, ServerUnavailable, agent, tool
+from supervisor.agents.acp import acp_agent
+from supervisor.core.errors import ServerError
+from supervisor.core.store_urls import read_temporal_url
+from supervisor.temporal import bodies, connection, open_temporal, references, run_worker
+from supervisor.temporal.environment import WorkflowEnvironment
+from supervisor.tools import shell
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(policy="allow")
+async def repeating(text: str, times: int) -> str:
+    return text * times
+
+
+@agent
+async def large(ctx: Context, sizes: list[int]) -> list[str]:
+    result = await ctx.call(repeating, "x" * sizes[0], sizes[1])
+    return [result.kind, result.content]
+
+
+@agent
+async def enclosed(ctx: Context) -> str:
+    async def closure() -> str:
+        return "never"
+
+    return await ctx.named("closure").step(closure)
+
+
+@agent
+async def with_job(ctx: Context) -> list[str]:
+    result = await ctx.call(shell, "sleep 60", background=True)
+    return [result.kind, result.content]
+
+
+@agent
+async def commanding(ctx: Context) -> str:
+    return (await ctx.call(shell, "echo hello from $PWD")).content
+
+
+@agent
+async def repeated(ctx: Context) -> str:
+    return (await ctx.call(repeating, "x", 2)).content
+
+
+coder = acp_agent("coder", ["opencode", "acp"])
+
+
+@agent
+async def leading(ctx: Context) -> str:
+    return await ctx.run(coder, "work")
+
+
+@pytest.fixture(autouse=True)
+async def bounded():
+    """No wait of these tests is long."""
+    with anyio.fail_after(40):
+        yield
+
+
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+async def test_a_server_that_is_not_there_is_named():
+    """By its address, for clients and workers."""
+    url = f"temporal://127.0.0.1:{unused_port()}/default"
+    for opened in (open_temporal(url).__aenter__(), run_worker(url, [large])):
+        with pytest.raises(ServerUnavailable, match=r"127\.0\.0\.1"):
+            await opened
+
+
+async def test_a_namespace_that_is_not_there_is_named():
+    """With the command that creates it."""
+    await namespace()  # the server answers
+    with pytest.raises(NotFound, match="temporal operator namespace create --namespace nowhere"):
+        async with open_temporal(f"temporal://{shared().target}/nowhere"):
+            pass
+
+
+@pytest.mark.parametrize("url", ["temporal://host/x", "temporal:host:7233/x", "temporal://u:p@host:7233/x", "s.db"])
+async def test_a_wrong_url_is_refused(url):
+    """It may hold a password, so it is not repeated."""
+    with pytest.raises(InvalidInput, match="temporal://HOST:PORT/NAMESPACE") as refused:
+        async with open_temporal(url):
+            pass
+    assert "u:p" not in str(refused.value)
+
+
+async def test_a_search_attribute_that_may_not_be_made_is_named(monkeypatch):
+    """With the command that makes it. The server refuses a type that there is not."""
+    url = await namespace()
+    monkeypatch.setattr(connection, "_WANTED", {"SupervisorOther": (99, "Keyword")})
+    client = await connection.connect(read_temporal_url(url))
+    with pytest.raises(ServerError, match="temporal operator search-attribute create"):
+        await connection.prepare(client, read_temporal_url(url))
+
+
+async def ended(url: str, name: str, *given):
+    with anyio.fail_after(30):
+        async with open_temporal(url) as supervisor:
+            return await (await supervisor.start(name, *given)).outcome()
+
+
+@pytest.mark.parametrize(("given", "got"), [(2_000_000, 1), (2, 1_000_000)])
+async def test_arguments_and_results_that_are_too_large_are_errors(given, got):
+    """A call's one result says so, and the agent goes on."""
+    url = await namespace()
+    async with working(url, [large]):
+        outcome = await ended(url, "large", [given, got])
+    assert outcome.value[0] == "error"
+    assert "object store" in outcome.value[1]
+
+
+async def test_an_agent_of_one_machine_is_refused_by_its_name():
+    """An agent that holds a process, as a worker's own and as a sub-agent; a closure; a background job."""
+    url = await namespace()
+    with pytest.raises(InvalidInput, match="coder"):
+        await run_worker(url, [coder])
+    async with working(url, [leading, enclosed, with_job]):
+        led, closed = await ended(url, "leading"), await ended(url, "enclosed")
+        assert (led.kind, closed.kind) == ("failed", "failed")
+        assert "agent coder holds a process" in led.cause
+        assert "closure" in closed.cause
+        async with open_temporal(url) as supervisor:
+            run = await supervisor.start(with_job)
+            async with run.watch_approvals() as watch:
+                await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
+            kind, said = await run.result()
+        assert kind == "error"
+        assert "background jobs stay on one machine" in said
+
+
+async def test_a_command_runs_in_the_folder_of_its_session(tmp_path):
+    """On a worker, as next to a store."""
+    url = await namespace()
+    async with working(url, [commanding]), open_temporal(url) as supervisor:
+        run = await supervisor.start(commanding, cwd=str(tmp_path))
+        async with run.watch_approvals() as watch:
+            await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
+        assert await run.result() == f"hello from {tmp_path}\n"
+
+
+async def test_a_worker_with_other_code_leaves_a_call_to_another_one(monkeypatch):
+    """It has not begun: it waits for a worker that has its function, and then runs once."""
+    asked: list[str] = []
+
+    def resolve(reference: str):
+        asked.append(reference)
+        return references.resolve("gone.py:gone" if len(asked) == 1 else reference)
+
+    monkeypatch.setattr(bodies, "resolve", resolve)
+    url = await namespace()
+    async with working(url, [repeated]):
+        assert (await ended(url, "repeated")).value == "xx"
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_trio_is_refused_in_one_line(anyio_backend):
+    """temporalio runs on asyncio alone."""
+    with pytest.raises(InvalidInput, match="asyncio"):
+        async with open_temporal("temporal://127.0.0.1:7233/default"):
+            pass
+
+
+async def test_a_wait_goes_on_until_a_worker_lives():
+    """Nothing is lost: what was started without one begins with the first."""
+    url = await namespace()
+    async with working(url, [repeated]):
+        pass  # it has made the search attributes
+    async with open_temporal(url) as supervisor:
+        run = await supervisor.start("repeated", session="r")
+        assert (await supervisor.get_session("r")).status == "active"
+        with anyio.move_on_after(0.5) as waited:
+            await run.outcome()
+        assert waited.cancelled_caught
+        async with working(url, [repeated]):
+            assert await run.result() == "xx"
+
+
+@agent
+async def waiting(ctx: Context, number: int) -> str:
+    return await ctx.ask(f"{number}?")
+
+
+@agent
+async def crowd(ctx: Context, number: int) -> list[str]:
+    """Spawns so many sub-agents that wait, and cancels them."""
+    children, refused = [], []
+    for each in range(number):
+        try:
+            children.append(await ctx.spawn(waiting, each))
+        except LimitExceeded as limit:
+            refused.append(str(limit))
+    for child in children:
+        await child.cancel()
+    return refused
+
+
+async def test_a_tree_with_too_many_live_sessions_is_refused_more(monkeypatch):
+    """By an error that the agent gets: a tree is one workflow, and must fit into memory and histories."""
+    monkeypatch.setattr(WorkflowEnvironment, "most_live", 5)
+    url = await namespace()
+    async with working(url, [crowd]):
+        outcome = await ended(url, "crowd", 6)
+    assert [text[:28] for text in outcome.value] == ["the tree has 5 sessions at w"] * 2
+
+
+async def test_an_option_that_is_refused_is_not_offered():
+    """A rule for every session; the offered ones count."""
+    url = await namespace()
+    async with working(url, [commanding]), open_temporal(url) as supervisor:
+        run = await supervisor.start(commanding)
+        async with run.watch_approvals() as watch:
+            found = await supervisor.get_approval((await anext(watch)).id)
+        assert {option.scope for option in found.options} == {"once", "session"}
+        with pytest.raises(InvalidInput, match="every session"):
+            await supervisor.decide(found.id, Approve(by="ana", scope="always"))
+        assert (await supervisor.decide(found.id, Approve(by="ana", scope="session"))).kind == "accepted"
+
+
+async def test_a_server_that_goes_away_is_waited_for(tmp_path):
+    """SIGKILL, and a new start with the same file: what it had acknowledged is there, and the worker goes on."""
+    server = Server(tmp_path / "server.db")
+    url = await namespace(server)
+    async with working(url, [commanding]), open_temporal(url) as supervisor:
+        run = await supervisor.start(commanding)
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+            server.kill()
+            with pytest.raises(ServerUnavailable), anyio.fail_after(20):
+                await supervisor.decide(asked.id, Approve(by="ana"))
+            server.start()
+            while True:
+                try:
+                    await supervisor.decide(asked.id, Approve(by="ana"))
+                    break
+                except ServerUnavailable:
+                    await anyio.sleep(0.1)
+            assert "hello from" in await run.result()
+    server.kill()

@@ -1,0 +1,144 @@
+"""A worker dies by SIGKILL: what its call had done is known, and no effect happens twice."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
+from temporalio.client import Client
+
+QUICK = "--lost-after", "2"
+
+
+def histories(cluster, *sessions: str) -> dict:
+    """Return the histories of sessions, as the server has them."""
+
+    async def read() -> dict:
+        target, namespace = cluster.url.removeprefix("temporal://").split("/")
+        client = await Client.connect(target, namespace=namespace)
+        return {each: (await client.get_workflow_handle(each).fetch_history()).to_json_dict() for each in sessions}
+
+    return anyio.run(read)
+
+
+def replay(cluster, *sessions: str, seeds: int = 2, times: int = 2) -> None:
+    """Replay sessions in fresh processes with other hash seeds."""
+    given = json.dumps({"agents": AGENTS, "times": times, "histories": histories(cluster, *sessions)})
+    for seed in range(seeds):
+        ran = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("replaying.py"))],
+            input=given.encode(),
+            env={**os.environ, **cluster.environment, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            timeout=60,
+        )
+        assert ran.returncode == 0, ran.stderr.decode()[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("where", "effects"),
+    [
+        ("before the effect", []),
+        pytest.param("after the effect", ["after the effect"], marks=pytest.mark.soak),
+    ],
+)
+def test_a_call_that_was_executing_is_interrupted(cluster, where, effects):
+    """After the mark: it may have run, so it does not run again, and the agent learns that."""
+    first = cluster.worker(*QUICK)
+    cluster.run("start", "mortal", json.dumps(where), "--session", "m", "--detach")
+    first.wait(timeout=30)
+    cluster.worker(*QUICK)
+    assert cluster.outcome("m")["value"] == ["interrupted", "lost"]
+    assert cluster.effects() == effects
+    replay(cluster, "m", seeds=1)
+
+
+def test_a_call_that_had_not_begun_runs_on_another_worker(cluster):
+    """Before the mark: the server knows that it never began. It runs, once."""
+    first = cluster.worker(*QUICK)
+    cluster.run("start", "mover", '"home"', "--session", "m", "--detach")
+    first.wait(timeout=30)
+    cluster.worker(*QUICK)
+    assert cluster.outcome("m")["value"] == "home"
+    assert cluster.effects() == ["moved home"]
+
+
+@pytest.mark.soak
+def test_a_call_that_is_idempotent_runs_again(cluster):
+    """As its declaration allows."""
+    first = cluster.worker(*QUICK)
+    cluster.run("start", "rereading", '"page"', "--session", "r", "--detach")
+    first.wait(timeout=30)
+    cluster.worker(*QUICK)
+    assert cluster.outcome("r")["value"] == "page"
+    assert cluster.effects() == ["page", "page"]
+
+
+def test_a_history_is_replayed_in_fresh_processes(cluster):
+    """Races, cancelled losers, sub-agents, a cancel of three levels: the commands come in the same order each time."""
+    cluster.worker("--cached", "1")
+    cluster.run("start", "racing", "6", "--session", "races", "--detach")
+    cluster.run("start", "deep", "3", "--session", "deep", "--detach")
+    cluster.run("start", "janitor", '["/srv/a", "/srv/b"]', "--session", "j", code=3)
+    for each in cluster.pending(2):
+        cluster.run("approve", each["id"])
+    cluster.until(lambda: len([each for each in cluster.effects() if each.startswith("begun")]) >= 6 + 5)
+    cluster.run("cancel", "deep")
+    assert cluster.outcome("races")["value"] == [f"race{each} True" for each in range(6)]
+    assert cluster.outcome("j")["kind"] == "succeeded"
+    replay(cluster, "races", "deep", "j")
+
+
+@pytest.mark.soak
+def test_two_workers_share_the_work_and_one_dies(cluster):
+    """The sessions of both go on."""
+    workers = [cluster.worker(*QUICK), cluster.worker(*QUICK)]
+    for number in range(4):
+        cluster.run("start", "janitor", f'["/srv/{number}"]', "--session", f"j{number}", "--detach")
+    waiting = cluster.pending(4)
+    workers[0].kill()
+    for each in waiting:
+        cluster.run("approve", each["id"])
+    assert [cluster.outcome(f"j{number}")["kind"] for number in range(4)] == ["succeeded"] * 4
+    removed = [each for each in cluster.effects() if each.startswith("removed")]
+    assert sorted(removed) == [f"removed /srv/{number}" for number in range(4)]
+
+
+@pytest.mark.soak
+def test_an_answer_that_was_given_in_time_counts_although_it_comes_late(cluster):
+    """No worker lives when it is given, nor when the question expires. A question without one has expired."""
+    cluster.worker()
+    cluster.run("start", "expiring", "20", "--session", "answered", "--detach")
+    cluster.run("start", "expiring", "20", "--session", "silent", "--detach")
+    asked = {each["session"]: each for each in cluster.pending(2)}
+    cluster.kill()
+    assert cluster.read("answer", asked["answered"]["id"], "fine")["kind"] == "recorded"
+    end = datetime.fromisoformat(asked["silent"]["expires_at"])
+    cluster.until(lambda: datetime.now(UTC) > end)
+    assert cluster.read("answer", asked["silent"]["id"], "late", code=4)["kind"] == "closed"
+    cluster.worker()
+    assert cluster.outcome("answered")["value"] == "fine"
+    assert "expired" in cluster.outcome("silent")["cause"]
+    assert cluster.read("answer", asked["silent"]["id"], "late", code=4)["kind"] == "closed"
+    replay(cluster, "answered", "silent", seeds=1)
+
+
+def test_of_four_processes_that_decide_one_wins(cluster):
+    """While no worker lives: the claim decides, and all of them learn whose it is."""
+    cluster.worker()
+    cluster.run("start", "janitor", '["/srv/a"]', "--session", "j", code=3)
+    (asked,) = cluster.pending()
+    cluster.kill()
+    racers = [cluster.begin("deny", asked["id"], "--by", f"person{n}", "--json") for n in range(2)]
+    racers += [cluster.begin("approve", asked["id"], "--by", f"person{n}", "--json") for n in range(2, 4)]
+    results = [json.loads(each.communicate(timeout=60)[0]) for each in racers]
+    (won,) = {each["by"] for each in results}
+    assert sorted(each["kind"] for each in results) == ["already", "conflict", "conflict", "recorded"]
+    cluster.worker()
+    assert cluster.outcome("j")["kind"] == "succeeded"
+    assert f"by {won} (command line)" in cluster.run("show", "j")

