@@ -7,6 +7,9 @@ the clock does not wait for a worker thread or another process.
     def anyio_backend(request):
         return request.param()
 
+`scripted_approver` decides, `copy_store` and `CopyingStore` kill, `scripted_model` replies, `read_journal` asserts: see
+docs/how-to/test-your-agents.md. The fixtures of supervisor/pytest_plugin.py offer the same.
+`run_scene` plays one of SCENES with a channel of yours (testing/channels.py).
 `check_replay` checks that the agents of a test follow their journals, from a store or an export.
 """
 
@@ -17,8 +20,34 @@ from typing import Any
 import trio.testing
 
 from supervisor.checking import Checked, check_replay, read_export
+from supervisor.testing.approving import scripted_approver
+from supervisor.testing.channels import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, Failure, run_scene
+from supervisor.testing.journals import Journal, read_journal
+from supervisor.testing.models import ModelRequest, ModelServer, Turn, scripted_model
+from supervisor.testing.stores import CopyingStore, copy_store
 
-__all__ = ["Checked", "check_replay", "read_export", "virtual_asyncio", "virtual_trio"]
+__all__ = [
+    "NOTICES_CANNOT",
+    "SCENES",
+    "CardSeen",
+    "ChannelBench",
+    "Checked",
+    "CopyingStore",
+    "Failure",
+    "Journal",
+    "ModelRequest",
+    "ModelServer",
+    "Turn",
+    "check_replay",
+    "copy_store",
+    "read_export",
+    "read_journal",
+    "run_scene",
+    "scripted_approver",
+    "scripted_model",
+    "virtual_asyncio",
+    "virtual_trio",
+]
 
 
 class _JumpingSelector(selectors.DefaultSelector):
