@@ -23,13 +23,14 @@ if TYPE_CHECKING:
         StoreSupervisor,
         Supervisor,
         TaskGroup,
+        TextWatch,
         Timer,
         TreeView,
         Watch,
     )
     from supervisor.app import open_supervisor
     from supervisor.client import open_remote
-    from supervisor.core.activity import Activity, Doing
+    from supervisor.core.activity import Activity, Doing, StreamedText
     from supervisor.core.agent_spec import AgentSpec, agent
     from supervisor.core.blocking import Block
     from supervisor.core.chat_words import ChatResult
@@ -160,10 +161,12 @@ __all__ = [
     "StoreRefused",
     "StoreSupervisor",
     "StoreUnreadable",
+    "StreamedText",
     "Supervisor",
     "SupervisorError",
     "Suspended",
     "TaskGroup",
+    "TextWatch",
     "Timer",
     "TokenHash",
     "ToolCall",
@@ -192,11 +195,11 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         {
             "supervisor.abc": """
                 ActivityWatch ChildRun Context Counts JournalEntry Operations Owner Page Run SessionImport
-                StoreSupervisor Supervisor TaskGroup Timer TreeView Watch
+                StoreSupervisor Supervisor TaskGroup TextWatch Timer TreeView Watch
             """,
             "supervisor.app": "open_supervisor",
             "supervisor.client": "open_remote",
-            "supervisor.core.activity": "Activity Doing",
+            "supervisor.core.activity": "Activity Doing StreamedText",
             "supervisor.core.agent_spec": "AgentSpec agent",
             "supervisor.core.blocking": "Block",
             "supervisor.core.errors": """

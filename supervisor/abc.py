@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
+from supervisor.core.errors import InvalidInput
 from supervisor.core.people import People
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow, TreeView
 from supervisor.core.rules import Rule
@@ -39,7 +40,7 @@ from supervisor.core.values import (
     ToolCall,
     ToolResult,
 )
-from supervisor.handles import ActivityWatch, ChildRun, Page, Run, SessionImport, TaskGroup, Timer, Watch
+from supervisor.handles import ActivityWatch, ChildRun, Page, Run, SessionImport, TaskGroup, TextWatch, Timer, Watch
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -65,6 +66,7 @@ __all__ = [
     "StoreSupervisor",
     "Supervisor",
     "TaskGroup",
+    "TextWatch",
     "Timer",
     "ToolContext",
     "TreeView",
@@ -145,7 +147,7 @@ class Operations(ABC):
 
 class Context(Operations):
     """The only way in which an agent acts on the world. Every awaited method but `report` is an operation: the journal
-    holds its result, and a resumed agent gets it from there (README.md "What an agent does").
+    holds its result, and a resumed agent gets it from there (docs/explanation/how-resuming-works.md).
 
     - An agent that does all its I/O in operations takes the same path in every attempt. It may race operations:
       everything that follows from one result without waiting for I/O happens before the next result is given. The order
@@ -199,12 +201,12 @@ class Context(Operations):
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]: ...
     @overload
     @abstractmethod
-    async def spawn(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> ChildRun[R]: ...
+    async def spawn(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> ChildRun[R]: ...
     @overload
     @abstractmethod
     async def spawn(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> ChildRun[R]: ...
     @abstractmethod
-    async def spawn(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> ChildRun[R]:
+    async def spawn(self, agent: Any, /, *args: Any, **kwargs: Any) -> ChildRun[Any]:
         """Start a sub-agent on a session of its own.
 
         `cwd`: the folder in which its calls run; a relative one is below this session's folder, and None is that
@@ -218,12 +220,12 @@ class Context(Operations):
     async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     @abstractmethod
-    async def run(self, agent: AgentSpec[[], R], /, *, cwd: str | None) -> R: ...
+    async def run(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> R: ...
     @overload
     @abstractmethod
     async def run(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> R: ...
     @abstractmethod
-    async def run(self, agent: AgentSpec[..., R], /, *args: Any, **kwargs: Any) -> R:
+    async def run(self, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Spawn a sub-agent and wait for its result. `cwd`: as in `spawn`."""
 
     @abstractmethod
@@ -296,6 +298,17 @@ class Context(Operations):
         """Show progress (W5)."""
 
     @abstractmethod
+    def stream(self, piece: str, /) -> None:
+        """Show the next piece of a text that is being written, to all who watch the session: on its page, in the
+        terminal, by the API (`Supervisor.watch_text`). This is no operation: nothing is journaled, and nothing is shown
+        again in a replay. It shows progress (W5).
+
+        Say the whole with `send`, or with `report`: that replaces the pieces. The text is in the memory of the process
+        that runs the session, its last 65,536 characters, and ends with the attempt. A session has one text: pieces of
+        two tasks mix. Raises InvalidInput for what is no text.
+        """
+
+    @abstractmethod
     def keepalive(self) -> None:
         """Show that the peer of a model call is alive. This counts only before the call's first progress (W6)."""
 
@@ -348,27 +361,61 @@ class Webhook:
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
-    - For a reminder, `post` is called again with its card and with `reminded_at` set, and then `remind` (A10).
+    - For a reminder, `post` is called again with its card and with `reminded_at` set, and then `remind` (A10). `remind`
+      is not called if `post` returns another id for the card: then the channel has reminded people by itself.
     - `post` and `retire` may be called again for the same approval. After a restart they get the card that the earlier
-      process left. The caller bounds their time. If `post` raises, the approval also goes to the next channel, and
-      this one is tried again later, until it takes the approval or the approval is decided.
+      process left, and the card may be as it should be. The caller bounds their time. If `post` raises, the approval
+      also goes to the next channel, and this one is tried again later, until it takes the approval or the approval is
+      decided.
     - A card that cannot show an approval whole has no button that approves it.
     - A channel decides through the Supervisor that `serve` gets, with the approval's id, never "what waits" (A2).
+    - Text of agents and tools is hostile: `supervisor.channels.sdk` has what makes it harmless.
+    - Routes (`[[routes]]`) post to several places: `at` returns the channel of one place, whose `post`, `notify`,
+      `find_card`, `remind` and `retire` are called. Only the channel itself serves.
     """
 
     name: str
+    """In the configuration the NAME of its table [channels.NAME]. Journals, identities and webhooks have it."""
     card_timeout: float = 30.0
     """Seconds that finding, showing or retiring one card may take."""
     people: "People | None" = None
     """The people whom it authenticates; None if it authenticates no people."""
     keeps_cards: bool = False
     """Whether its cards outlive the process. If so, CardBegun is journaled before a card is posted."""
+    only_notifies: bool = False
+    """Whether its cards only say that an approval waits, and where: no person can decide by them. Each approval also
+    goes to the next channel."""
+    down: str | None = None
+    """Why people cannot be reached here now, in one line without secrets; None if they can, as far as is known. The
+    supervisor sets it by `check`. The log, metrics and /ready show it."""
+    opens_cards: bool = False
+    """Whether a new card has no buttons until `post` is called once more, with the card, after it was recorded. For a
+    platform that cannot be searched for cards: a card that no process knows of does not look live."""
 
     @property
     def asks(self) -> bool:
         """Whether a person can answer on this channel now. If not, an approval also goes to the next channel, and is
         not journaled as shown here."""
-        return True
+        return not self.only_notifies
+
+    def at(self, place: str) -> "Channel":
+        """Return a channel whose cards go to another place: a conversation by its id, or "@" and the identity of a
+        person for a direct message. Contacts nothing. `copy.copy(self)` with another conversation is enough.
+
+        Raises InvalidInput for a text that names no place here, which `supervisor check` reports. By default a channel
+        has one place.
+        """
+        raise InvalidInput(f"{self.name} has one place only: write {self.name!r}, without {place!r}")
+
+    async def check(self) -> str:
+        """Ask the platform whether the channel can work: its token, its rights, and its place there. Return what it
+        found, in one line, such as "@supervisor in #ops". It sends no message, and works without `serve`, too.
+
+        Raises SupervisorError, which says what to change; OSError if the platform cannot be reached. Neither has a
+        secret in it. A supervisor asks at the start and every minute, and `supervisor check --online` asks once. By
+        default there is nothing to ask.
+        """
+        return ""
 
     @abstractmethod
     async def serve(self, supervisor: "Supervisor") -> None:
@@ -381,6 +428,13 @@ class Channel(ABC):
         Raises OSError if it is not known whether the approval is shown; ConnectionRefusedError, or any other exception,
         if it is not shown.
         """
+
+    async def notify(self, approval: Approval, card: str | None) -> str:
+        """Say that an approval waits and where (a link), without buttons; otherwise as `post`, which a channel that
+        only notifies uses for it. Raises InvalidInput if the channel cannot do that."""
+        if not self.only_notifies:
+            raise InvalidInput(f"{self.name} cannot notify without asking: write it under `ask`")
+        return await self.post(approval, card)
 
     async def remind(self, approval: Approval, card: str) -> None:  # noqa: B027 # a channel may do nothing
         """Notify people of an approval that still waits (`reminded_at`, `escalated_to`), if a changed card does not
@@ -423,12 +477,14 @@ class Supervisor(ABC):
     """The store's path or URL, for messages."""
     decided: Mapping[str, int]
     """The number of decisions made through this process since it opened the store, by `DecisionResult.kind`."""
+    cards_failed: Mapping[str, int]
+    """How often this process could not show a card since it opened the store, by channel."""
 
     @overload
     @abstractmethod
     async def start(
         self,
-        agent: AgentSpec[[], R],
+        agent: AgentWithoutInput[R],
         /,
         *,
         session: str | None = None,
@@ -465,14 +521,14 @@ class Supervisor(ABC):
     @abstractmethod
     async def start(
         self,
-        agent: AgentSpec[..., R] | str,
+        agent: Any,
         /,
         *args: Any,
         session: str | None = None,
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
-    ) -> Run[R]:
+    ) -> Run[Any]:
         """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
 
         `agent`: its declaration, or the name of an agent with which the supervisor was opened. For a name, input and
@@ -528,6 +584,11 @@ class Supervisor(ABC):
 
         The refusal is noted once for each person and approval, even if the person tries again.
         """
+
+    @abstractmethod
+    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+        """Note that a channel has shown people a piece of what a session said, for a platform that does not let the
+        channel read what stands there. `mark` identifies the piece (`Piece.mark`). Raises NotFound."""
 
     @abstractmethod
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
@@ -718,6 +779,12 @@ class Supervisor(ABC):
         """Watch the activity of a session's tree, or of every open tree. Opening it raises NotFound."""
 
     @abstractmethod
+    def watch_text(self, session: str) -> TextWatch:
+        """Watch the text that a session's agent is writing (`Context.stream`): the text as it is, whenever it has
+        changed, first as it is now. Only the process that runs the session knows it, and its API; elsewhere the text
+        stays empty, and so it does on Temporal. Opening it raises NotFound."""
+
+    @abstractmethod
     async def check(self) -> None:
         """Raise StoreError if the store cannot be read, or has died for this process."""
 
@@ -753,6 +820,13 @@ class StoreSupervisor(Supervisor):
         `only`: the ids of the roots that may be removed; None: all. `dry_run`: find them, and remove nothing. This also
         removes logs that an interrupted prune has left, and gives free space back to the disk. Raises NotEntitled in a
         process that a supervised call started.
+        """
+
+    @abstractmethod
+    def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
+        """Call `listener` with the entries of each commit from now on, in order, those of other processes too.
+
+        It is called in the loop and must neither raise nor take long: what it has to wait for belongs into a task.
         """
 
     @abstractmethod

@@ -18,6 +18,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
+from supervisor.core.routes import Route
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
@@ -26,7 +27,9 @@ from supervisor.runtime.lifecycle.claim import ClaimLoop
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.people.health import watch_channel
 from supervisor.runtime.people.posting import Posting
+from supervisor.runtime.people.routing import check_routes
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
 from supervisor.store.memory import MemoryStore
@@ -58,6 +61,7 @@ async def open_supervisor(
     adopt: bool = False,
     people: People | None = None,
     tune_interpreter: bool = False,
+    routes: Sequence[Route] = (),
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -74,6 +78,8 @@ async def open_supervisor(
     `remind_after`: seconds after which people are reminded of an approval that still waits; None: never (A10).
     `escalate_after`, `escalate_to`: seconds after the reminder (or after the approval was asked, without reminders)
     from which these people, by name, may decide it, too. Its card names them.
+    `routes`: on which channels, and where there, approvals are shown, by agent and tool. The first route that fits
+    counts. Without one, the first channel that takes an approval shows it.
     `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit runs in
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
 
@@ -88,6 +94,7 @@ async def open_supervisor(
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     by_name, known = named_agents(agents), people if people is not None else people_of(channels)
+    check_routes(routes, channels, known)
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
@@ -97,7 +104,18 @@ async def open_supervisor(
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
-        posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
+        posting = Posting(
+            runner,
+            supervisor.reader,
+            supervisor.audience,
+            channels,
+            unattended,
+            reminders,
+            supervisor.cards_failed,
+            sweep=adopt,
+            routes=routes,
+            people=known,
+        )
         signals = runner.came_for_unowned, runner.began_elsewhere
         claim_loop = ClaimLoop(runner.attempts, runner.claims, *signals) if adopt else None
         with tuned() if tune_interpreter else nullcontext():
@@ -192,7 +210,9 @@ async def _host(
                         if claim_loop is not None:
                             services.start_soon(claim_loop.run)
                         for channel in channels:
-                            services.start_soon(_serve, channel, supervisor)
+                            health = anyio.CancelScope()
+                            services.start_soon(watch_channel, channel, health)
+                            services.start_soon(_serve, channel, supervisor, health)
                         ready.set()
                         await leaving.wait()
                         services.cancel_scope.cancel()
@@ -202,11 +222,13 @@ async def _host(
             writer.cancel_scope.cancel()
 
 
-async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
+async def _serve(channel: Channel, supervisor: LocalSupervisor, health: anyio.CancelScope) -> None:
     """Let a channel listen. If it fails, the supervisor goes on: its approvals can be decided elsewhere."""
     try:
         await channel.serve(supervisor)
     except Exception as error:  # noqa: BLE001 # a channel may raise anything
+        health.cancel()  # whatever the platform says, this channel does not listen any more
+        channel.down = "it has failed, and listens again after a restart; the log says why"
         log.error("channel.failed", channel=channel.name, error=repr(error))
 
 

@@ -1,7 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
-    store, passivate_after, remind_after, escalate_after, escalate_to,
-    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME]
+    store, passivate_after, remind_after, escalate_after, escalate_to, log,
+    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -22,14 +22,19 @@ import msgspec
 
 from supervisor.core import rules
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import PREFIX, ApproverRule, Mention, Person, Role, TokenHash
+from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.reminders import Reminders
+from supervisor.core.routes import Route
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_file
 from supervisor.core.values import Policy
 from supervisor.loading import holds_command
+from supervisor.logs import LogForm
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
+_CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+TAKEN: Final = ("web", "terminal")
+"""Names of channels that no table has."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +49,7 @@ class RulePart(_Part, frozen=True, kw_only=True):
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
     unreviewed: bool = False
-    """For an allow: accept a pattern whose prefix has not been reviewed (docs/prefixes.md)."""
+    """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
 
 class AgentPart(_Part, frozen=True, kw_only=True):
@@ -95,37 +100,17 @@ class ServerPart(_Part, frozen=True, kw_only=True):
     max_streams: int = 500
 
 
-class SlackPart(_Part, frozen=True, kw_only=True):
-    """Slack: the conversation for cards of sessions without a thread, and the agent that a mention starts. `app` (A...)
-    and `team` (T...): requests from another app or workspace are refused. The secrets are in SLACK_BOT_TOKEN,
-    SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
+class RoutePart(_Part, frozen=True, kw_only=True):
+    """Where approvals of an agent or a tool are shown. core/routes.py says what a target is."""
 
-    conversation: str
-    mention: Mention = "approvers"
     agent: str | None = None
-    app: str | None = None
-    team: str | None = None
-    bot_token_file: str | None = None
-    signing_secret_file: str | None = None
-    app_token_file: str | None = None
-    base_url: str = "https://slack.com/api/"
+    tool: str | None = None
+    ask: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
 
-
-class DiscordPart(_Part, frozen=True, kw_only=True):
-    """Discord: the conversation for cards. `application` and `public_key` are on the application's General Information
-    page. The secret is in DISCORD_BOT_TOKEN, or in the file that is named here."""
-
-    conversation: str
-    mention: Mention = "approvers"
-    application: str
-    public_key: str
-    bot_token_file: str | None = None
-    base_url: str = "https://discord.com/api/v10"
-
-
-class ChannelsPart(_Part, frozen=True, kw_only=True):
-    slack: SlackPart | None = None
-    discord: DiscordPart | None = None
+    def made(self) -> Route:
+        """Return the route. Raises InvalidInput."""
+        return Route(agent=self.agent, tool=self.tool, ask=self.ask, notify=self.notify)
 
 
 class Configuration(_Part, frozen=True, kw_only=True):
@@ -137,11 +122,14 @@ class Configuration(_Part, frozen=True, kw_only=True):
     remind_after: float | None = None
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
+    log: LogForm = "text"
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
     people: dict[str, PersonPart] = {}
-    channels: ChannelsPart = ChannelsPart()
+    channels: dict[str, dict[str, Any]] = {}
+    """Their tables as they are written: platforms.py knows the kinds, and checks each table by its own."""
+    routes: tuple[RoutePart, ...] = ()
     folder: str = ""
     file: str = ""
     """Its own path, for errors of other processes."""
@@ -240,9 +228,13 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     yield from _store_problems(configuration)
     yield from _server_problems(configuration.server, people)
     yield from _reminder_problems(configuration)
-    for key, channel in (("slack", configuration.channels.slack), ("discord", configuration.channels.discord)):
-        if channel is not None and isinstance(channel.mention, tuple):
-            yield from _unknown_people(f"channels.{key}.mention", channel.mention, people)
+    for name, table in configuration.channels.items():
+        yield from _channel_problems(f"channels.{name}", name, table)
+    for place, route in enumerate(configuration.routes):
+        try:
+            route.made()
+        except InvalidInput as error:
+            yield f"routes[{place}]", str(error)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
@@ -269,6 +261,19 @@ def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
     for key in ("cwd", "env"):
         if agent.acp is None and getattr(agent, key):
             yield f"{where}.{key}", "only an agent that is a command (acp) has it"
+
+
+def _channel_problems(where: str, name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The name is part of webhooks' paths, of variables and of session ids."""
+    if not _CHANNEL.fullmatch(name):
+        yield where, "a channel's name has up to 32 lower-case letters, digits and '-', and begins with a letter"
+    if name in TAKEN:
+        yield where, f"{name} is the name of a channel that is always there; choose another one"
+    if "kind" in table and "import" in table:
+        yield where, "write either kind or import: a class is a kind by itself"
+    for key in ("kind", "import"):
+        if not isinstance(table.get(key, ""), str):
+            yield f"{where}.{key}", "write a text"
 
 
 def _store_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
@@ -305,6 +310,8 @@ def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> It
 def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tuple[str, str]]:
     if not name.strip() or not name.isprintable():
         yield where, "a person needs a name of printable characters"
+    if "scraper" in person.roles and (len(person.roles) > 1 or person.identities):
+        yield f"{where}.roles", "a scraper reads the metrics alone: it has no other role, and no identity in a chat"
     for place, part in enumerate(person.tokens):
         token = _token(part)
         if not is_token_hash(token.hash):
@@ -335,3 +342,5 @@ def _unknown_people(where: str, names: tuple[str, ...], people: Mapping[str, Per
     for name in names:
         if name not in people:
             yield where, f"there is no [people.{name}]"
+        elif "scraper" in people[name].roles:
+            yield where, f"{name} is a scraper, which decides nothing"

@@ -26,16 +26,19 @@ from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.state import MAX_STREAMS
+from supervisor.chronicle import Chronicle
 from supervisor.config import AgentPart, Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import People, Person
 from supervisor.core.reminders import Reminders
+from supervisor.core.routes import Route
 from supervisor.core.rules import Rule
 from supervisor.loading import configure, load_agent, load_agents, make_agent
 from supervisor.logs import FactLog
-from supervisor.platforms import make_channels
+from supervisor.platforms import make_channels, make_routes
 from supervisor.store.sqlite.schema import NO_LINKS
+from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
@@ -62,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     channels: Sequence[Channel] = ()
     passivate_after: float = 60.0
     reminders: Reminders = Reminders()
+    routes: Sequence[Route] = ()
 
 
 class Daemon:
@@ -82,6 +86,8 @@ class Daemon:
         settings = self._settings
         refuse_inside_call("serving")
         open_many_files()
+        store = SqliteStore(settings.store)
+        chronicle = Chronicle(store)
         web = make_web(
             people=settings.people,
             secret=store_secret(settings.store),
@@ -92,11 +98,12 @@ class Daemon:
             any_address=_is_wildcard(settings.host),
             max_streams=settings.max_streams,
             revoked=revocations_of(settings.store),
+            chronicle=chronicle,
         )
         channels = [*settings.channels, web]
         async with (
             open_supervisor(
-                settings.store,
+                store,
                 agents=list(settings.agents.values()),
                 channels=channels,
                 rules=settings.rules,
@@ -106,6 +113,7 @@ class Daemon:
                 remind_after=settings.reminders.remind_after,
                 escalate_after=settings.reminders.escalate_after,
                 escalate_to=settings.reminders.escalate_to,
+                routes=settings.routes,
                 tune_interpreter=True,
             ) as supervisor,
             anyio.create_task_group() as tasks,
@@ -113,6 +121,7 @@ class Daemon:
             refuse_below_owner("serving", await supervisor.find_owners())
             if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
                 log.warning("store.open_to_others", problem=why)
+            supervisor.listen(chronicle.hear)
             is_open()
             tasks.start_soon(supervisor.wait_until_broken)
             tasks.start_soon(web.wait_until_it_fails)
@@ -184,11 +193,13 @@ def settle(  # one parameter for each option of the command
     if operator is not None:
         persons.append(operator)
     people = People(persons, configuration.reservations())
+    channels = make_channels(configuration, people, offered, server.public_url)
     return Settings(
         store=store,
         people=people,
         agents=offered,
-        channels=make_channels(configuration, people, offered, server.public_url),
+        channels=channels,
+        routes=make_routes(configuration, channels, people),
         rules=configuration.standing_rules(),
         host=bound,
         port=server.port if port is None else port,

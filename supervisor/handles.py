@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
-from supervisor.core.activity import Activity
+from supervisor.core.activity import Activity, StreamedText
 from supervisor.core.events import MessageImported
 from supervisor.core.values import Approval, Outcome
 
@@ -155,12 +155,33 @@ class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
         """Close it."""
 
     @abstractmethod
-    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
-        """Return the sessions of the trees, parents before children, the first `limit` of them; None: all. Each look
-        reads on from the last one, so the page has no `next`.
+    async def look(self, *, after: str | None = None, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
+        """Return the sessions of the trees as they are now, parents before children: those after a cursor, `limit` at
+        most; None: all. Raises CursorUnknown.
 
         A look is bounded: of many sessions, some are known only at a later look. `wholly`: all of them now.
         """
+
+
+class TextWatch(AsyncIterator[StreamedText], AbstractAsyncContextManager["TextWatch"], ABC):
+    """The text that an agent is writing, whenever it has changed, a few times a second. Open it by `async with`.
+
+    A slow reader gets fewer states of the text, and always the latest. It ends when the supervisor closes.
+    """
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """Open it. Raises as documented at the method that returned it."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    @abstractmethod
+    async def __anext__(self) -> StreamedText:
+        """Return the text, once it is another than the last one that was returned; the first time at once. Giving up
+        waiting for it loses nothing."""
 
 
 class SessionImport(ABC):

@@ -23,7 +23,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "demo": ("running", "Run the demonstration: sub-agents work on a small real project, and some of them ask you."),
     "run": ("running", "Run an agent, or go on with its unfinished session."),
-    "start": ("starting", "Start an agent that a server offers, and follow it."),
+    "start": ("starting", "Start an agent that a server or a cluster offers, and follow it."),
     "resume": ("running", "Go on with a session, or with every open session that no process runs."),
     "retry": (
         "running",
@@ -31,6 +31,7 @@ _COMMANDS = {
     ),
     "fork": ("running", "Start a new session from a copy of another one, as it was before a journal entry."),
     "serve": ("serving", "Run a store's sessions, and let people decide in browsers, in chats and over HTTP."),
+    "worker": ("worker", "Run the sessions of a namespace of Temporal, on as many machines as you like."),
     "mcp": (
         "mcp_server",
         "Ask people for the permissions that Claude Code wants; Claude Code starts it.",
@@ -55,6 +56,7 @@ _COMMANDS = {
     "export": ("exporting", "Write the journals of a session's whole tree as JSON lines."),
     "prune": ("pruning", "Remove session trees that ended long ago."),
     "audit": ("reading", "List what was asked, who decided it, and what then ran."),
+    "--install-completion": ("completing", "Let bash, zsh or fish complete commands and options."),
 }
 """Name -> its module, and its line in the list of commands, for which no module is imported."""
 
@@ -75,7 +77,7 @@ def make_app(called: str | None = None) -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        function = {"import": "import_", "rules": "commands"}.get(name, name.replace("-", "_"))
+        function = {"import": "import_", "rules": "commands"}.get(name, name.strip("-").replace("-", "_"))
         shown = None if name == called else line
         app.command(f"supervisor.cli.{module}:{function}", name=name, help=shown, sort_key=place)
     repair.register(app)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from supervisor.cli.options import AnyPlace
 from supervisor.core.documents import (
     activity_document,
     approval_document,
@@ -75,9 +76,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def say_kept(agent: str, root: str, option: str) -> None:
+def say_kept(agent: str, root: str, place: AnyPlace) -> None:
     """Say that no process runs the tree yet for which something was decided or sent, and what runs it. `agent`: the
     name of the root's agent."""
+    if place.temporal is not None:
+        say(f"It is kept until a worker runs the session: supervisor worker FILE.py{place.option}")
+        return
     from supervisor.loading import command_of
 
     if (command := command_of(agent, root)) is not None:
@@ -85,7 +89,7 @@ def say_kept(agent: str, root: str, option: str) -> None:
         return
     say(
         "It is kept until a process runs the session. A daemon (supervisor serve) does; "
-        f"without one: supervisor resume {root}{option}"
+        f"without one: supervisor resume {root}{place.option}"
     )
 
 

@@ -1,13 +1,20 @@
 """Commands for the configuration: init and check. They open no store."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.core.errors import InvalidInput
+from supervisor.cli.options import BackendOption
+from supervisor.core.errors import InvalidInput, SupervisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from supervisor.abc import Channel
 
 DEFAULT: Final = Path("supervisor.toml")
 EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
@@ -21,6 +28,9 @@ store = "state.db"
 # remind_after = 3600.0              # default: never
 # escalate_after = 3600.0            # after the reminder; then these people may decide it, too
 # escalate_to = ["ana"]
+
+# What `serve` writes to standard error: "text", or "json" with a document on each line.
+# log = "text"
 
 [server]
 host = "127.0.0.1"       # on any other address, only the people below are let in
@@ -45,7 +55,7 @@ port = 8787
 # cwd = "."                          # the folder of its sessions; default: the starter's
 # env = { MODE = "careful" }         # variables to add to ours; no secrets here
 
-# Standing rules for every session: deny beats ask, and ask beats allow. README.md explains patterns.
+# Standing rules for every session: deny beats ask, and ask beats allow. docs/how-to/rules.md explains patterns.
 # [[rules]]
 # kind = "allow"
 # tool = "shell"
@@ -62,10 +72,21 @@ port = 8787
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
-# identities = { slack = "U012AB3CD", discord = "80351110224678912" }
+# identities = { telegram = "123456789", slack = "U012AB3CD", discord = "80351110224678912" }
 
-# Where people are asked, besides the web inbox; README.md says how to make the apps. Do not write secrets here: put
+# Which channels ask, and which only notify, by agent and tool: the first route that fits counts. Without one, the first
+# channel that takes an approval asks.
+# [[routes]]
+# agent = "janitor"                  # it and its sub-agents; also tool = "deploy"
+# ask = ["slack:C012AB3CD", "slack:@approvers"]  # a card in each; @approvers: a direct message to each of them
+#
+# Where people are asked, besides the web inbox; docs/how-to/ says how to make the apps. Do not write secrets here: put
 # them in environment variables, or in files (mode 0600) that are named here.
+# [channels.telegram]
+# conversation = -1001234567890      # a group's id, or a person's: write /id to the bot
+# agent = "janitor"                  # the agent with which people talk there; it takes a text
+# bot_token_file = "telegram.token"  # or TELEGRAM_BOT_TOKEN; it needs no public address
+#
 # [channels.slack]
 # conversation = "C012AB3CD"         # for cards of sessions that have no thread of their own
 # agent = "janitor"                  # the agent that a mention of the app starts; it takes a text
@@ -79,54 +100,150 @@ port = 8787
 # application = "1012345678901234567"
 # public_key = "..."                 # Discord posts to https://HOST/channels/discord/interactions
 # bot_token_file = "discord.token"   # or DISCORD_BOT_TOKEN
+#
+# [channels.email]                   # notifies only: a link to the page, which asks people to sign in
+# host = "mail.example.org"
+# sender = "supervisor@example.org"
+# user = "supervisor"
+# password_file = "mail.password"    # or EMAIL_PASSWORD
+#
+# [channels.ntfy]                    # notifies only: a link on phones
+# topic = "a-name-that-others-cannot-guess"
+# server = "https://ntfy.sh"
+# detail = "link"                    # "full" also shows what is asked
+#
+# [channels.hook]                    # notifies only: a request to a program, signed by Standard Webhooks
+# url = "https://hooks.example.org/approvals"
+# secret_file = "hook.secret"        # or HOOK_SECRET (whsec_...)
 """
 
 
-def init(file: Path = DEFAULT, /) -> int:
+UNIT: Final = """# For systemd: copy it to /etc/systemd/system, then: systemctl enable --now {name}
+[Unit]
+Description=subagent-supervisor: runs agents, and asks people
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={program} serve --config {configuration}
+WorkingDirectory={folder}
+User={user}
+UMask=0077
+Restart=always
+RestartSec=2
+# Only the daemon is stopped: background jobs go on, and the next start finds them. Its tools are ended by the daemon.
+KillMode=process
+# The daemon ends within 20 s of the first signal, and says so with 143.
+TimeoutStopSec=30
+SuccessExitStatus=143
+# A wrong command line or configuration does not become right by starting again.
+RestartPreventExitStatus=2
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def init(
+    file: Path = DEFAULT,
+    /,
+    *,
+    systemd: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
     """Write a commented configuration for `serve`, to start from.
 
     Parameters
     ----------
     file
         The file to write; it must not exist.
+    systemd
+        Write a unit for systemd instead, which serves this configuration: a file next to it, `supervisor.service`.
     """
+    written = file.with_suffix(".service") if systemd else file
     try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(EXAMPLE)
+        text = _unit(file, written) if systemd else EXAMPLE
+        with written.open("x", encoding="utf-8") as new:
+            new.write(text)
     except FileExistsError:
-        raise InvalidInput(f"{file} exists already, and was not changed") from None
+        raise InvalidInput(f"{written} exists already, and was not changed") from None
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be written: {error.strerror}") from None
-    print(file)
-    say(f"Edit it, then: supervisor check {file}, and supervisor serve --config {file}")
+        raise InvalidInput(f"{written} cannot be written: {error.strerror}") from None
+    print(written)
+    if systemd:
+        say(f"Look at its User and its paths, then: cp {written} /etc/systemd/system/")
+    else:
+        say(f"Edit it, then: supervisor check {file}, and supervisor serve --config {file}")
     return Exit.DONE
 
 
-def check(file: Path = DEFAULT, /) -> int:
+def _unit(configuration: Path, unit: Path) -> str:
+    """Return the unit that serves a configuration with the program that writes it, as the user who writes it."""
+    from supervisor.channels.terminal import login_name
+
+    program, folder = Path(sys.executable).with_name("supervisor"), configuration.resolve().parent
+    words = {"program": program, "configuration": configuration.resolve(), "folder": folder}
+    for word in words.values():
+        if any(each.isspace() or each in "%\"'\\$" for each in str(word)):
+            raise InvalidInput(f"{word} has a space or a sign that systemd reads in its own way: choose another folder")
+    return UNIT.format(name=unit.name, user=login_name(), **words)
+
+
+def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOption = "asyncio") -> int:
     """Check a configuration.
 
-    Imports the agents that it names, and looks for the secrets of chat platforms in this environment and in the files
-    that it names. Sends nothing.
+    Imports the agents and the kinds of channels that it names, and looks for the secrets of channels in this
+    environment and in the files that it names. Contacts no platform, unless you say so.
 
     Parameters
     ----------
     file
         The configuration.
+    online
+        Also ask each chat platform whether the channel can work there: its token, its rights, and its place. This
+        sends no message.
     """
     from supervisor.config import read_configuration
+    from supervisor.core.people import People
     from supervisor.daemon import configured_agents
-    from supervisor.platforms import channel_problems
+    from supervisor.platforms import make_channels, make_routes, read_tables
 
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
-    if problems := channel_problems(configuration, agents):
+    people, link = People(configuration.persons(), configuration.reservations()), configuration.server.public_url
+    _, problems = read_tables(configuration, people, agents, link)
+    if problems:
         for problem in problems:
-            say(f"{file}: {problem}")
+            say(problem)
+        return Exit.USAGE
+    channels = make_channels(configuration, people, agents, link)
+    make_routes(configuration, channels, people)
+    if online and not _check_online(channels, backend):
         return Exit.USAGE
     print(
         f"{file} is valid: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
     )
     return Exit.DONE
+
+
+def _check_online(channels: "Sequence[Channel]", backend: Literal["asyncio", "trio"]) -> bool:
+    """Ask each platform, and say what it answers. Return whether all channels can work."""
+    import anyio
+
+    async def ask() -> bool:
+        can_work = True
+        for channel in channels:
+            if channel.people is not None and not channel.people.has_identities(channel.name):
+                can_work = False
+                say(f"{channel.name}: no person can decide there; write identities = {{ {channel.name} = ... }}")
+            try:
+                with anyio.fail_after(channel.card_timeout):
+                    say(f"{channel.name}: {await channel.check() or 'nothing to ask'}")
+            except (SupervisorError, OSError) as error:
+                can_work = False
+                say(f"{channel.name}: {error or 'no answer in time'}")
+        return can_work
+
+    return anyio.run(ask, backend=backend)
 
 
 ConfigOption = Annotated[

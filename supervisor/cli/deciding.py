@@ -4,7 +4,7 @@ Only a person may approve, deny and answer: a process that a supervised call sta
 which grants nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -16,14 +16,15 @@ from supervisor.channels.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
-from supervisor.core.errors import NotFound
+from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.questions import read_answer
 from supervisor.core.rules import find_option
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.core.visible import visible
 
-Decide = Callable[[str, Approval], Decision]
+Decide = Callable[[str, Approval], Awaitable[Decision]]
 """Makes a decision from a person's name and the approval."""
 
 
@@ -37,6 +38,9 @@ def approve(
             help="Approve with these arguments instead: a JSON object of all of them (approvals --json shows it)."
         ),
     ] = None,
+    form: Annotated[
+        bool, Parameter(negative=(), help="Approve with other arguments, which are asked for field by field.")
+    ] = False,
     scope: Annotated[
         Scope,
         Parameter(help="What is approved: this call, or also later ones in its session's tree, or in every session."),
@@ -56,14 +60,17 @@ def approve(
     approval
         The approval's id, as `supervisor approvals` shows it.
     """
+    if form and edit is not None:
+        raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
-    return _decide(
-        approval,
-        lambda name, found: Approve(by=name, arguments=arguments, scope=scope, pattern=pattern),
-        by,
-        place,
-        as_json=json,
-    )
+
+    async def decision(name: str, found: Approval) -> Decision:
+        given = arguments
+        if form and found.kind == "call":
+            given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
+        return Approve(by=name, arguments=given, scope=scope, pattern=pattern)
+
+    return _decide(approval, decision, by, place, as_json=json)
 
 
 def deny(
@@ -82,12 +89,16 @@ def deny(
     approval
         The approval's id, as `supervisor approvals` shows it.
     """
-    return _decide(approval, lambda name, found: Deny(by=name, reason=reason), by, place, as_json=json)
+
+    async def decision(name: str, found: Approval) -> Decision:
+        return Deny(by=name, reason=reason)
+
+    return _decide(approval, decision, by, place, as_json=json)
 
 
 def answer(
     approval: str,
-    value: str,
+    value: str | None = None,
     /,
     *,
     by: ByOption = None,
@@ -102,11 +113,15 @@ def answer(
         The question's id, as `supervisor approvals` shows it.
     value
         One of its choices, or free text, or JSON where the question asks for it. `yes` and `no` stand for true and
-        false.
+        false. Without one, its fields are asked for, one after the other.
     """
 
-    def decision(name: str, found: Approval) -> Decision:
-        return Answer(value=read_answer(found, value) if found.kind == "question" else value, by=name)
+    async def decision(name: str, found: Approval) -> Decision:
+        if found.kind == "question" and value is None:
+            return Answer(value=await fill_in_approval(found, instead="give the answer after the id"), by=name)
+        if found.kind == "question" and value is not None:
+            return Answer(value=read_answer(found, value), by=name)
+        return Answer(value=value, by=name)
 
     return _decide(approval, decision, by, place, as_json=json)
 
@@ -167,7 +182,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
                 found = await supervisor.get_approval(approval)
             except NotFound:
                 raise await _unknown(supervisor, approval) from None
-            made = decision(place.name_of(by, supervisor), found)
+            made = await decision(place.name_of(by, supervisor), found)
             return await supervisor.decide(approval, made, channel="command line"), made, found
 
     result, made, found = anyio.run(decide)
@@ -182,7 +197,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             say(f"No longer asked {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
             say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
-        answers.say_kept(found.path[0], found.root_session, place.option)
+        answers.say_kept(found.path[0], found.root_session, place)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 

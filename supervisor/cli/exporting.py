@@ -59,7 +59,7 @@ def export(
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
-            file, taken = os.path.realpath(output), "" if place.url else os.path.realpath(place.path)
+            file, taken = os.path.realpath(output), "" if place.is_server else os.path.realpath(place.path)
             if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
                 raise InvalidInput(f"{visible(file)} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))

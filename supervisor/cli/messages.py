@@ -64,7 +64,7 @@ def send(
     else:
         print("\n".join(heard_lines(heard, datetime.now().astimezone())))
         if any(not result.running and result.kind != "unknown" for result in heard.results):
-            answers.say_kept(view.path[0], view.root, place.option)
+            answers.say_kept(view.path[0], view.root, place)
     return _exit_of(heard)
 
 
@@ -95,4 +95,4 @@ def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:
             say(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
         say(answers.ways_to_decide(receipt.waiting_for, place.option))
     if not receipt.running:
-        answers.say_kept(view.path[0], view.root, place.option)
+        answers.say_kept(view.path[0], view.root, place)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from supervisor.client.addresses import read_address
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.store_urls import read_store_file
+from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.core.visible import visible
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
@@ -30,7 +30,8 @@ StoreOption = Annotated[
     str | None,
     Parameter(
         name="--store",
-        help="The store: FILE or sqlite:///ABSOLUTE/FILE. Default: $SUPERVISOR_STORE, else in your state directory.",
+        help="The store: FILE, sqlite:///ABSOLUTE/FILE or temporal://HOST:PORT/NAMESPACE. Default: $SUPERVISOR_STORE, "
+        "else in your state directory.",
         show_default=False,
     ),
 ]
@@ -71,6 +72,12 @@ class Place:
         return user_state_path("subagent-supervisor", appauthor=False) / "state.db"
 
     @property
+    def temporal(self) -> TemporalStore | None:
+        """The namespace of Temporal that is the store; None for a store of this machine."""
+        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
+        return read_temporal_url(named) if is_temporal(named) else None
+
+    @property
     def where(self) -> str:
         """The place, in messages."""
         return str(self.path)
@@ -82,6 +89,7 @@ class Place:
 
     @property
     def is_server(self) -> bool:
+        """Whether the sessions run elsewhere, at a server or on a cluster: they go on if the command ends."""
         return False
 
     @property
@@ -184,11 +192,19 @@ class AnyPlace(Place):
         return found
 
     @property
+    def temporal(self) -> TemporalStore | None:
+        return super().temporal if self.url is None else None
+
+    @property
     def where(self) -> str:
+        if self.temporal is not None:
+            return str(self.temporal)
         return super().where if self.url is None else read_address(self.url, allow_http=True).url
 
     @property
     def option(self) -> str:
+        if self.temporal is not None:
+            return f" --store {self.temporal}" if self.store is not None else ""
         if self.url is None:
             return super().option
         named = {"--server": self.server, "--token-file": self.token_file}
@@ -197,7 +213,7 @@ class AnyPlace(Place):
 
     @property
     def is_server(self) -> bool:
-        return self.url is not None
+        return self.url is not None or self.temporal is not None
 
     @property
     def exists(self) -> bool:
@@ -218,9 +234,22 @@ class AnyPlace(Place):
     def open(
         self, *, wanted: tuple[str, str] | None = None, action: str | None = None, create: bool = False
     ) -> "AbstractAsyncContextManager[Supervisor]":
+        if self.temporal is not None:
+            return self._open_temporal(self.temporal, action)
         if self.url is None:
             return super().open(wanted=wanted, action=action, create=create)
         return self._open_server(self.url, action)
+
+    @asynccontextmanager
+    async def _open_temporal(self, store: TemporalStore, action: str | None) -> "AsyncIterator[Supervisor]":
+        if action is not None:
+            refuse_inside_call(action)
+        from supervisor.temporal import open_temporal
+
+        async with open_temporal(str(store)) as supervisor:
+            if action is not None:
+                refuse_below_owner(action, await supervisor.find_owners())
+            yield supervisor
 
     @asynccontextmanager
     async def _open_server(self, url: str, action: str | None) -> "AsyncIterator[Supervisor]":

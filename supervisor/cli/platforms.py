@@ -1,6 +1,6 @@
 """Commands that register this program with chat platforms."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -10,6 +10,9 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption
 from supervisor.core.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from supervisor.platforms import Table
+
 
 def discord(
     action: Annotated[Literal["register"], Parameter(help="register: register the slash commands.")],
@@ -18,26 +21,38 @@ def discord(
     config: ConfigOption = None,
     backend: BackendOption = "asyncio",
 ) -> int:
-    """Register /pending, /approve, /deny and /answer with Discord: once, and again after an update.
+    """Register the slash commands with Discord: once, and again after an update.
 
-    The configuration needs [channels.discord]. The bot's token comes from where `serve` reads it.
+    They are /start, /say, /stop, /pending, /approve, /deny and /answer. Other commands of the application stay.
+
+    The configuration needs [channels.discord], or another table of that kind. The bot's token comes from where `serve`
+    reads it.
     """
     import anyio
 
     from supervisor.config import read_configuration
-    from supervisor.platforms import discord_token
+    from supervisor.core.people import People
+    from supervisor.platforms import read_tables
 
     configuration = read_configuration(config or DEFAULT)
-    part = configuration.channels.discord
-    if part is None:
-        raise InvalidInput(f"{config or DEFAULT}: there is no [channels.discord]")
-    token, application, url = discord_token(configuration, part), part.application, part.base_url
+    people = People(configuration.persons())
+    tables, problems = read_tables(configuration, people, {}, None, kind="discord")
+    if not tables:
+        raise InvalidInput(next(iter(problems), f"{config or DEFAULT}: there is no [channels.discord]"))
+    for table in tables:  # what else is wrong, such as a missing agent, does not matter here
+        for _, problem in table.settings.secret_problems(table.setup):
+            raise InvalidInput(f"{config or DEFAULT}: channels.{table.setup.name}: {problem}")
 
-    async def register_commands() -> int:
-        from supervisor.channels.discord import DiscordRest, register
+    async def register_commands(table: Table) -> int:
+        from supervisor.channels.discord import DiscordRest, DiscordSettings, register
+        from supervisor.channels.discord.settings import BOT
 
-        async with DiscordRest(token, url) as rest:
-            return await register(rest, application)
+        settings = table.settings
+        assert isinstance(settings, DiscordSettings)
+        async with DiscordRest(settings.take_secret(BOT, table.setup), settings.base_url) as rest:
+            return await register(rest, settings.application)
 
-    say(f"Discord knows {anyio.run(register_commands, backend=backend)} commands: /pending, /approve, /deny, /answer")
+    for table in tables:
+        count = anyio.run(register_commands, table, backend=backend)
+        say(f"Discord knows {count} commands: /start, /say, /stop, /pending, /approve, /deny, /answer")
     return Exit.DONE

@@ -56,7 +56,8 @@ def allow(
         bool,
         Parameter(
             negative=(),
-            help="Accept a prefix that was not reviewed, whose further words may run anything (docs/prefixes.md).",
+            help="Accept a prefix that was not reviewed, whose further words may run anything "
+            "(docs/reference/prefixes.md).",
         ),
     ] = False,
     by: ByOption = None,

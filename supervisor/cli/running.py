@@ -121,7 +121,7 @@ def resume(
         The id of a session; its whole tree goes on.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
-    if place.url is not None:
+    if place.is_server:
         if session is None:
             raise InvalidInput("a server resumes by itself what it can: name the session that you mean")
         return _there(settings, place, "resuming", lambda supervisor: supervisor.resume(session))
@@ -162,7 +162,7 @@ def retry(
         The id of a session that is no sub-agent's.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
-    if place.url is not None:
+    if place.is_server:
         return _there(settings, place, "retrying", lambda supervisor: supervisor.retry(session))
     place.need("session", session)
 
@@ -212,7 +212,7 @@ def fork(
             )
         return await supervisor.get_run(made.session)
 
-    if place.url is not None:
+    if place.is_server:
         return _there(settings, place, "forking", make)
     place.need("session", session)
 

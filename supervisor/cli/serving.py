@@ -48,6 +48,7 @@ def serve(
     from supervisor.channels.terminal import login_name
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
+    from supervisor.logs import write_log
     from supervisor.stopping import bare, run_until_stopped
     from supervisor.system.closed import close_to_others
     from supervisor.system.inside import refuse_inside_call
@@ -63,6 +64,7 @@ def serve(
         operator = Person(name=name, roles=("operator",), tokens=(TokenHash(hash_token(shown)),))
     settings = settle(configuration, store=place.path, agents=agents, host=host, port=port, operator=operator)
     daemon = Daemon(settings)
+    write_log(configuration.log)
     names = ", ".join(sorted(settings.agents)) or "no agents; name files with agents to offer them"
 
     def is_open() -> None:

@@ -12,11 +12,14 @@ from supervisor.abc import Run, Supervisor
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
+from supervisor.cli.filling import fill_in
 from supervisor.cli.following import follow_there
 from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
 from supervisor.cli.running import report_there
 from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.fields import describe
 from supervisor.core.ids import new_session_id
+from supervisor.core.store_urls import TEMPORAL
 from supervisor.core.values import AgentView
 from supervisor.core.visible import json_text, visible
 
@@ -31,6 +34,7 @@ def start(
     session: Annotated[
         str | None, Parameter(help="Its id. The same again is the same session. Default: made up.")
     ] = None,
+    form: Annotated[bool, Parameter(negative=(), help="Ask for the input, field by field.")] = False,
     detach: Annotated[bool, Parameter(negative=(), help="Print the session's id, and do not follow it.")] = False,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
@@ -44,13 +48,16 @@ def start(
     input
         Its input: JSON, or plain words for an agent that takes text.
     """
-    if place.url is None:
+    if not place.is_server:
         raise InvalidInput(
-            f"start asks a server: name it by --server or ${SERVER}; next to a store: supervisor run FILE.py:NAME"
+            f"start asks a server or a cluster: name it by --server, ${SERVER} or --store {TEMPORAL}; next to a store "
+            "of this machine: supervisor run FILE.py:NAME"
         )
     if name is None:
         return _list(place, as_json=json)
-    begin = partial(_begin, name, input, session or new_session_id())
+    if form and input is not None:
+        raise InvalidInput("--form asks for the input: do not give it, too")
+    begin = partial(_ask if form else _begin, name, input, session or new_session_id())
     return follow_there(place, begin, "starting", report_there, since=BEFORE_EVERYTHING, detach=detach, as_json=json)
 
 
@@ -67,6 +74,15 @@ async def _begin(name: str, text: str | None, session: str, supervisor: Supervis
         if not is_json or text.lstrip()[:1] in ("{", "[", '"'):
             raise
         return await supervisor.start(name, text, session=session)
+
+
+async def _ask(name: str, text: str | None, session: str, supervisor: Supervisor) -> Run[Any]:
+    """Start it with the input that the person fills in."""
+    agent = next((agent for agent in await supervisor.find_agents() if agent.name == name), None)
+    if agent is None or agent.input is None:
+        return await supervisor.start(name, session=session)
+    value = await fill_in(describe(agent.input), instead="give the input after the name")
+    return await supervisor.start(name, value, session=session)
 
 
 def _read_json(text: str) -> tuple[bool, Any]:

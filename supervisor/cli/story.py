@@ -13,6 +13,7 @@ from supervisor.abc import JournalEntry
 from supervisor.channels.cards import arguments_facts, at, path_text
 from supervisor.channels.granting import HOW_LONG, where
 from supervisor.core import events as e
+from supervisor.core.events.asking import CardEvent
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.rules import Rule
@@ -252,12 +253,16 @@ def _card(event: e.AnyEvent) -> str | None:
             names = ", ".join(visible(name) for name in event.escalated_to)
             return f"people were reminded{', and from now on also ' + names if names else ''} [{event.approval}]"
         case e.CardPosted():
-            return f"shown in {event.channel} [{event.approval}]"
+            return f"{'told' if event.is_notice else 'shown'} in {_where(event)} [{event.approval}]"
         case e.CardFailed():
-            return f"could not be shown in {event.channel}{_because(event.error)} [{event.approval}]"
+            return f"could not be shown in {_where(event)}{_because(event.error)} [{event.approval}]"
         case e.CardRetired():
-            return f"its card in {event.channel} says what was decided [{event.approval}]"
+            return f"its card in {_where(event)} says what was decided [{event.approval}]"
     return None
+
+
+def _where(event: CardEvent) -> str:
+    return visible(f"{event.channel}:{event.place}" if event.place else event.channel)
 
 
 def _forked(event: e.AnyEvent) -> str | None:
@@ -272,7 +277,7 @@ def _forked(event: e.AnyEvent) -> str | None:
 
 
 def _rule(event: e.AnyEvent) -> str | None:
-    """Tell which rule was added or revoked."""
+    """Tell which rule was added or revoked, or which command was refused: what is in the journal of the store."""
     match event:
         case e.RuleAdded():
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
@@ -280,6 +285,9 @@ def _rule(event: e.AnyEvent) -> str | None:
             return f"{visible(event.by)} added {event.rule.id}: {rule}{origin}"
         case e.RuleRevoked():
             return f"{visible(event.by)} revoked {event.rule}"
+        case e.CommandRefused():
+            named = "" if event.session is None else f" [{visible(event.session)}]"
+            return f"{visible(event.by)} was refused{_because(event.reason)}{named}"
     return None
 
 

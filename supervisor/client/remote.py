@@ -27,14 +27,15 @@ from supervisor.abc import (
     Page,
     Run,
     Supervisor,
+    TextWatch,
     TreeView,
     Watch,
 )
 from supervisor.client.answers import error_of
 from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
-from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteWatch
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
+from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
@@ -91,7 +92,7 @@ class RemoteSupervisor(Supervisor):
     @overload
     async def start(
         self,
-        agent: AgentSpec[[], R],
+        agent: AgentWithoutInput[R],
         /,
         *,
         session: str | None = None,
@@ -125,14 +126,14 @@ class RemoteSupervisor(Supervisor):
     ) -> Run[Any]: ...
     async def start(
         self,
-        agent: AgentSpec[..., R] | str,
+        agent: Any,
         /,
         *args: Any,
         session: str | None = None,
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
-    ) -> Run[R]:
+    ) -> Run[Any]:
         self._me(requester, "start")
         self._me(by, "start")
         if cwd is not None:
@@ -205,6 +206,9 @@ class RemoteSupervisor(Supervisor):
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """The server notes what it refuses."""
+
+    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+        """The server's own channels note what they show."""
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         self._me(by, "speak")
@@ -378,7 +382,10 @@ class RemoteSupervisor(Supervisor):
         return RemoteWatch(self._connection, path, {"stay": stay}, after, entry_of)
 
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
-        return RemoteActivityWatch(self._connection, session)
+        return RemoteActivityWatch(self._pages, session)
+
+    def watch_text(self, session: str) -> TextWatch:
+        return RemoteTextWatch(self._connection, _path("sessions", session, "events"))
 
 
 class _Started(msgspec.Struct, frozen=True):

@@ -1,14 +1,14 @@
 """A run on a server, and watches of what happens there. They hold a cursor and a connection, and nothing else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from supervisor.abc import ActivityWatch, Page, Run, Watch
+from supervisor.abc import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.client.connection import Connection
 from supervisor.client.documents import outcome_of, value_of
 from supervisor.client.streams import EventSource
-from supervisor.core.activity import Activity
+from supervisor.core.activity import Activity, StreamedText
 from supervisor.core.cursors import make_cursor
 from supervisor.core.values import Approval, Outcome, result_of
 
@@ -116,17 +116,15 @@ class Pending:
         return is_new
 
 
-MOST_SEEN: Final = 1000
-"""Sessions of one look."""
-
-
 class RemoteActivityWatch(ActivityWatch):
-    def __init__(self, connection: Connection, session: str | None) -> None:
-        self._connection = connection
+    """`pages` returns so many items of a list, by as many requests as that takes."""
+
+    def __init__(self, pages: Callable[..., Awaitable[Page[Activity]]], session: str | None) -> None:
+        self._pages = pages
         self._session = session
 
     async def __aenter__(self) -> Self:
-        await self.look()
+        await self.look(limit=1)
         return self
 
     async def __aexit__(
@@ -134,8 +132,27 @@ class RemoteActivityWatch(ActivityWatch):
     ) -> None:
         """The server forgets it by itself."""
 
-    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
-        most = MOST_SEEN if limit is None else min(limit, MOST_SEEN)
-        query = {"session": self._session, "limit": most, "wholly": wholly}
-        found = await self._connection.ask("GET", "/api/activity", query=query)
-        return Page(tuple(value_of(Activity, each) for each in found["items"]), None, found["cursor"])
+    async def look(self, *, after: str | None = None, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
+        query = {"session": self._session, "wholly": wholly}
+        return await self._pages("/api/activity", query, _activity, after, limit)
+
+
+class RemoteTextWatch(TextWatch):
+    def __init__(self, connection: Connection, path: str) -> None:
+        self._source = EventSource(connection, path, {"shows": "text"}, None)
+
+    async def __aenter__(self) -> Self:
+        await self._source.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._source.close()
+
+    async def __anext__(self) -> StreamedText:
+        return value_of(StreamedText, await self._source.next())
+
+
+def _activity(item: Any) -> Activity:
+    return value_of(Activity, item)

@@ -123,7 +123,7 @@ class EventSource:
                         continue
                     case "reset":
                         raise CursorUnknown(f"{self._connection.where} does not know cursor {self.cursor}: begin again")
-                self.cursor = event.id
+                self.cursor = event.id or self.cursor
                 return self._decode(event.data)
             try:
                 await self._read_on()

@@ -11,7 +11,7 @@ from typing import Any
 import preloaded
 import pytest
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 
 class Answer:

@@ -4,7 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 
 def pending(supervisor):

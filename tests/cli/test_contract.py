@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 APPROVAL_FIELDS = {
     *("id", "session", "root_session", "path", "agent", "tool", "arguments", "options", "requester", "status"),

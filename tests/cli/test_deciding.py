@@ -7,7 +7,7 @@ import pytest
 
 from supervisor.core.marker import CALL_MARKER
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 
 def test_the_first_decision_counts_and_the_second_is_told(supervisor):

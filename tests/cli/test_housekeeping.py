@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 
 def test_an_export_is_the_whole_tree_line_by_line(supervisor, tmp_path: Path):

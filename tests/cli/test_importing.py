@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 CORPUS = Path(__file__).parent.parent / "transcripts" / "corpus"
 MIDDLE = CORPUS / "pi_v1" / "dangling-in-the-middle.jsonl"
 ID = "01940000-0000-7000-8000-000000000001"

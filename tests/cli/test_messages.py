@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.marker import CALL_MARKER
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 
 def test_a_message_to_an_idle_session_begins_a_turn(supervisor):

@@ -7,10 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import preloaded
 import pytest
+
+from supervisor import SqliteStore
 
 CLIENT = Path(__file__).with_name("permission_client.py")
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "claude-code.md"
@@ -26,7 +30,7 @@ class Claude:
         self.process = preloaded.Popen(
             [sys.executable, str(CLIENT), *command],
             cwd=supervisor.folder,
-            env=supervisor.env,
+            env={**supervisor.env, "PYTHONPATH": str(Path(preloaded.__file__).parent)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -70,12 +74,21 @@ class Sessions:
     def claude(self, session="s", *options):
         return Claude(self.supervisor, *SERVE, session, *options)
 
+    @contextmanager
+    def store(self):
+        """Read the store in this process: each command takes a tenth of a second of CPU."""
+        store = SqliteStore(self.supervisor.store)
+        store.open()
+        yield store
+        store.close()
+
     def pending(self, number=1):
         """Wait until so many approvals are pending, and return their ids, oldest first."""
-        while len(found := self.supervisor("approvals", "--json").json) < number:
-            pass
+        with self.store() as store:
+            while len(found := store.find_approvals()) < number:
+                time.sleep(0.01)
         assert len(found) == number
-        return [each["id"] for each in found]
+        return [each.id for each in found]
 
     def approve(self, approval, *options):
         assert self.supervisor("approve", approval, *options).code == 0
@@ -88,18 +101,16 @@ class Sessions:
         entries = [json.loads(line) for line in lines]
         return [each for each in entries if each.get("event") in kinds]
 
-    def owner(self, session):
-        return next(each["owner"] for each in self.supervisor("sessions", "--json").json if each["id"] == session)
-
-    def wait_for_owner(self, session, owner):
-        """Wait until a process whose name begins like this owns the session, or none."""
-        while (found := self.owner(session)) != owner:
-            if found is not None and owner is not None and found.startswith(owner):
-                return
+    def wait_for_owner(self, session, pid):
+        """Wait until this process owns the session, or none if it is None."""
+        with self.store() as store:
+            while (found := store.get_owner(session)) is not pid and (found is None or found.pid != pid):
+                time.sleep(0.01)
 
     def server(self):
         """The pid of the process that owns the session."""
-        return int(self.owner("s").split()[1])
+        with self.store() as store:
+            return store.get_owner("s").pid
 
 
 @pytest.fixture
@@ -287,10 +298,11 @@ def test_a_daemon_shows_the_card_and_leaves_the_session_to_its_server(sessions):
     (asked,) = sessions.pending(1)
     while not sessions.events("CardPosted"):
         assert daemon.poll() is None, daemon.communicate()
+        time.sleep(0.1)
     claude.process.kill()
     sessions.wait_for_owner("s", None)
     sessions.supervisor.ask("x", session="other")
-    sessions.wait_for_owner("other", f"process {daemon.pid} ")
+    sessions.wait_for_owner("other", daemon.pid)
     sessions.wait_for_owner("s", None)
     sessions.approve(asked)
     claude = sessions.claude()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-AGENTS = Path(__file__).with_name("agents.py")
+AGENTS = Path(__file__).with_name("command_agents.py")
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 

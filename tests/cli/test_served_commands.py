@@ -32,7 +32,7 @@ def test_the_keys_of_a_configured_coding_agent_hold_together(supervisor):
         [server]
         port = 0
         [agents.reviewer]
-        acp = {json.dumps([sys.executable, str(FAKE), str(folder / "script.json")])}
+        acp = {json.dumps([sys.executable, "-S", str(FAKE), str(folder / "script.json")])}
         cwd = "project"
         env = {{ FAKE_AGENT_HOME = {json.dumps(str(folder))}, MODE = "careful" }}
         passivate_after = 0

@@ -10,6 +10,7 @@ import time
 import preloaded
 import pytest
 from calling_agents import __file__ as AGENTS_FILE  # noqa: N812 # a path
+from on_terminal import PtyProgram
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
 DAEMON_AGENTS = '''
@@ -129,6 +130,17 @@ def test_agents_are_listed_and_their_results_printed(laptop):
     assert laptop("start", "doubling", "many").code == 2
     detached = laptop("start", "doubling", "4", "--session", "later", "--detach")
     assert (detached.code, detached.out) == (0, "later\n")
+
+
+def test_a_start_asks_for_the_input_at_a_terminal(laptop):
+    """What does not fit is asked again. A script never waits for a person, and words and a form exclude each other."""
+    program = PtyProgram(["-m", "supervisor", "start", "doubling", "--form"], **laptop.env)
+    for line in ("many", "21"):
+        program.see("whole number")
+        program.press(f"{line}\n")
+    assert program.end() == (0, b"42\n")
+    program.close()
+    assert [laptop("start", "doubling", *more, "--form").code for more in ((), ("21",))] == [2, 2]
 
 
 def test_rules_messages_and_cancels_reach_the_server(laptop):

@@ -53,4 +53,12 @@ async def failing(ctx: Context) -> str:
     return "works"
 
 
-AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing)
+@agent
+async def writing(ctx: Context) -> None:
+    """Writes a text, and says it when it is told to."""
+    for piece in ("The tide ", "is low."):
+        ctx.stream(piece)
+    await ctx.send(await ctx.receive())
+
+
+AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing, writing)

@@ -1,4 +1,4 @@
-"""The two sides of one seam: a supervisor next to its store, and the same one by a daemon's HTTP API."""
+"""The sides of one seam: a supervisor next to its store, the same one by a daemon's HTTP API, and one on Temporal."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 from remote_agents import AGENTS, effects
+from temporal_server import namespace, working
 
 from supervisor import ApproverRule, MemoryStore, People, Person, Supervisor, TokenHash, open_remote, open_supervisor
 from supervisor.channels.web import make_web
@@ -62,8 +63,24 @@ async def serving(store=None, port: int = 0, *, within: float = 60, **options) -
 
 
 @asynccontextmanager
+async def over_temporal() -> AsyncIterator[Side]:
+    """Open a supervisor over a namespace of its own, with one worker in this process."""
+    from supervisor.temporal import open_temporal
+
+    effects.clear()
+    url = await namespace()
+    with anyio.fail_after(60):
+        async with working(url, AGENTS), open_temporal(url) as supervisor:
+            yield Side(supervisor.near, supervisor, url)
+
+
+@asynccontextmanager
 async def side(kind: str, who: str = "olga", store=None) -> AsyncIterator[Side]:
-    """Open one side. `kind`: local or remote; `who`: whose token it is."""
+    """Open one side. `kind`: local, remote or temporal; `who`: whose token it is."""
+    if kind == "temporal":
+        async with over_temporal() as here:
+            yield here
+        return
     async with serving(store) as (local, url):
         if kind == "local":
             yield Side(local, local, url)

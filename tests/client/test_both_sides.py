@@ -1,11 +1,11 @@
-"""One suite for both Supervisors: next to a store, and over HTTP. What one promises, the other does."""
+"""One suite for all Supervisors: next to a store, over HTTP, and on Temporal (conftest.py says what is refused)."""
 
 from datetime import UTC, datetime
 
 import anyio
 import msgspec
 import pytest
-from remote_agents import chief, doubling, effects, failing, greeting, note
+from remote_agents import chief, doubling, effects, failing, greeting, note, writing
 from sides import side
 
 from supervisor import (
@@ -26,7 +26,7 @@ from supervisor import (
 from supervisor.core import events as e
 from supervisor.runtime.chat import Seen, chat
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote"])]
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote", "temporal"])]
 
 
 async def take(watch, count: int) -> list:
@@ -375,7 +375,7 @@ async def test_the_agents_that_can_be_started_are_listed(kind):
     """With what they say of themselves, and the schema of their input."""
     async with side(kind) as here:
         agents = {each.name: each for each in await here.supervisor.find_agents()}
-        assert sorted(agents) == ["asking", "chatting", "chief", "doubling", "failing", "greeting", "noting"]
+        assert sorted(agents) == ["asking", "chatting", "chief", "doubling", "failing", "greeting", "noting", "writing"]
         assert agents["noting"].description == "Notes each text; a person is asked for each."
         assert agents["doubling"].input == {"type": "integer"}
         assert agents["asking"].input is None
@@ -515,8 +515,9 @@ async def test_a_look_shows_the_activity_of_sessions(kind):
                 assert (doing.session, doing.asks, doing.doing[0].approval.id) == (run.session, True, asked.id)
 
 
-async def test_a_look_shows_so_many_sessions_and_its_instant(kind):
-    """The first ones; everything later comes after its cursor."""
+async def test_a_look_shows_so_many_sessions_and_its_instant(kind, monkeypatch):
+    """The first ones, and all others by further pages; everything later comes after its cursor."""
+    monkeypatch.setattr("supervisor.client.remote.MOST", 1)
     async with side(kind) as here:
         run = await here.supervisor.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
@@ -525,7 +526,9 @@ async def test_a_look_shows_so_many_sessions_and_its_instant(kind):
             for limit, count in [(1, 1), (2, 2), (None, 2)]:
                 page = await activities.look(limit=limit, wholly=True)
                 assert [each.session for each in page] == [run.session, asked.session][:count]
-                assert page.next is None
+                assert (page.next is None) == (limit != 1)
+            first = await activities.look(limit=1)
+            assert [each.session for each in await activities.look(after=first.next)] == [asked.session]
         await here.supervisor.decide(asked.id, Approve(by="olga"))
         async with here.supervisor.watch_inbox(after=page.cursor) as inbox:
             assert (await anext(inbox)).id == asked.id
@@ -577,3 +580,22 @@ async def test_chat_commands_need_nothing_but_the_seam(kind, text):
         heard = await chat(here.supervisor, None, run.session, text.format(asked), "olga", seen)
         assert [(each.approval, each.kind) for each in heard.results] == [(asked.id, "accepted")]
         assert await run.result() == ["noted bread"]
+
+
+async def test_the_text_that_an_agent_writes_is_seen_until_it_is_said(kind):
+    """First as it is. On Temporal only the worker has it: it stays empty."""
+    async with side(kind) as here:
+        await here.supervisor.start(writing, requester="olga", session="text")
+        async with here.supervisor.watch_session("text", stay=True) as journal:
+            await anext(journal)
+        async with here.supervisor.watch_text("text") as watch:
+            seen = [await anext(watch)]
+            while kind != "temporal" and "low" not in seen[-1].text:
+                seen.append(await anext(watch))
+            await here.supervisor.send("text", "say it", by="olga")
+            while seen[-1].text:
+                seen.append(await anext(watch))
+        assert seen[-1].text == ""
+        with pytest.raises(NotFound):
+            async with here.supervisor.watch_text("nowhere"):
+                pass

@@ -198,8 +198,8 @@ async def test_a_daemon_that_is_restarted_is_found_again(tmp_path):
 
 
 async def test_the_program_of_the_guide_decides():
-    """docs/decide-from-another-machine.md, as it is written there."""
-    guide = Path(__file__).parents[2] / "docs" / "decide-from-another-machine.md"
+    """docs/how-to/decide-from-another-machine.md, as it is written there."""
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "decide-from-another-machine.md"
     (program,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
     names: dict = {"print": lambda *_: None}
     exec(program.replace('"ana"', '"olga"'), names)

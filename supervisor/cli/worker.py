@@ -1,0 +1,47 @@
+"""`supervisor worker`: run the sessions of a namespace of Temporal. Start as many workers as you like."""
+
+from functools import partial
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import HERE, Place
+from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import TEMPORAL
+
+
+def worker(
+    *agents: str,
+    lost_after: Annotated[
+        float, Parameter(help="Seconds without a sign of life after which a call counts as lost with its worker.")
+    ] = 30.0,
+    cached: Annotated[int, Parameter(help="How many sessions stay in memory while they wait.")] = 1000,
+    place: Place = HERE,
+) -> int:
+    """Run the sessions of a namespace of Temporal, and the calls and steps of their agents.
+
+    Parameters
+    ----------
+    agents
+        Files or modules whose agents this worker runs: FILE.py, MODULE, or FILE.py:NAME for one agent.
+    """
+    from supervisor.loading import load_agents
+    from supervisor.stopping import bare, run_until_stopped
+    from supervisor.temporal import run_worker
+
+    if (store := place.temporal) is None:
+        raise InvalidInput(f"a worker runs on a cluster: name it by --store {TEMPORAL}")
+    if not agents:
+        raise InvalidInput("a worker needs agents: name their files or modules, as in FILE.py")
+    if not lost_after > 0:
+        raise InvalidInput(f"--lost-after is more than 0 seconds, not {lost_after:g}")
+    found = [spec for each in agents for spec in load_agents(each).values()]
+    names = ", ".join(sorted(spec.name for spec in found))
+
+    def is_open() -> None:
+        say(f"Working for {store} ({names})")
+
+    body = partial(run_worker, str(store), found, lost_after=lost_after, cached=cached, is_open=is_open)
+    return run_until_stopped(bare(body), "asyncio") or Exit.DONE
