@@ -48,7 +48,8 @@ def test_every_type_has_one_name_that_a_generator_can_use():
 
 
 @pytest.mark.slow
-def test_no_request_finds_a_fault_or_an_answer_that_was_not_promised(daemon):
+@pytest.mark.parametrize("examples", [4, pytest.param(40, marks=pytest.mark.soak)])
+def test_no_request_finds_a_fault_or_an_answer_that_was_not_promised(daemon, examples):
     """Any request, fitting or not, gets an answer as described, and never a 5xx."""
     daemon.start()
     headers = {"authorization": f"Bearer {TOKEN}"}
@@ -62,14 +63,14 @@ def test_no_request_finds_a_fault_or_an_answer_that_was_not_promised(daemon):
         operation = result.ok()
         if operation.path not in STREAMS:
             there = next((known[start] for start in known if operation.path.startswith(f"{start}/")), None)
-            ask_anything(operation, there, headers)
+            ask_anything(operation, there, headers, examples)
 
 
-def ask_anything(operation, there: str | None, headers) -> None:
+def ask_anything(operation, there: str | None, headers, examples: int) -> None:
     """Send requests that fit and such that do not; `there`: an id that half of them name."""
 
     @settings(
-        max_examples=12,
+        max_examples=examples,
         deadline=None,
         database=None,
         derandomize=True,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import SqliteStore, StoreUnreadable
+from supervisor import People, SqliteStore, StoreUnreadable
+from supervisor.channels.discord.settings import BOT, DiscordSettings
+from supervisor.channels.sdk import ChannelSetup
 from supervisor.channels.web.revocations import Revocations
 from supervisor.cli.serving import read_token
-from supervisor.config import ChannelsPart, Configuration, DiscordPart
 from supervisor.daemon import store_secret
-from supervisor.platforms import discord_token
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.background import make_job_folder
 
@@ -97,9 +97,10 @@ def test_a_platforms_secret_that_others_can_read_is_said(tmp_path, caplog, monke
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
     file = tmp_path / "discord.token"
     file.write_text("a-bot-token")
-    part = DiscordPart(conversation="1", application="2", public_key="0a" * 32, bot_token_file=str(file))
+    settings = DiscordSettings(conversation="1", application="2", public_key="0a" * 32, bot_token_file=str(file))
+    setup = ChannelSetup(name="discord", people=People([]))
     for mode, is_said in ((0o600, False), (0o644, True)):
         file.chmod(mode)
-        assert discord_token(Configuration(channels=ChannelsPart(discord=part)), part) == "a-bot-token"
+        assert settings.take_secret(BOT, setup) == "a-bot-token"
         assert ("secret.open_to_others" in caplog.text) == is_said
     assert "a-bot-token" not in caplog.text

@@ -7,7 +7,7 @@ import pytest
 from sites import ORIGIN, world
 
 from supervisor import Approve, NotEntitled
-from supervisor.channels.answering import Answering, Entitled
+from supervisor.channels.answering import Answering, Pressed
 from supervisor.channels.presses import EDIT
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
@@ -42,7 +42,7 @@ async def on_a_page(here, asked):
 async def in_a_chats_form(here, asked):
     answering = Answering("slack", here.supervisor.people)
     written = bytes(to_json(SECRET, "it")).decode()
-    result = await answering.decide(here.supervisor, Entitled(asked, "bob"), EDIT, written, datetime.now(UTC))
+    result = await answering.decide(here.supervisor, Pressed(asked, "bob"), EDIT, written, datetime.now(UTC))
     assert not result.is_decision
 
 

@@ -81,10 +81,12 @@ class TestLooks:
         looks, watched = Looks(), Watched()
         async with anyio.create_task_group() as tasks:
             for session in (None, "mine", None, None):
-                tasks.start_soon(lambda session=session: looks.look(watched, session, limit=9, wholly=False))
+                tasks.start_soon(
+                    lambda session=session: looks.look(watched, session, after=None, limit=9, wholly=False)
+                )
         assert sorted(watched.opened, key=str) == [None, "mine"]
         await anyio.sleep(KEPT - 1)
-        await looks.look(watched, None, limit=9, wholly=False)
+        await looks.look(watched, None, after=None, limit=9, wholly=False)
         await anyio.sleep(KEPT - 1)
-        await looks.look(watched, None, limit=9, wholly=False)
+        await looks.look(watched, None, after=None, limit=9, wholly=False)
         assert (len(watched.opened), watched.closed) == (2, ["mine"])

@@ -10,7 +10,7 @@ from sites import ORIGIN, world
 from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, agent, foreign_tool, tool
-from supervisor.channels.answering import Answering, Entitled
+from supervisor.channels.answering import Answering, Pressed
 from supervisor.channels.cards import make_card, plain
 from supervisor.channels.discord import components
 from supervisor.channels.presses import EDIT, decision_of, form_of
@@ -110,7 +110,7 @@ async def by_a_forged_press(here, asked):
     with pytest.raises(InvalidInput):
         decision_of(EDIT, asked, "ana", '{"text":"other"}')
     answering = Answering("slack", here.supervisor.people)
-    result = await answering.decide(here.supervisor, Entitled(asked, "ana"), EDIT, '{"text":"other"}', NOW)
+    result = await answering.decide(here.supervisor, Pressed(asked, "ana"), EDIT, '{"text":"other"}', NOW)
     assert not result.is_decision
 
 

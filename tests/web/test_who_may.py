@@ -153,6 +153,14 @@ async def test_another_name_for_this_server_is_refused_before_anything_else(host
             assert (await client.get(path, headers={"host": host})).status_code == status
 
 
+async def test_a_refused_host_is_logged_once_and_not_without_end(caplog):
+    """A tunnel's name that is not configured: the chat platform that uses it shows our answer to no person."""
+    async with world() as here, here.client() as client:
+        for number in range(50):
+            await client.get("/health", headers={"host": f"{number // 2}.example"})
+    assert [record.getMessage().count("host.refused") for record in caplog.records] == [1] * 20
+
+
 async def test_a_valid_token_is_accepted_although_other_clients_fail_from_its_address():
     """After ten failures a client is told to wait. Clients of a proxy share an address, so valid tokens still work."""
     async with world() as here, here.client() as client:
