@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import preloaded
 import pytest
-from model_server import scripted_model
 
 from supervisor import open_supervisor
 from supervisor.loading import load_agent
+from supervisor.testing import scripted_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_loop.py"
 
@@ -46,8 +46,8 @@ def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_tw
     store = tmp_path / "state.db"
     command = [sys.executable, "-m", "supervisor"]
     ending = ["--store", str(store)]
-    with scripted_model() as (url, asked):
-        env = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "planted-key", "OPENAI_MODEL": "scripted"}
+    with scripted_model(json.loads) as model:
+        env = {**os.environ, "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "planted-key", "OPENAI_MODEL": "scripted"}
 
         def begin(*arguments: str) -> "subprocess.Popen[str]":
             options = ["--wait", "--backend", backend, *ending]
@@ -68,7 +68,7 @@ def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_tw
         out, err = second.communicate(timeout=60)
     assert (second.returncode, "all is done" in out) == (0, True), err
     assert sorted((tmp_path / "ran.txt").read_text().split()) == ["child", "parent"]
-    conversations = [json.dumps(body["messages"]) for _, _, body in asked]
+    conversations = [json.dumps(request.body["messages"]) for request in model.requests]
     assert len(conversations) == len(set(conversations)) == 5
     assert b"planted-key" not in b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
 
@@ -84,8 +84,8 @@ async def test_a_reply_is_answered_by_a_model_that_was_told_the_earlier_turns(tm
         _script([["researcher", json.dumps({"question": _script("the child is done")})]], "I remember"),
         _script("and now"),
     ]
-    with scripted_model() as (url, asked):
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with scripted_model(json.loads) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.url)
         async with open_supervisor(tmp_path / "state.db", unattended="allow") as supervisor:
             run = await supervisor.start(chat, turns[0], session="talk")
             assert await run.result() == "I saw it"
@@ -93,7 +93,7 @@ async def test_a_reply_is_answered_by_a_model_that_was_told_the_earlier_turns(tm
             for turn, said in zip(turns[1:], ("I remember", "and now"), strict=True):
                 await supervisor.send("talk", turn)
                 assert await (await supervisor.get_run("talk")).result() == said
-    roles = [" ".join(message["role"] for message in body["messages"]) for _, _, body in asked]
+    roles = [" ".join(message["role"] for message in request.body["messages"]) for request in model.requests]
     turn = "user assistant tool assistant"
     first, second = ["user", "user assistant tool"], [f"{turn} user", "user", f"{turn} user assistant tool"]
     assert roles == [*first, *second, f"{turn} {turn} user"]

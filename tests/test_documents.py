@@ -1,0 +1,105 @@
+"""What the documents show is real: each command parses, each program compiles, each configuration is accepted.
+
+And each page with code is executed by a test, or the table below says why it is not.
+"""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli import make_app
+from supervisor.config import read_configuration
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^ *```(console|python|toml)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+EXECUTED_BY = {
+    "README.md": "test_readme.py",
+    "docs/how-to/claude-code.md": "cli/test_permission_server.py",
+    "docs/how-to/codex.md": "agents/how_to.py",
+    "docs/how-to/decide-from-another-machine.md": "client/test_opening.py",
+    "docs/how-to/email.md": "channels/chat/test_guide_email.py",
+    "docs/how-to/gemini-cli.md": "agents/how_to.py",
+    "docs/how-to/notices.md": "channels/test_notices.py",
+    "docs/how-to/opencode.md": "agents/how_to.py",
+    "docs/how-to/telegram.md": "channels/chat/test_guide_telegram.py",
+    "docs/how-to/test-your-agents.md": "examples/test_testing_agents.py",
+    "docs/how-to/when-one-machine-is-not-enough.md": "temporal/test_temporal_commands.py",
+    "docs/how-to/write-a-channel.md": "channels/board_bench.py",
+    "docs/tutorial": "examples/test_tutorial.py",
+}
+"""A page, or the folder of pages -> the module in `tests` that reads it and does what it says."""
+NOT_EXECUTED = {
+    "docs/how-to/browser.md": "its command is that of the tutorial",
+    "docs/how-to/chat-cards.md": "needs an app at a platform",
+    "docs/how-to/daemon.md": "its commands are those of the tutorial, with other options",
+    "docs/how-to/decide-in-code.md": "a part of a program; examples/policy.py is a whole one",
+    "docs/how-to/deploy-while-approvals-wait.md": "shows what other people's code looks like",
+    "docs/how-to/discord.md": "needs an app at Discord",
+    "docs/how-to/langgraph.md": "needs a model; examples/langgraph_agent.py is executed",
+    "docs/how-to/openai-agents.md": "needs a model; examples/openai_agents_agent.py is executed",
+    "docs/how-to/pydantic-ai.md": "needs a model; examples/pydantic_ai_agent.py is executed",
+    "docs/how-to/questions.md": "a part of a program; examples/form.py is a whole one",
+    "docs/how-to/repair.md": "needs sessions of other programs",
+    "docs/how-to/run-it-for-long.md": "needs systemd; cli/test_unit.py starts what the unit says",
+    "docs/how-to/slack.md": "needs an app at Slack",
+    "docs/how-to/use-a-model.md": "needs a model; examples/chat_loop.py is executed",
+    "docs/reference/command-line.md": "a list; its first commands are those of the tutorial",
+}
+API = "docs/reference/api.md"
+"""Its blocks are stubs; tests/test_api_page.py holds them."""
+
+
+def pages() -> dict[str, str]:
+    """Each page that shows code, by its path from the root."""
+    found = {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+        if "made" not in path.parts and path != ROOT / "docs/index.md"  # written by a build of the site
+    }
+    return {name: text for name, text in found.items() if name != API and BLOCK.search(text)}
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    return [(name, text) for name, page in pages().items() for kind, text in BLOCK.findall(page) if kind == language]
+
+
+COMMANDS = [
+    (name, shlex.split(found, comments=True)[1:])
+    for name, text in blocks("console")
+    for line in text.splitlines()
+    if line.strip().startswith("$ ")
+    for part in re.split(r" && ", line.strip().removeprefix("$ "))
+    if (found := part.strip().removeprefix(".venv/bin/")).startswith("supervisor ")
+]
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words[:2]) for _, words in COMMANDS])
+def test_a_command_of_a_page_is_one(page, words):
+    """With all its options and arguments."""
+    make_app().parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("python"))
+def test_a_program_of_a_page_compiles(page, text):
+    compile(text, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("toml"))
+def test_a_configuration_of_a_page_is_accepted(page, text, tmp_path):
+    """Together with the people whom it names."""
+    people = "".join(f'\n[people.{name}]\nroles = ["approver"]\n' for name in ("ana", "cleo") if name in text)
+    file = tmp_path / "supervisor.toml"
+    file.write_text(text + ("" if "[people." in text else people))
+    read_configuration(file)
+
+
+def test_each_page_with_code_is_executed_or_says_why_not():
+    """What is not executed is counted, so that it does not grow unseen."""
+    executed = {name for name in pages() if any(name.startswith(each) for each in EXECUTED_BY)}
+    assert executed | set(NOT_EXECUTED) == set(pages())
+    assert not executed & set(NOT_EXECUTED)
+    for page, module in EXECUTED_BY.items():
+        assert Path(page).name in (ROOT / "tests" / module).read_text()
