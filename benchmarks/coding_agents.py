@@ -32,11 +32,6 @@ from supervisor.agents.acp.run import Settings
 from supervisor.agents.acp.schema import load_schema
 from supervisor.tools.finished import Finished
 
-_PROGRAM = """
-import sys, json
-from benchmarks.coding_agents import measure
-print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
-"""
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
 Latencies = tuple[list[float], list[float], list[float]]
 
@@ -48,7 +43,7 @@ def run(smoke: bool) -> dict[str, Any]:
     except InvalidInput as missing:
         report.compare(f"not measured: {missing}")
         return {"rows": report.rows}
-    count, repetitions = (20, 1) if smoke else (300, 5)
+    count, repetitions = (5, 1) if smoke else (300, 5)
     with scratch() as folder:
         sides = {b: partial(anyio.run, _decide, folder, count, backend=b) for b in BACKENDS}
         found = interleave(sides, repetitions)
@@ -59,8 +54,8 @@ def run(smoke: bool) -> dict[str, Any]:
             medians = [statistics.median(each[place]) for each in found[backend]]
             report.values(f"{backend}: {label}", medians, "us", 1e6)
             report.ratio(f"coding agent, {backend}: {label}", medians, commits)
-    waiting = 20 if smoke else 1_000
-    left = interleave({b: partial(_memory, b, waiting) for b in BACKENDS}, 1 if smoke else 2)
+    waiting = 5 if smoke else 1_000
+    left = interleave({b: partial(in_new_process, measure, b, waiting) for b in BACKENDS}, 1 if smoke else 2)
     report.compare(f"{waiting} runs that wait after a restart, without a process of the agent")
     for backend in BACKENDS:
         kept = [each / 1024 for each in left[backend]]
@@ -86,10 +81,6 @@ async def _decide(folder: Path, count: int) -> Latencies:
     plain.close()
     to_card = [at - asked for at, asked in zip(shown, agent.asked, strict=True)]
     return to_card, [at - since for at, since in zip(agent.answered, decided, strict=True)], commits
-
-
-def _memory(backend: str, count: int) -> float:
-    return float(json.loads(in_new_process(_PROGRAM, backend, count)))
 
 
 def measure(backend: str, count: int) -> float:

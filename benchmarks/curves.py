@@ -9,7 +9,6 @@ SQLite WAL synchronous=FULL.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import statistics
 from pathlib import Path
@@ -23,11 +22,6 @@ from benchmarks.measure import Report, in_new_process, scratch
 from benchmarks.scenes import FOREVER, Left, commit, plain_sqlite, start, until_asleep
 from supervisor import Approve, open_supervisor
 
-_PROGRAM = """
-import sys, json
-from benchmarks.curves import measure
-print(json.dumps(measure(int(sys.argv[1]), sys.argv[2])))
-"""
 LIVE = 100_000
 AT_ONCE = 1_000
 WARM = 1_000
@@ -44,16 +38,11 @@ def run(smoke: bool) -> dict[str, Any]:
     for count in counts:
         point: dict[str, float] = {"count": count}
         if count <= LIVE:
-            point |= {f"live {key}": value for key, value in _in_process(count, "live").items()}
-        point |= {f"passivated {key}": value for key, value in _in_process(count, "passivated").items()}
+            point |= {f"live {key}": value for key, value in in_new_process(measure, count, "live").items()}
+        point |= {f"passivated {key}": value for key, value in in_new_process(measure, count, "passivated").items()}
         points.append(point)
         print(f"  {count:9,}: " + ", ".join(f"{key} {value:.4g}" for key, value in point.items()), flush=True)
     return {"points": points}
-
-
-def _in_process(count: int, side: str) -> dict[str, float]:
-    found: dict[str, float] = json.loads(in_new_process(_PROGRAM, count, side))
-    return found
 
 
 def measure(count: int, side: str) -> dict[str, float]:

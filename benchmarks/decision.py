@@ -35,7 +35,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 
 def _compare(report: Report, folder: Path, name: str, is_busy: bool, smoke: bool) -> None:
-    count, repetitions = (20, 1) if smoke else (200, 5)
+    count, repetitions = (5, 1) if smoke else (200, 5)
     sides: dict[str, Callable[[], Latencies]] = {}
     for backend in BACKENDS:
         for kind in ("approve", "deny"):

@@ -8,7 +8,6 @@ silent must be stalled. Each measurement has its own process. Durability: SQLite
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -26,11 +25,6 @@ from supervisor import Context, agent, open_supervisor, tool
 
 AGENTS = 100
 BUDGET = 1.0
-_PROGRAM = """
-import sys, json
-from benchmarks.frozen import measure
-print(json.dumps(measure(*sys.argv[1:])))
-"""
 
 
 @agent(inactivity_timeout=BUDGET)
@@ -67,15 +61,15 @@ def run(smoke: bool) -> dict[str, Any]:
         for backend in BACKENDS:
             for kind, seconds in freezes.items():
                 store = folder / f"{backend}-{kind}.db"
-                found = json.loads(in_new_process(_PROGRAM, backend, kind, seconds, store))
+                found = in_new_process(measure, backend, kind, seconds, store)
                 name = f"frozen by {kind} for {seconds:g} s, {backend}"
                 report.ratio(f"{name}: false stalls", [found["false"]], at_most=0, unit="")
                 report.ratio(f"{name}: true stalls found", [found["true"]], at_least=1, unit="")
     return {"rows": report.rows}
 
 
-def measure(backend: str, kind: str, seconds: str, store: str) -> dict[str, int]:
-    return anyio.run(_measure, kind, float(seconds), Path(store), backend=backend)
+def measure(backend: str, kind: str, seconds: float, store: Path) -> dict[str, int]:
+    return anyio.run(_measure, kind, seconds, store, backend=backend)
 
 
 async def _measure(kind: str, seconds: float, path: Path) -> dict[str, int]:

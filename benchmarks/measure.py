@@ -6,19 +6,22 @@ same run counts. It is computed within each repetition, and then the median is t
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import sqlite3
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 BACKENDS = ("asyncio", "trio")
 
 
@@ -118,12 +121,15 @@ def _short(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def in_new_process(code: str, *arguments: object) -> str:
-    """Run a program in a new process and return its last line, for what only a new process can show."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent, timeout=3600
-    )
-    if done.returncode:
-        raise RuntimeError(f"a measured process failed:\n{done.stderr[-2000:]}")
-    return done.stdout.splitlines()[-1]
+def in_new_process(measure: Callable[..., Found], *arguments: Any) -> Found:
+    """Measure in a new process, for what only a new process can show. It has imported the package and no more."""
+    with ProcessPoolExecutor(1, mp_context=_new_processes()) as pool:
+        return pool.submit(measure, *arguments).result(timeout=3600)
+
+
+@cache
+def _new_processes() -> Any:
+    """Return a source of processes that are forks of one that has only imported what benchmarks import."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["benchmarks.scenes", "anyio._backends._asyncio", "anyio._backends._trio"])
+    return processes

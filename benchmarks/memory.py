@@ -9,7 +9,6 @@ Each measurement has its own process. Durability: SQLite WAL synchronous=FULL; n
 from __future__ import annotations
 
 import gc
-import json
 import tracemalloc
 from functools import partial
 from pathlib import Path
@@ -20,19 +19,14 @@ import anyio
 from benchmarks.measure import BACKENDS, Report, in_new_process, interleave, scratch
 from benchmarks.scenes import FOREVER, start, until_asleep, waiting
 
-_PROGRAM = """
-import sys, json
-from benchmarks.memory import measure
-print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
-"""
 PAYLOAD = 700
 
 
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
-    count, repetitions = (100, 1) if smoke else (5_000, 2)
+    count, repetitions = (20, 1) if smoke else (5_000, 2)
     sides = {
-        f"{backend} {side}": partial(_in_process, backend, side, count)
+        f"{backend} {side}": partial(in_new_process, measure, backend, side, count)
         for backend in BACKENDS
         for side in ("bare", "live", "passivated")
     }
@@ -51,10 +45,6 @@ def run(smoke: bool) -> dict[str, Any]:
     asleep = [each["disk"] / PAYLOAD for backend in BACKENDS for each in found[f"{backend} passivated"]]
     report.ratio("the same, passivated", asleep, at_most=2.5)
     return {"rows": report.rows}
-
-
-def _in_process(backend: str, side: str, count: int) -> Any:
-    return json.loads(in_new_process(_PROGRAM, backend, side, count))
 
 
 def measure(backend: str, side: str, count: int) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 Measured from the exec of the interpreter, with bytecode on disk as for an installed package: a process that opens the
 store and lists the inbox; and one that opens it, decides one approval in the middle, claims its tree and sees it end.
+Then, in a process that has them open: for how long does a list of all sessions hold the loop? That is CPU time, since
+other programs on the machine hold the loop, too.
 Durability: SQLite WAL synchronous=FULL; the decision, the call and the outcome are on disk.
 """
 
@@ -17,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
 from benchmarks.scenes import Left, pending_in, start, until_asleep
-from supervisor import open_supervisor
+from supervisor import MemoryStore, SqliteStore, open_supervisor
+from supervisor.storage import Store
 
 _LIST = """
 import sys, anyio
@@ -50,7 +54,7 @@ _EMPTY = "import sys, anyio, supervisor; anyio.run(anyio.sleep, 0, backend=sys.a
 
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
-    count, repetitions = (300, 1) if smoke else (100_000, 5)
+    count, repetitions = (50, 1) if smoke else (100_000, 5)
     with scratch() as folder:
         path = folder / "state.db"
         make(path, count)
@@ -63,12 +67,25 @@ def run(smoke: bool) -> dict[str, Any]:
         for backend in BACKENDS:
             _timed(_EMPTY, path, count, backend, numbers)  # makes the bytecode
         found = interleave(sides, repetitions)
+        stores: dict[str, Store] = {"SQLite": SqliteStore(path), "memory": MemoryStore()}
+        copy(stores["SQLite"], stores["memory"])
+        steps = {
+            f"{backend} {name}": partial(anyio.run, longest_step, store, backend=backend)
+            for backend in BACKENDS
+            for name, store in stores.items()
+        }
+        held = interleave(steps, repetitions)
     report.compare(f"A start with {count} pending", "SQLite WAL synchronous=FULL")
     for backend in BACKENDS:
         report.values(f"{backend}: a process that only imports", found[f"{backend} import"], "s")
         listed, decided = found[f"{backend} list"], found[f"{backend} decide"]
         report.ratio(f"start with {count} pending, {backend}: all listed", listed, at_most=1.0, unit="s")
         report.ratio(f"start with {count} pending, {backend}: any decision goes on", decided, at_most=1.0, unit="s")
+        for name in stores:
+            longest = [seconds * 1e3 for seconds in held[f"{backend} {name}"]]
+            report.ratio(
+                f"longest step of a list of {count} sessions, {backend} {name}", longest, at_most=10, unit="ms"
+            )
     return {"rows": report.rows}
 
 
@@ -87,6 +104,37 @@ async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
                 raise Left
         except Left:
             pass
+
+
+def copy(store: Store, into: Store) -> None:
+    """Copy all entries, in transactions of a thousand positions."""
+    store.open()
+    for first in range(0, store.last_position(), 1000):
+        assert into.begin()
+        into.write(store.rows(first, first + 1000))
+        into.commit()
+    store.close()
+
+
+async def longest_step(store: Store) -> float:
+    """Return the most CPU seconds that other tasks of this thread wait while all sessions are listed."""
+    async with open_supervisor(store, tune_interpreter=True) as supervisor, anyio.create_task_group() as tasks:
+        steps = list[float]()
+
+        async def watch() -> None:
+            while True:
+                before = time.thread_time()
+                await checkpoint()
+                steps.append(time.thread_time() - before)
+
+        tasks.start_soon(watch)
+        await checkpoint()
+        page = await supervisor.find_sessions(limit=None)
+        for _ in range(3):  # the last step counts, too
+            await checkpoint()
+        tasks.cancel_scope.cancel()
+    del page  # only now: to free so many results at once is the caller's step
+    return max(steps)
 
 
 def _timed(code: str, path: Path, count: int, backend: str, numbers: Any) -> float:

@@ -23,15 +23,38 @@ from cyclopts import App
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.site import endpoints
 from supervisor.cli import make_app
-from supervisor.core import values
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
-MODULES = ("supervisor", "supervisor.channels", "supervisor.tools", "supervisor.events", "supervisor.testing")
+MODULES = (
+    "supervisor",
+    "supervisor.channels",
+    "supervisor.channels.sdk",
+    "supervisor.tools",
+    "supervisor.events",
+    "supervisor.testing",
+    "supervisor.agents.acp",
+    "supervisor.agents.pydantic_ai",
+    "supervisor.agents.openai_agents",
+    "supervisor.agents.langgraph",
+)
 BLOCK = re.compile(r"^```(python|text) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ONLY_HANDED = {"AgentSpec", "ToolSpec"}
-ONLY_MADE = {"MemoryStore", "SqliteStore", "Terminal", "Slack", "Discord", *ONLY_HANDED}
+ONLY_MADE = {
+    "MemoryStore",
+    "CopyingStore",
+    "SqliteStore",
+    "Terminal",
+    "Telegram",
+    "Email",
+    "SmtpServer",
+    "Slack",
+    "Discord",
+    *ONLY_HANDED,
+}
 """Classes of which a program makes an object, or is handed one, and passes it on: their methods are private."""
-SHOWN_DECORATORS = {"overload", "property", "asynccontextmanager", "dataclass(frozen=True)"}
+SHOWN_FIELDS = {("CopyingStore", "copies")}
+"""What a program reads of them all the same."""
+SHOWN_DECORATORS = {"overload", "property", "asynccontextmanager", "contextmanager", "dataclass(frozen=True)"}
 HIDDEN_BASES = {"ABC", "DeclaredFunction", "Store"}
 
 
@@ -39,9 +62,7 @@ def names_of(module: str) -> list[str]:
     """Return the public names of a module."""
     found = importlib.import_module(module)
     named = getattr(found, "__all__", None)
-    return sorted(
-        named or (name for name, each in vars(found).items() if not name.startswith("_") and not is_module(each))
-    )
+    return sorted(named or (name for name, each in vars(found).items() if name[0].isalpha() and not is_module(each)))
 
 
 def is_module(found: Any) -> bool:
@@ -50,16 +71,24 @@ def is_module(found: Any) -> bool:
 
 def stubs_of(module: str, name: str) -> list[ast.stmt]:
     """Return how a name is declared, without bodies and docstrings: several statements where it is overloaded."""
-    home = _home(getattr(importlib.import_module(module), name), name)
-    nodes = [node for node in ast.parse(inspect.getsource(home)).body if name in _bound_by(node)]
+    home = _home(module, name)
+    nodes = [node for node in ast.parse(inspect.getsource(home)).body if name in bound_by(node)]
     shown = [node for node in nodes if _is_overload(node)] or nodes[:1]
     return [_Spelt(home).visit(_stub(node, name)) for node in shown]
 
 
-def _home(found: Any, name: str) -> ModuleType:
-    """Return the module that defines a name. An alias of types does not say where it is defined: core.values is."""
-    is_alias = not (inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "fn"))
-    home = values if is_alias else sys.modules[found.__module__]
+def _home(module: str, name: str) -> ModuleType:
+    """Return the module that defines a public name. An alias or a constant does not say where that is: the import of
+    the public module does."""
+    public = importlib.import_module(module)
+    found = getattr(public, name)
+    if inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "fn"):
+        home = sys.modules[found.__module__]
+    else:
+        nodes = ast.walk(ast.parse(inspect.getsource(public)))
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        (place,) = {str(node.module) for node in imports for each in node.names if (each.asname or each.name) == name}
+        home = importlib.import_module(place)
     assert getattr(home, name) is found
     return home
 
@@ -69,6 +98,15 @@ class _Spelt(ast.NodeTransformer):
 
     def __init__(self, home: ModuleType) -> None:
         self._known = vars(home)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        node.annotation = self.visit(node.annotation)
+        node.value = node.value and self.visit(node.value)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        node.value = self.visit(node.value)
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         found = self._known.get(node.id)
@@ -80,7 +118,7 @@ class _Spelt(ast.NodeTransformer):
         return node
 
 
-def _bound_by(node: ast.stmt) -> set[str]:
+def bound_by(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     if isinstance(node, ast.Assign):
@@ -114,10 +152,14 @@ def _stub(node: ast.stmt, name: str) -> ast.stmt:
 
 
 def _members(node: ast.ClassDef, *, only_made: bool) -> Iterator[ast.stmt]:
-    overloaded = {name for each in node.body if _is_overload(each) for name in _bound_by(each)}
+    overloaded = {name for each in node.body if _is_overload(each) for name in bound_by(each)}
     for each in node.body:
-        for name in _bound_by(each):
-            is_hidden = only_made or name.startswith("_") or (name in overloaded and not _is_overload(each))
+        for name in bound_by(each):
+            is_hidden = (
+                (only_made and (node.name, name) not in SHOWN_FIELDS)
+                or name.startswith("_")
+                or (name in overloaded and not _is_overload(each))
+            )
             if (name == "__init__" and node.name not in ONLY_HANDED) or not is_hidden:
                 yield _stub(each, name)
 
@@ -157,7 +199,7 @@ def block_of(kind: str, shown: str) -> str:
         return "\n".join(lines_of_commands()) + "\n"
     if kind == "http":
         return "\n".join(lines_of_http()) + "\n"
-    names = dict.fromkeys(name for node in ast.parse(shown).body for name in _bound_by(node))
+    names = dict.fromkeys(name for node in ast.parse(shown).body for name in bound_by(node))
     stubs = [ast.unparse(ast.fix_missing_locations(stub)) for name in names for stub in stubs_of(kind, name)]
     return formatted("\n".join(stubs))
 

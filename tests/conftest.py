@@ -1,6 +1,7 @@
 """Both backends: real time by default, virtual time for a module that says `anyio_backend = virtual_backend`."""
 
 import faulthandler
+import gc
 import os
 
 import preloaded
@@ -14,6 +15,13 @@ from supervisor.testing import virtual_asyncio, virtual_trio
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("house", settings.get_profile("random"), derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+gc.disable()  # until all tests are collected: what is imported stays, and is not looked through again and again
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):

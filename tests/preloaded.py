@@ -24,7 +24,6 @@ import inspect
 import io
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
@@ -60,15 +59,26 @@ def serve(commands: socket.socket) -> dict[str, Any]:
             os.close(descriptor)
 
 
+NOT_PRELOADED = {"__init__", "__main__", "demo", "warden", "pytest_plugin"}
+"""Programs, and what is for tests."""
+FRAMEWORKS = ("langgraph", "openai", "pydantic")
+"""What begins with these takes seconds to import, and few commands use it: those import it themselves."""
+
+
 def preload() -> None:
-    """Import what commands import, all of the package too, and keep it out of the collector's way."""
+    """Import what commands import, the package too, and keep it out of the collector's way."""
     import supervisor
 
-    for found in pkgutil.walk_packages(supervisor.__path__, "supervisor."):
-        if not found.name.endswith((".__main__", ".demo", ".testing", ".warden")):  # programs, and what is for tests
-            module = importlib.import_module(found.name)
-            agents = [name for name, value in vars(module).items() if isinstance(value, supervisor.AgentSpec)]
-            assert not agents, "a process goes on with the runs of agents that it has imported"
+    root = Path(supervisor.__file__).parent
+    for file in root.rglob("*.py"):
+        parts = file.relative_to(root).with_suffix("").parts
+        if parts[0] == "testing" or parts[-1] in NOT_PRELOADED:
+            continue
+        if parts[0] == "agents" and parts[-1].startswith(FRAMEWORKS):
+            continue
+        module = importlib.import_module(".".join(("supervisor", *parts)))
+        agents = [name for name, value in vars(module).items() if isinstance(value, supervisor.AgentSpec)]
+        assert not agents, "a process goes on with the runs of agents that it has imported"
     for name in ("anyio._backends._asyncio", "anyio._backends._trio", "rich.live", "rich.table", "structlog"):
         importlib.import_module(name)
     assert "pytest" not in sys.modules, "libraries behave in another way inside tests"

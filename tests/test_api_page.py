@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from api_page import BLOCK, MODULES, PAGE, block_of, names_of
+from api_page import BLOCK, MODULES, PAGE, block_of, bound_by, names_of
 
 BLOCKS = [match.groups() for match in BLOCK.finditer(PAGE.read_text())]
 REFRESH = "write the page again: python -m tests.api_page"
@@ -13,7 +13,7 @@ REFRESH = "write the page again: python -m tests.api_page"
 def test_the_page_names_what_a_module_offers(module):
     """Each public name once; a name that the page lacks is private."""
     shown = [ast.parse(body).body for _, kind, body in BLOCKS if kind == module]
-    named = [{getattr(node, "name", None) or node.targets[0].id for node in nodes} for nodes in shown]
+    named = [{name for node in nodes for name in bound_by(node)} for nodes in shown]
     assert sorted(name for names in named for name in names) == names_of(module), REFRESH
 
 

@@ -14,7 +14,7 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 2,
+    "nobody": 3,  # each is the value of `mention`
     "whoever": 0,
     "somebody": 0,
     "anybody": 0,

@@ -20,6 +20,12 @@ LAZY = (supervisor, supervisor.channels, supervisor.tools)
 PUBLIC = [(module, name) for module in LAZY for name in module.__all__]
 
 
+def test_no_two_modules_of_tests_have_one_name():
+    """Else pytest collects neither, and no test runs."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted({*names})
+
+
 @pytest.mark.parametrize(("module", "name"), PUBLIC)
 def test_a_public_name_is_there_and_says_what_it_is(module, name):
     """Documented where it is defined, not by what it inherits."""

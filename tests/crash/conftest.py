@@ -1,6 +1,7 @@
 """Real processes on real files, on both backends."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from nest import Nests
@@ -9,7 +10,7 @@ from nest import Nests
 @pytest.fixture(scope="session")
 def nests():
     """Return the source of processes."""
-    found = Nests()
+    found = Nests(Path(__file__).with_name("life.py"))
     yield found
     found.close()
 

@@ -25,8 +25,6 @@ from supervisor.runtime import local
 from supervisor.runtime.journal.writer import Journal
 from supervisor.stopping import run_until_stopped
 
-HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test
-
 
 @dataclass(kw_only=True)
 class Job:
@@ -83,7 +81,6 @@ ACTS = {"kill": _send(signal.SIGKILL), "term": _send(signal.SIGTERM), "stop": _s
 
 def main(job: dict[str, Any]) -> int:
     """Do a job. Return the exit code."""
-    signal.alarm(HANGS)
     os.environ["CRASH_FOLDER"] = job["folder"]
     parsed = Job(**job)
     return run_until_stopped(partial(JOBS[parsed.do], parsed), parsed.backend) or 0

@@ -47,8 +47,8 @@ def test_the_oracles_find_lost_and_repeated_effects(tmp_path, what):
 @pytest.mark.slow
 def test_a_sample_of_random_programs_and_deaths_loses_nothing_and_does_nothing_twice(tmp_path, backend):
     """The cases are the same each time, plus a few whose seed is printed."""
-    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 45, "--seed", 1) == ""
-    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 9) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 15, "--seed", 1) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 6) == ""
 
 
 @pytest.mark.soak

@@ -18,7 +18,7 @@ from supervisor.transcripts.session import read_session
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 SESSIONS = {"pi_v3": pi_trees(), "pi_v1": pi_lists(), "codex": codex_rollouts(), "claude_code": claude_sessions()}
 ANY = st.one_of(*SESSIONS.values())
-quickly = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quickly = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def mended(data, **options):

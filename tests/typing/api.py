@@ -126,6 +126,9 @@ async def janitor(ctx: Context, folders: list[str]) -> list[str]:
     assert_type(await ctx.report("call", "make", tool="shell", call="c1"), None)
     assert_type(await ctx.run(optional), Order)
     assert_type(await ctx.run(optional, Order("a")), Order)
+    assert_type(await ctx.run(optional, cwd="/srv"), Order)
+    assert_type(await ctx.run(optional, None, cwd="/srv"), Order)
+    assert_type(await ctx.spawn(optional, cwd="/srv"), ChildRun[Order])
     return [await child.result() for child in children]
 
 
@@ -190,7 +193,8 @@ async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some
 async def serve(supervisor: Supervisor) -> None:
     assert_type(await supervisor.start(janitor, []), Run[list[str]])
     assert_type(await supervisor.start(clock, session="clock", cwd="/srv"), Run[datetime])
-    await supervisor.start(optional)  # pyright: ignore[reportCallIssue, reportArgumentType] # it wants the input
+    assert_type(await supervisor.start(optional), Run[Order])
+    assert_type(await supervisor.start(optional, session="a"), Run[Order])
     assert_type(await supervisor.start(optional, None), Run[Order])
     assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])
     assert_type(await supervisor.resume("cleanup"), Run[Any])

@@ -1,19 +1,22 @@
-"""Processes that begin at once: a nest has imported everything, and forks a process (a life) for each job.
+"""Processes that begin at once: a nest has imported a module, and forks a process (a life) for each job.
 
-Run as a program, this module is the nest; imported, it is the tests' side. A life has fresh stores and event loops;
-only the imports are shared. One line of JSON is one message:
+    python nest.py MODULE [MORE...]      it is the nest; imported, it is the tests' side
 
-    to the nest      {"do": ..., ...}                   a job: the argument of life.main
+A life has fresh stores and event loops; only the imports are shared. One line of JSON is one message:
+
+    to the nest      {"folder": ..., ...}               a job: the argument of MODULE.main, which returns the exit code
     to the test      {"pid": 7}  {"said": ...}  {"stopped": true}  {"exit": -9}
     to the life      messages of the test while it listens
 
 Rules
 - A nest has one life at a time, so that its pipes belong to that life.
-- An alarm ends a life that hangs (life.py), so nothing here waits without end.
+- An alarm ends a life that hangs, so nothing here waits without end. What a life writes to stderr is in `log`.
 """
 
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,13 +25,14 @@ from typing import Any
 
 import preloaded
 
+HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test
 
-def serve() -> None:
-    import life
 
+def serve(*modules: str) -> None:
+    main, *_ = [importlib.import_module(name) for name in modules]
     with os.fdopen(0, "rb", buffering=0, closefd=False) as jobs:
         while line := jobs.readline():
-            _fork(life.main, json.loads(line))
+            _fork(main.main, json.loads(line))
 
 
 def _fork(main: Any, job: dict[str, Any]) -> None:
@@ -44,6 +48,7 @@ def _fork(main: Any, job: dict[str, Any]) -> None:
 
 def _live(main: Any, job: dict[str, Any]) -> None:
     code = 70
+    signal.alarm(HANGS)
     try:
         with open(f"{job['folder']}/log", "a") as log:  # noqa: PTH123 # a life begins with as little as can be
             os.dup2(log.fileno(), 2)
@@ -106,18 +111,20 @@ class Life:
 
 
 class Nests:
-    """As many nests as there are processes at the same time."""
+    """As many nests of a module as there are processes at the same time. They import `more`, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: Path, *more: str) -> None:
+        self._folder, self._modules = module.parent, (module.stem, *more)
         self._all: list[subprocess.Popen[bytes]] = []
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 
     def begin(self, do: str, folder: Path, **job: Any) -> Life:
+        """Start a process that does a job in a folder."""
         try:
             nest = self._idle.get_nowait()
         except Empty:
-            command = [sys.executable, __file__]
-            env = os.environ | {"PYTHONPATH": str(Path(preloaded.__file__).parent)}
+            command = [sys.executable, __file__, *self._modules]
+            env = os.environ | {"PYTHONPATH": str(self._folder)}
             nest = preloaded.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
             self._all.append(nest)
         return Life(nest, self._idle, {"do": do, "folder": str(folder), **job})
@@ -133,4 +140,4 @@ class Nests:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*sys.argv[1:])
