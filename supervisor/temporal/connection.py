@@ -28,6 +28,15 @@ _WANTED: Final = {
     ROUTE: (IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD, "Keyword"),
 }
 
+_SILENT: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_BROKEN: Final = (
+    (RPCStatusCode.UNKNOWN, "transport error"),  # reset, closed, or a broken pipe
+    (RPCStatusCode.UNKNOWN, "h2 protocol error"),  # closed in the middle of an answer
+    (RPCStatusCode.INTERNAL, "h2 protocol error"),  # a server that stops says GOAWAY; a proxy answers something else
+)
+"""By status, how a message begins of tonic, the gRPC library of temporalio, when a connection has broken. A server gives
+these statuses, too, for errors of its own."""
+
 
 async def connect(store: TemporalStore) -> Client:
     """Connect to a server. Raises ServerUnavailable; NotFound if it has no such namespace; InvalidInput on trio."""
@@ -62,11 +71,20 @@ async def prepare(client: Client, store: TemporalStore) -> None:
         except RPCError as error:
             if error.status == RPCStatusCode.ALREADY_EXISTS:  # another worker was faster
                 return
+            if is_broken(error):
+                raise
             named = " ".join(f"--name {name} --type {kind}" for name, (_, kind) in missing.items())
             raise ServerError(
                 f"namespace {store.namespace} lacks a search attribute, and it may not be made here ({error.message}): "
                 f"temporal operator search-attribute create --namespace {store.namespace} {named}"
             ) from None
+
+
+def is_broken(error: RPCError) -> bool:
+    """Return whether there was no connection, or it broke, so that the server itself has not answered."""
+    return error.status == RPCStatusCode.UNAVAILABLE or any(
+        error.status == status and error.message.startswith(text) for status, text in _BROKEN
+    )
 
 
 @contextmanager
@@ -76,7 +94,7 @@ def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
         yield
     except RPCError as error:
         match error.status:
-            case RPCStatusCode.UNAVAILABLE | RPCStatusCode.DEADLINE_EXCEEDED | RPCStatusCode.CANCELLED:
+            case _ if is_broken(error) or error.status in _SILENT:
                 text = f"the Temporal server at {store.target} does not answer: {error.message}"
                 raise ServerUnavailable(text, maybe_done=maybe_done) from None
             case RPCStatusCode.NOT_FOUND if "amespace" in error.message:

@@ -30,7 +30,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.writer import Journal
 from supervisor.store.memory import MemoryStore
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, border, is_broken
 from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Mirror:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise NotFound(f"there is no session {root} in {self._named}") from None
-            if error.status == RPCStatusCode.UNAVAILABLE:
+            if is_broken(error):
                 raise ServerUnavailable(
                     f"the Temporal server at {self._named.target} does not answer: {error.message}", maybe_done=False
                 ) from None
