@@ -34,8 +34,8 @@ _BROKEN: Final = (
     (RPCStatusCode.UNKNOWN, "h2 protocol error"),  # closed in the middle of an answer
     (RPCStatusCode.INTERNAL, "h2 protocol error"),  # a server that stops says GOAWAY; a proxy answers something else
 )
-"""By status, how a message begins of tonic, the gRPC library of temporalio, when a connection has broken. A server gives
-these statuses, too, for errors of its own."""
+"""By status, how a message of tonic, the gRPC library of temporalio, begins when a connection has broken. A server
+gives these statuses, too, for errors of its own."""
 
 
 async def connect(store: TemporalStore) -> Client:
