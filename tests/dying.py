@@ -1,7 +1,8 @@
 """What a process leaves that dies around a commit: a store that kills it there, and a copy of one in memory.
 
 A process passes a *point* before and after each commit, and at what else a test marks. It writes down what each is: a
-list of words such as `before ToolCallFinished`. `points` reads them after a life without a death. It chooses the first
+list of words such as `before ToolCallFinished`, for a card also `before CardPosted slack:C1`. `points` reads them after a
+life without a death. It chooses the first
 point of each word, so that there is a death around each kind of event; a soak takes every point.
 """
 
@@ -11,6 +12,7 @@ import signal
 from pathlib import Path
 
 from supervisor import MemoryStore, SqliteStore
+from supervisor.core.events.asking import CardEvent, target_of
 
 
 class Death:
@@ -42,6 +44,8 @@ class DyingStore(SqliteStore):
     def write(self, rows) -> None:
         super().write(rows)
         self._kinds |= {type(row.event).__name__ for row in rows}
+        cards = [row.event for row in rows if isinstance(row.event, CardEvent)]
+        self._kinds |= {f"{type(event).__name__} {target_of(event)}" for event in cards}
 
     def commit(self) -> None:
         self.death.point(*(f"before {kind}" for kind in sorted(self._kinds)))

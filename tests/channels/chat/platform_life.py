@@ -1,8 +1,10 @@
 """A daemon on a chat platform, whose process is killed at one of its commits.
 
 python platform_life.py                     reads jobs, one a line, and forks a process for each
-{"folder": ..., "platform": ..., "url": ..., "backend": ..., "when": "before" | "after", "n": 3}
+{"folder": ..., "platform": ..., "url": ..., "backend": ..., "at": 3 | "before CardPosted" | null, "routes": [...]}
 {"port": 4711, "pid": 7}  {"exit": -9}      what it writes, one a line
+
+`at`: the point of dying.py at which it dies. `routes`: tables [[routes]] of a configuration.
 """
 
 import json
@@ -13,9 +15,12 @@ from pathlib import Path
 
 import fake_discord
 import fake_slack
+import msgspec
+from dying import DyingStore
 
 import supervisor.daemon
-from supervisor import Context, SqliteStore, agent, tool
+from supervisor import Context, agent, tool
+from supervisor.channels import Route
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack
 from supervisor.channels.telegram import Telegram
@@ -41,29 +46,17 @@ async def deployer(ctx: Context, target: str) -> str:
 
 def serve(job):
     os.environ["LIFE"] = job["folder"]
-    done = [0]
-
-    class Store(SqliteStore):
-        def commit(self):
-            done[0] += 1
-            doom(job, "before", done[0])
-            super().commit()
-            doom(job, "after", done[0])
-
-    supervisor.daemon.SqliteStore = Store
+    supervisor.daemon.SqliteStore = lambda path: DyingStore(path.parent, job["at"])
     tokens = (TokenHash(hash_token(TOKEN)),)
     identities = {job["platform"]: job.get("identity", ANA)}
     people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities=identities)])
     store = Path(job["folder"], "state.db")
     channels = [channel(job, people)]
-    daemon = Daemon(Settings(store=store, people=people, agents={"deployer": deployer}, port=0, channels=channels))
+    routes = [msgspec.convert(route, Route) for route in job.get("routes", ())]
+    agents = {"deployer": deployer}
+    daemon = Daemon(Settings(store=store, people=people, agents=agents, port=0, channels=channels, routes=routes))
     print(json.dumps({"port": daemon.port, "pid": os.getpid()}), flush=True)
     run_until_stopped(daemon.run, job["backend"])
-
-
-def doom(job, when, n):
-    if (job["when"], job["n"]) == (when, n):
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def channel(job, people):
@@ -94,7 +87,7 @@ def main():
             try:
                 with Path(job["folder"], "log").open("a") as log:
                     os.dup2(log.fileno(), 2)
-                signal.alarm(60)
+                signal.alarm(120)
                 serve(job)
                 code = 0
             except BaseException:

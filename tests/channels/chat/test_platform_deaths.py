@@ -43,7 +43,8 @@ SAMPLE = [death for place, death in enumerate(ALL) if place % 9 == 0 or (isinsta
 def nursery():
     """Where daemons come from: a process that has imported everything."""
     script = Path(__file__).with_name("platform_life.py")
-    with preloaded.Popen([sys.executable, script], stdin=-1, stdout=-1, bufsize=0) as process:
+    env = os.environ | {"PYTHONPATH": str(Path(preloaded.__file__).parent)}
+    with preloaded.Popen([sys.executable, script], stdin=-1, stdout=-1, bufsize=0, env=env) as process:
         yield process
         process.stdin.close()
 
@@ -137,9 +138,10 @@ class Daemons:
         self.deaths = 0
         self._job = {"folder": str(folder), "platform": platform, "backend": backend, "url": fake.url, **more}
 
-    def begin(self, when="", where=None):
-        doom = {"when": when, "n": where} if isinstance(where, int) else {"when": "", "n": 0}
-        self._nursery.stdin.write(json.dumps(self._job | doom).encode() + b"\n")
+    def begin(self, when="", where=None, at=None):
+        """`where`: the number of a commit, or what the platform is asked; `at`: a point of dying.py."""
+        at = 2 * where - (when == "before") if isinstance(where, int) else at
+        self._nursery.stdin.write(json.dumps(self._job | {"at": at}).encode() + b"\n")
         self._told = self._listen()
         if isinstance(where, str):
             self._fake.taken = lambda method, then: self._kill() if (method, then) == (where, when) else None
@@ -157,7 +159,7 @@ class Daemons:
     def until_dead(self):
         assert self._listen()["exit"] == -signal.SIGKILL, self.log()
 
-    def until(self, found, seconds=40):
+    def until(self, found, seconds=60):
         """Return what there is once there is something; a daemon that has died has a successor."""
         end = time.monotonic() + seconds
         while True:
