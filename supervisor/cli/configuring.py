@@ -1,6 +1,7 @@
 """Commands for the configuration: init and check. They open no store."""
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -12,9 +13,10 @@ from supervisor.cli.options import BackendOption
 from supervisor.core.errors import InvalidInput, SupervisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from supervisor.abc import Channel
+    from supervisor.core.routes import Route
 
 DEFAULT: Final = Path("supervisor.toml")
 EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
@@ -199,8 +201,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
     file
         The configuration.
     online
-        Also ask each chat platform whether the channel can work there: its token, its rights, and its place. This
-        sends no message.
+        Also ask each chat platform whether the channel can work there: its token, its rights, its place, and the
+        places of routes. This sends no message.
     """
     from supervisor.config import read_configuration
     from supervisor.core.people import People
@@ -216,8 +218,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
             say(problem)
         return Exit.USAGE
     channels = make_channels(configuration, people, agents, link)
-    make_routes(configuration, channels, people)
-    if online and not _check_online(channels, backend):
+    routes = make_routes(configuration, channels, people)
+    if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
     print(
         f"{file} is valid: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
@@ -225,8 +227,10 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
     return Exit.DONE
 
 
-def _check_online(channels: "Sequence[Channel]", backend: Literal["asyncio", "trio"]) -> bool:
-    """Ask each platform, and say what it answers. Return whether all channels can work."""
+def _check_online(
+    channels: "Sequence[Channel]", routes: "Sequence[Route]", backend: Literal["asyncio", "trio"]
+) -> bool:
+    """Ask each platform, and say what it answers. Return whether all channels can work, and all places of routes."""
     import anyio
 
     async def ask() -> bool:
@@ -235,15 +239,27 @@ def _check_online(channels: "Sequence[Channel]", backend: Literal["asyncio", "tr
             if channel.people is not None and not channel.people.has_identities(channel.name):
                 can_work = False
                 say(f"{channel.name}: no person can decide there; write identities = {{ {channel.name} = ... }}")
-            try:
-                with anyio.fail_after(channel.card_timeout):
-                    say(f"{channel.name}: {await channel.check() or 'nothing to ask'}")
-            except (SupervisorError, OSError) as error:
-                can_work = False
-                say(f"{channel.name}: {error or 'no answer in time'}")
+            for target, there in chain([(channel.name, channel)], _places_of(channel, routes)):
+                try:
+                    with anyio.fail_after(channel.card_timeout):
+                        say(f"{target}: {await there.check() or 'nothing to ask'}")
+                except (SupervisorError, OSError) as error:
+                    can_work = False
+                    say(f"{target}: {error or 'no answer in time'}")
         return can_work
 
     return anyio.run(ask, backend=backend)
+
+
+def _places_of(channel: "Channel", routes: "Sequence[Route]") -> "Iterator[tuple[str, Channel]]":
+    """Iterate over the targets that routes name at places of a channel. Direct messages are left out: a platform does
+    not tell whether it would take them."""
+    from supervisor.core.routes import APPROVERS, split_target
+
+    for target in dict.fromkeys(target for route in routes for target in (*route.ask, *route.notify)):
+        name, place = split_target(target)
+        if name == channel.name and place not in ("", APPROVERS):
+            yield target, channel.at(place)
 
 
 ConfigOption = Annotated[

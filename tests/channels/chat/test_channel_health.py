@@ -153,6 +153,31 @@ def test_a_configuration_is_checked_against_its_platforms(
     assert (named in told, TOKEN in told) == (True, False)
 
 
+ROUTES = """
+[[routes]]
+tool = "deploy"
+ask = ["slack:C2", "slack:@approvers"]
+notify = ["slack:C3"]
+"""
+
+
+@pytest.mark.parametrize(("unknown", "code"), [(None, 0), ("C2", 2), ("C3", 2)])
+def test_the_places_of_routes_are_checked_against_their_platform(slack, tmp_path, monkeypatch, capsys, unknown, code):
+    """A conversation that the app is not in shows before its first card fails. No direct message is opened."""
+    info = slack.conversations_info
+    missing = {"ok": False, "error": "channel_not_found"}
+    slack.conversations_info = lambda channel: missing if channel == unknown else info(channel)
+    table = f'[channels.slack]\nconversation = "C1"\nbase_url = "{slack.url}"\n'
+    (tmp_path / "supervisor.toml").write_text(KNOWN + table + ROUTES)
+    monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
+    monkeypatch.setenv("SLACK_SIGNING_SECRET", "secret")
+    assert check(tmp_path / "supervisor.toml", online=True) == code
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[0] for line in told] == ["slack", "slack:C2", "slack:C3"]
+    assert [line.split(":")[1][:2] for line in told if "channel_not_found" in line] == [unknown] * bool(unknown)
+    assert "conversations.open" not in slack.calls
+
+
 async def test_a_token_of_another_workspace_is_found(slack):
     """People's ids are unique only within a workspace, so every press would be refused."""
     assert await slack_channel(slack, team="T1").check() == "@supervisor in #ops"
