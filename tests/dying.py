@@ -1,9 +1,9 @@
 """What a process leaves that dies around a commit: a store that kills it there, and a copy of one in memory.
 
 A process passes a *point* before and after each commit, and at what else a test marks. It writes down what each is: a
-list of words such as `before ToolCallFinished`, for a card also `before CardPosted slack:C1`. `points` reads them after a
-life without a death. It chooses the first
-point of each word, so that there is a death around each kind of event; a soak takes every point.
+list of words such as `before ToolCallFinished`, and for a card also `before CardPosted slack:C1`. `points` reads them
+after a life without a death. It chooses the first point of each word, so that there is a death around each kind of
+event; a soak takes every point.
 """
 
 import json
