@@ -3,9 +3,11 @@
     tree         a tree's workflow: our runtime over a journal in memory     environment  its time, ids, bodies
     bridge       how code of a workflow waits                                bodies       calls and steps on a worker
     worker       a process that runs trees and bodies                        references   names of their functions
-    remote       the Supervisor: commands and reads from anywhere            mirror       what it has read
-    connection   servers, namespaces, errors                                 wire         what is written to a server
-    runs         runs and watches of that Supervisor
+    remote       the Supervisor: one method each            starting     starts of sessions
+    decisions    who decides: a claim                       commands     signals to a tree
+    trees        where sessions and approvals are           mirror       what was read of them
+    runs         runs and watches                           wire         what is written to a server
+    connection   servers, namespaces, errors
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

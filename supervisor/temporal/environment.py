@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -36,6 +36,7 @@ from supervisor.temporal.references import refer
 from supervisor.temporal.wire import (
     BODY,
     EXPIRY,
+    ONCE,
     BodyRequest,
     BodyResult,
     CallFacts,
@@ -118,7 +119,7 @@ class WorkflowEnvironment(Environment):
                 await workflow.start_child_workflow(
                     EXPIRY,
                     id=decision_id(approval),
-                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                    id_reuse_policy=ONCE,
                     parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                     memo={"decision": {"kind": "expired"}},
                 )

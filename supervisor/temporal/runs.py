@@ -41,7 +41,7 @@ class TemporalRun(Run[R]):
 
     async def _near(self) -> Run[R]:
         """Return the run as the mirror has it."""
-        await self._supervisor.read(self.session)
+        await self._supervisor.trees.read(self.session)
         found: Run[R] = await self._supervisor.near.get_run(self.session, number=self.number, agent=self._spec)
         return found
 
@@ -49,7 +49,7 @@ class TemporalRun(Run[R]):
         return await (await self._near()).find_outcome()
 
     async def outcome(self) -> Outcome[R]:
-        root = await self._supervisor.begun(self.session)
+        root = await self._supervisor.trees.begun(self.session)
         with self._supervisor.mirror.following(root):
             return await (await self._near()).outcome()
 
@@ -62,7 +62,7 @@ class TemporalRun(Run[R]):
 
     def watch_approvals(self) -> Watch[Approval]:
         async def open_near() -> Watch[Approval]:
-            await self._supervisor.begun(self.session)
+            await self._supervisor.trees.begun(self.session)
             return (await self._near()).watch_approvals()
 
         return FollowingWatch(self._supervisor, self.session, open_near)
@@ -86,7 +86,7 @@ class FollowingWatch(Watch[T]):
         return self._near.cursor
 
     async def _open(self) -> None:
-        root = None if self._session is None else await self._supervisor.read(self._session)
+        root = None if self._session is None else await self._supervisor.trees.read(self._session)
         if root is None:
             await self._supervisor.mirror.read_all()
         near = await self._make()
@@ -135,7 +135,7 @@ class TemporalActivityWatch(ActivityWatch):
         if self._session is None:
             await self._supervisor.mirror.read_all()
         else:
-            await self._supervisor.read(self._session)
+            await self._supervisor.trees.read(self._session)
 
 
 class TemporalTextWatch(TextWatch):
@@ -147,7 +147,7 @@ class TemporalTextWatch(TextWatch):
         self._near = supervisor.near.watch_text(session)
 
     async def __aenter__(self) -> Self:
-        await self._supervisor.read(self._session)
+        await self._supervisor.trees.read(self._session)
         await self._near.__aenter__()
         return self
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
+from temporalio.common import WorkflowIDReusePolicy
 
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import (
@@ -41,6 +42,8 @@ PENDING: Final = "SupervisorPending"
 ROUTE: Final = "SupervisorRoute"
 """The search attribute with the beginning that all approval ids of a tree have."""
 MEMO: Final = "supervisor"
+ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+"""An id is used once, unless its workflow has failed: the worker has refused what it was to do."""
 LARGEST: Final = 1024 * 1024
 """Bytes of JSON that arguments or a result may have. The server refuses documents of more than 2 MiB."""
 MEMO_LARGEST: Final = 64 * 1024

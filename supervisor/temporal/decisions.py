@@ -1,0 +1,125 @@
+"""Decisions: the first one claims the approval, and all others learn whose it is.
+
+Rules
+- The workflow `decision~APPROVAL` can be started once, and carries the decision to the tree. So of several people one
+  wins, at once. What the tree makes of it is known when a worker has run it. If that takes longer than PATIENCE, the
+  result is `recorded`: the approval may have expired, or have been withdrawn, meanwhile.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import msgspec
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from supervisor.core.encoding import printable
+from supervisor.core.errors import InvalidInput, ServerUnavailable
+from supervisor.core.values import Decision, DecisionResult
+from supervisor.runtime.people.decide import check_decision, lost
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.trees import SOON_ENOUGH, Trees, failure_of
+from supervisor.temporal.wire import (
+    CLAIM,
+    ONCE,
+    QUEUE,
+    DecisionRequest,
+    decision_fields,
+    decision_id,
+    from_wire,
+    raise_error,
+    to_wire,
+)
+
+_STATUS: Final = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+class Deciding:
+    def __init__(self, trees: Trees) -> None:
+        self._trees = trees
+
+    async def decide(self, approval: str, decision: Decision, channel: str | None) -> DecisionResult:
+        root = await self._trees.root_of_approval(approval)
+        if root is None:
+            return DecisionResult(kind="unknown", approval=approval)
+        pending = await self._trees.find_in_memo(root, approval)
+        if pending is None:
+            return await self._lost(root, approval, decision)
+        if getattr(decision, "scope", "once") == "always":
+            raise InvalidInput(
+                "a rule for every session is not possible on Temporal: approve it with the scope `session`, or declare "
+                "rules in code"
+            )
+        check_decision(pending, decision)
+        now = datetime.now(UTC)
+        if pending.expires_at is not None and pending.expires_at <= now:
+            return DecisionResult(kind="closed", approval=approval, status="expired")
+        request = DecisionRequest(
+            approval=approval,
+            root=root,
+            at=now.isoformat(),
+            channel=channel,
+            **{**decision_fields(decision), "by": printable(decision.by)},
+        )
+        try:
+            with border(self._trees.named, maybe_done=True):
+                claim = await self._trees.client.start_workflow(
+                    CLAIM,
+                    to_wire(request),
+                    id=decision_id(approval),
+                    task_queue=QUEUE,
+                    id_reuse_policy=ONCE,
+                    memo={"decision": to_wire(request)},
+                    rpc_timeout=SOON,
+                )
+        except WorkflowAlreadyStartedError:
+            return await self._lost_claim(root, approval, decision)
+        with anyio.move_on_after(SOON_ENOUGH):
+            try:
+                return from_wire(await claim.result(), DecisionResult)
+            except WorkflowFailureError as error:
+                raise_error(failure_of(error))
+            except RPCError:
+                pass  # the claim counts
+        return self._recorded(request)
+
+    def _recorded(self, request: DecisionRequest) -> DecisionResult:
+        return DecisionResult(
+            kind="recorded",
+            approval=request.approval,
+            status=_STATUS[request.kind],  # type: ignore[arg-type] # the values of a constant
+            by=request.by,
+            decided_at=datetime.fromisoformat(request.at),
+        )
+
+    async def _lost_claim(self, root: str, approval: str, decision: Decision) -> DecisionResult:
+        """Return the result of a decision on an approval that another decision has claimed."""
+        with border(self._trees.named):
+            described = await self._trees.client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
+        claimed = (await described.memo())["decision"]
+        if claimed["kind"] == "expired":
+            return DecisionResult(kind="closed", approval=approval, status="expired")
+        winner = from_wire(claimed, DecisionRequest)
+        mine = DecisionRequest(approval=approval, root=root, at=winner.at, **decision_fields(decision))
+        about = ("kind", "arguments", "scope", "pattern", "value")
+        is_same = all(getattr(winner, name) == getattr(mine, name) for name in about)
+        try:
+            await self._trees.mirror.read(root)
+        except ServerUnavailable:
+            pass
+        else:
+            found = self._trees.store.get_approval(approval)
+            if found is not None and found.status != "pending":
+                return lost(self._trees.store, approval, decision)
+        stands = self._recorded(winner)
+        return msgspec.structs.replace(stands, kind="already" if is_same else "conflict")
+
+    async def _lost(self, root: str, approval: str, decision: Decision) -> DecisionResult:
+        """Return the result of a decision on an approval that is not pending any more, or that its tree never asked."""
+        try:
+            await self._trees.mirror.read(root)
+        except ServerUnavailable:
+            return await self._lost_claim(root, approval, decision)
+        return lost(self._trees.store, approval, decision)

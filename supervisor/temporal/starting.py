@@ -1,0 +1,77 @@
+"""Starts of sessions: a session is a workflow, whose id is the session's, so that it can be started once."""
+
+from typing import Any, Final
+
+import msgspec
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import printable
+from supervisor.core.errors import InvalidInput, SessionConflict
+from supervisor.core.ids import approval_route, check_session_id, digest, new_session_id
+from supervisor.loading import holds_command
+from supervisor.system.identity import find_folder, working_directory
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.trees import Trees
+from supervisor.temporal.wire import MEMO, ONCE, QUEUE, ROUTE, TREE, Start, plain_of, to_wire
+
+_ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
+
+
+async def start_session(
+    trees: Trees,
+    agent: Any,
+    args: tuple[Any, ...],
+    session: str | None,
+    cwd: str | None,
+    requester: str | None,
+    who: str,
+) -> tuple[str, AgentSpec[..., Any] | None, bool]:
+    """Start an agent, and wait for a bounded time until a worker has begun it. Return the session, the agent's
+    declaration if it was given, and whether the session is new. `args`: the input, or nothing; `who`: the person."""
+    spec = agent if isinstance(agent, AgentSpec) else None
+    if spec is None and not isinstance(agent, str):
+        raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+    if isinstance(agent, str) and holds_command(agent):
+        raise InvalidInput(f"{agent!r} holds a command, and start takes the name of an agent of the workers")
+    given: Any = msgspec.UNSET
+    if args:
+        given = plain_of(args[0], "the input") if spec is None else _plain(spec.encode_input(args, {}))
+    root = check_session_id(session) if session is not None else new_session_id()
+    here = working_directory()
+    start = Start(
+        agent=agent if isinstance(agent, str) else agent.name,
+        given=given,
+        session=root,
+        cwd=here if cwd is None else find_folder(cwd, here),
+        requester=printable(requester) if requester else who,
+        by=who,
+    )
+    mark = digest([start.agent, to_wire(start).get("given", [])])
+    is_new = True
+    try:
+        with border(trees.named, maybe_done=True):
+            await trees.client.start_workflow(
+                TREE,
+                to_wire(start),
+                id=root,
+                task_queue=QUEUE,
+                id_reuse_policy=ONCE,
+                memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent},
+                search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(root))]),
+                rpc_timeout=SOON,
+            )
+    except WorkflowAlreadyStartedError:
+        is_new = False
+        described = await trees.mirror.describe(root)
+        if (await described.memo()).get("start") != mark:
+            raise SessionConflict(
+                f"session {root} belongs to another agent, or was started with another input; choose another id"
+            ) from None
+    await trees.until_accepted(root)
+    return root, spec, is_new
+
+
+def _plain(raw: msgspec.Raw) -> Any:
+    return plain_of(msgspec.json.decode(raw), "the input")

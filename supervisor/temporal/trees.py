@@ -1,0 +1,155 @@
+"""Where sessions and approvals are: their trees, as the mirror and the server know them.
+
+Rules
+- What is new in a tree is read into the mirror, and then the mirror is read.
+- What people wait for is also read from the memo of a tree, which needs no worker.
+"""
+
+from typing import Any, Final
+
+import anyio
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from supervisor.core.errors import NotFound, ServerUnavailable
+from supervisor.core.ids import approval_route
+from supervisor.core.store_urls import TemporalStore
+from supervisor.core.values import Approval, SessionStatus, SessionView
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.mirror import PATIENCE, POLL, Mirror, MirrorStore
+from supervisor.temporal.wire import MEMO, ROUTE, from_wire, raise_error
+
+SOON_ENOUGH: Final = PATIENCE.total_seconds()
+"""Seconds for which a command waits for what a worker makes of it."""
+
+
+class Trees:
+    """The trees of a namespace, with their mirror."""
+
+    def __init__(self, client: Client, named: TemporalStore, store: MirrorStore, mirror: Mirror) -> None:
+        self.client = client
+        self.named = named
+        self.where = str(named)
+        self.store = store
+        self.mirror = mirror
+
+    async def read(self, session: str) -> str:
+        """Read what is new in a session's tree. Return its root. Raises NotFound."""
+        root = await self.find_root(session)
+        await self.mirror.read(root)
+        return root
+
+    async def find_root(self, session: str) -> str:
+        row = self.store.get_session(session)
+        if row is not None:
+            return row.root
+        try:
+            await self.mirror.describe(session)
+        except NotFound:
+            await self.mirror.read_all()
+            row = self.store.get_session(session)
+            if row is None:
+                raise NotFound(f"there is no session {session} in {self.where}") from None
+            return row.root
+        return session
+
+    async def root_of_approval(self, approval: str) -> str | None:
+        """Return the tree in which an approval may have been asked, by the beginning of its id."""
+        for root, row in ((each.root, each) for each in self.store.find_sessions()):
+            if row.parent is None and approval.startswith(approval_route(root)):
+                return root
+        route = approval[: len(approval_route(""))]
+        if not route.isalnum():
+            return None
+        with border(self.named):
+            async for each in self.client.list_workflows(f'{ROUTE} = "{route}"'):
+                return each.id
+        return None
+
+    async def find_in_memo(self, root: str, approval: str) -> Approval | None:
+        """Return an approval that is pending, as the server knows it without a worker."""
+        described = await self.mirror.describe(root)
+        memo = (await described.memo())[MEMO]
+        if described.status != WorkflowExecutionStatus.RUNNING:
+            return None
+        for each in memo["pending"]:
+            if each["id"] == approval:
+                return from_wire(each, Approval)
+        if approval in memo["left_out"]:
+            await self.mirror.read(root)
+            found = self.store.get_approval(approval)
+            return found if found is not None and found.status == "pending" else None
+        return None
+
+    async def is_open(self, root: str) -> bool:
+        return bool((await self.mirror.describe(root)).status == WorkflowExecutionStatus.RUNNING)
+
+    async def until_accepted(self, root: str) -> None:
+        """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives."""
+        with anyio.move_on_after(SOON_ENOUGH):
+            while True:
+                described = await self.mirror.describe(root)
+                if described.status == WorkflowExecutionStatus.FAILED:
+                    await self._raise_failure(root)
+                try:
+                    await self.mirror.read(root)
+                except ServerUnavailable:
+                    pass
+                else:
+                    if self.store.get_session(root) is not None:
+                        return
+                await anyio.sleep(POLL / 4)
+
+    async def _raise_failure(self, root: str) -> None:
+        try:
+            await self.client.get_workflow_handle(root).result(rpc_timeout=SOON)
+        except WorkflowFailureError as error:
+            raise_error(failure_of(error))
+
+    async def begun(self, session: str) -> str:
+        """Wait until a worker has begun a session's tree, however long it takes. Return the root."""
+        while True:
+            try:
+                root = await self.read(session)
+            except ServerUnavailable:
+                await anyio.sleep(POLL)
+                continue
+            if self.store.get_session(session) is not None:
+                return root
+            if (await self.mirror.describe(root)).status == WorkflowExecutionStatus.FAILED:
+                await self._raise_failure(root)
+            await anyio.sleep(POLL)
+
+    async def view_of(self, root: str) -> SessionView:
+        """Return a root as the server knows it without a worker."""
+        described = await self.mirror.describe(root)
+        memo = await described.memo()
+        outcome: dict[str, Any] | None = None
+        if described.status == WorkflowExecutionStatus.COMPLETED:
+            found = await self.client.get_workflow_handle(root).result(rpc_timeout=SOON)
+            outcome = {key: found[key] for key in ("kind", "value", "cause")}
+        pending = tuple(from_wire(each, Approval) for each in memo[MEMO]["pending"])
+        is_done = outcome is not None and outcome["kind"] in ("succeeded", "cancelled")
+        status: SessionStatus = "waiting_approval" if pending else "active"
+        if described.status != WorkflowExecutionStatus.RUNNING:
+            status = "completed" if is_done else "error"
+        return SessionView(
+            id=root,
+            parent=None,
+            root=root,
+            agent=memo["agent"],
+            path=(memo["agent"],),
+            status=status,
+            outcome=outcome,
+            pending_approvals=pending if described.status == WorkflowExecutionStatus.RUNNING else (),
+            created_at=described.start_time,
+            ended_at=described.close_time,
+        )
+
+
+def failure_of(error: WorkflowFailureError) -> dict[str, str]:
+    """Return the error with which a workflow of ours has failed, in the form in which workers answer."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return {"error": cause.type or "ServerError", "text": cause.message}
+    return {"error": "ServerError", "text": f"the workflow ended: {cause}"}
