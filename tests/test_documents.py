@@ -24,6 +24,7 @@ EXECUTED_BY = {
     "docs/how-to/gemini-cli.md": "agents/how_to.py",
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",
+    "docs/how-to/other-languages.md": "web/test_generated_clients.py",
     "docs/how-to/telegram.md": "channels/chat/test_guide_telegram.py",
     "docs/how-to/test-your-agents.md": "examples/test_testing_agents.py",
     "docs/how-to/when-one-machine-is-not-enough.md": "temporal/test_temporal_commands.py",

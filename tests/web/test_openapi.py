@@ -47,6 +47,24 @@ def test_every_type_has_one_name_that_a_generator_can_use():
     assert used <= names.keys()
 
 
+def test_every_schema_is_one_that_generators_know():
+    """Each is an object, none has a default of null, and an object of any content says so."""
+    described = openapi(endpoints())
+    assert schemas_of(described["components"]["schemas"])
+    for schema in schemas_of(described):
+        assert schema.get("items") is not False
+        assert "default" not in schema or schema["default"] is not None
+        assert schema.get("type") != "object" or schema.keys() & {"properties", "additionalProperties"}
+        assert "type" in schema or "enum" not in schema
+
+
+def schemas_of(part) -> list[dict]:
+    """Return each document below a part of the document."""
+    below = list(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    found = [schema for each in below for schema in schemas_of(each)]
+    return [part, *found] if isinstance(part, dict) else found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("examples", [4, pytest.param(40, marks=pytest.mark.soak)])
 def test_no_request_finds_a_fault_or_an_answer_that_was_not_promised(daemon, examples):

@@ -1,12 +1,20 @@
-"""The OpenAPI 3.1 document of the API, derived from the table of endpoints and its types."""
+"""The OpenAPI 3.1 document of the API, derived from the table of endpoints and its types.
 
+Generators make clients of it without a warning (tests/web/test_generated_clients.py), so it keeps to what they know:
+
+- A schema is an object: `items: false` after the items of a tuple is left out, since `maxItems` says the same.
+- An object of any content says so with `additionalProperties`: some generators take one without it for an empty object.
+- A field that may be left out has no default of null: some generators take a field with a default for a required one.
+"""
+
+import inspect
 from collections.abc import Iterable
 from importlib import metadata
 from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.web.endpoints import Endpoint
+from supervisor.channels.web.endpoints import Endpoint, Nothing
 from supervisor.channels.web.problems import MEDIA_TYPE
 from supervisor.channels.web.schemas import ProblemDocument
 
@@ -21,6 +29,14 @@ Sessions of supervised agents, and their approvals and questions. Errors are RFC
 {"items", "next", "cursor"}: send `next` as `after` to get the next page. Event streams (text/event-stream) continue
 after Last-Event-ID.
 """
+_TAGS: Final = {
+    "sessions": "Start sessions, read them, write to them, cancel them, run them again.",
+    "approvals": "Read approvals and questions, listen for them, and decide them.",
+    "rules": "Standing decisions.",
+    "store": "What is in the whole store: agents, jobs, owners, counts, audit trail, activity.",
+    "server": "The server itself: probes, metrics, this document.",
+}
+"""The groups of operations, in the order in which they are shown."""
 
 
 def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -36,13 +52,14 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         operation = _operation(endpoint, schemas, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     used = {kind.__name__ for endpoint in table if (kind := endpoint.query) is not None}
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "supervisor",
             "version": metadata.version("subagent-supervisor"),
             "description": " ".join(_INFO.split()),
         },
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": {name: schema for name, schema in components.items() if name not in used},
@@ -50,6 +67,27 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         },
         "security": [{"token": []}],
     }
+    return {key: _plain(value) for key, value in document.items()}
+
+
+def _plain(schema: Any) -> Any:
+    """Return a part of the document with schemas that every generator knows."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _plain(value) for key, value in schema.items()}
+    if kept.get("items") is False:
+        del kept["items"]
+    if kept.get("type") == "object" and not kept.keys() & {"properties", "additionalProperties"}:
+        kept["additionalProperties"] = True
+    if "anyOf" in kept and "default" in kept and kept["default"] is None:
+        del kept["default"]
+    if "type" not in kept and all(isinstance(value, str) for value in kept.get("enum", [None])):
+        kept["type"] = "string"
+    if isinstance(kept.get("description"), str):
+        kept["description"] = inspect.cleandoc(kept["description"])
+    return kept
 
 
 def _operation(endpoint: Endpoint, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +98,9 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any], components: dict[str
     problem = {"description": "A problem.", "content": {MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}}
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
+        "tags": [_tag(endpoint.path)],
         "summary": endpoint.summary,
-        "description": _NEEDS[endpoint.need],
+        "description": _about(endpoint),
         "parameters": _parameters(endpoint, components),
         "responses": {**answers, "default": problem},
     }
@@ -73,6 +112,22 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any], components: dict[str
             "content": {"application/json": {"schema": schemas[endpoint.body]}},
         }
     return operation
+
+
+def _tag(path: str) -> str:
+    """Return the group of a path."""
+    top, _, rest = path.removeprefix("/").partition("/")
+    if top != "api":
+        return "server"
+    part = rest.partition("/")[0]
+    if part == "events":
+        return "approvals"
+    return part if part in _TAGS else "store"
+
+
+def _about(endpoint: Endpoint) -> str:
+    about = (endpoint.query.__doc__ if endpoint.query is not Nothing else None) or ""
+    return f"{_NEEDS[endpoint.need]}\n\n{inspect.cleandoc(about)}".strip()
 
 
 def _content(endpoint: Endpoint, kind: Any, schemas: dict[Any, Any]) -> dict[str, Any]:

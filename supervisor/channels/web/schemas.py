@@ -2,6 +2,8 @@
 are derived from the values, so a field that is added to a value is in its schema, too.
 """
 
+import inspect
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -33,6 +35,8 @@ Limit = Annotated[int, Meta(ge=1, le=1000)]
 MOST_ENTRIES: Final = 5000
 """An answer with a tree reads no further journal once it has this many entries."""
 Cursor = Annotated[str, Meta(max_length=100)]
+_RULES: Final = r" \([A-Z]\d+\)"
+"""Codes of guarantees in docstrings, which readers of the API do not know."""
 
 
 class RequestFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +149,8 @@ class JournalQuery(RequestFields, frozen=True, kw_only=True):
 
 
 class PageQuery(RequestFields, frozen=True, kw_only=True):
+    """`after`: `next` of the previous page."""
+
     limit: Limit = 100
     after: Cursor | None = None
 
@@ -229,7 +235,8 @@ def _document(kind: type[msgspec.Struct], **changed: Any) -> Any:
         for field in fields(kind)
         if changed.get(field.name) is not ...
     ]
-    return msgspec.defstruct(kind.__name__, made, kw_only=True, frozen=True)
+    about = {"__doc__": re.sub(_RULES, "", inspect.cleandoc(kind.__doc__ or ""))}
+    return msgspec.defstruct(kind.__name__, made, kw_only=True, frozen=True, namespace=about)
 
 
 def list_of(kind: Any) -> Any:
@@ -237,8 +244,18 @@ def list_of(kind: Any) -> Any:
     return list[kind]
 
 
+class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the last run of a session ended. `value`: what the agent returned. `cause`: why it failed."""
+
+    kind: OutcomeKind
+    value: Any
+    cause: str | None
+
+
 ApprovalDocument = _document(Approval, position=...)
-SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
+SessionDocument = _document(
+    SessionView, pending_approvals=list_of(ApprovalDocument), outcome=SessionOutcome | None, position=...
+)
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
 RuleDocument = _document(Rule)
