@@ -117,7 +117,9 @@ class _Body:
                 return self._raised(error)
             kind, text, value = "failed", error.content, error.details
         try:
-            return BodyResult(kind=kind, text=text, value=plain_of(value, f"the result of {self._request.name}"))
+            what, largest = f"the result of {self._request.name}", self._request.largest
+            plain_of(text, what, largest)
+            return BodyResult(kind=kind, text=text, value=plain_of(value, what, largest))
         except InvalidInput as error:
             return BodyResult(kind="misfit", text=str(error))
 

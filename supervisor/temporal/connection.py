@@ -5,7 +5,7 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `border`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -17,8 +17,16 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from supervisor.core.errors import InvalidInput, NotFound, ServerError, ServerUnavailable
+from supervisor.core.errors import (
+    InvalidInput,
+    NotAuthenticated,
+    NotFound,
+    ServerError,
+    ServerUnavailable,
+    SupervisorError,
+)
 from supervisor.core.store_urls import TemporalStore
+from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_settings
 from supervisor.temporal.wire import PENDING, ROUTE
 
 SOON: Final = timedelta(seconds=10)
@@ -36,18 +44,42 @@ _BROKEN: Final = (
 )
 """By status, how a message of tonic, the gRPC library of temporalio, begins when a connection has broken. A server
 gives these statuses, too, for errors of its own."""
+_KEYS: Final = f"set {KEY} or {KEY_FILE} to a key that may use the namespace"
+_REFUSALS: Final = ("Unauthenticated", "PermissionDenied")
+_ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
+    ("Unauthenticated", None, f"it does not know who this is; {_KEYS}"),
+    ("PermissionDenied", None, f"it does not allow this; {_KEYS}"),
+    ("NotValidForName", None, "its certificate is for another name; set TEMPORAL_TLS_SERVER_NAME to that name"),
+    ("Expired", None, "its certificate has expired"),
+    ("InvalidCertificate", None, f"its certificate is not of the authority in {CA}, or of one that the system knows"),
+    ("InvalidContentType", None, "it does not speak TLS; set TEMPORAL_TLS=false if the network is yours"),
+    ("InconsistentKeys", None, f"the key in {CERTIFICATE_KEY} is not that of the certificate in {CERTIFICATE}"),
+    ("PrivateKeyParseError", None, f"the key in {CERTIFICATE_KEY} cannot be read; it may be encrypted"),
+    ("after connection", True, f"it ended the connection; it may want another certificate in {CERTIFICATE}"),
+    ("after connection", False, f"it ended the connection; it may speak TLS: set TEMPORAL_TLS=true, or {CA}"),
+)
+"""What to do, by a sign in the text of temporalio, which has no types for these errors; and whether it is only meant
+with TLS, or without."""
 
 
 async def connect(store: TemporalStore) -> Client:
-    """Connect to a server. Raises ServerUnavailable; NotFound if it has no such namespace; InvalidInput on trio."""
+    """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
+    trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
     if sniffio.current_async_library() != "asyncio":
         raise InvalidInput("temporalio runs on asyncio alone: open a store on Temporal with the backend asyncio")
+    settings = read_settings(store)
     try:
-        client = await Client.connect(store.target, namespace=store.namespace, connect_timeout=SOON)
+        client = await Client.connect(
+            store.target,
+            namespace=store.namespace,
+            tls=settings.tls,
+            api_key=settings.api_key,
+            rpc_metadata=settings.metadata,
+            data_converter=settings.converter,
+            connect_timeout=SOON,
+        )
     except RuntimeError as error:  # temporalio has no type of its own for it
-        raise ServerUnavailable(
-            f"no Temporal server answers at {store.target}: {_first(error)}", maybe_done=False
-        ) from None
+        raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
     with border(store):
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
@@ -102,10 +134,25 @@ def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
                     f"{store.target} has no namespace {store.namespace}: "
                     f"temporal operator namespace create --namespace {store.namespace}"
                 ) from None
+            case RPCStatusCode.UNAUTHENTICATED | RPCStatusCode.PERMISSION_DENIED:
+                text = f"the Temporal server at {store.target} refuses: {error.message}; {_KEYS}"
+                raise NotAuthenticated(text) from None
             case RPCStatusCode.NOT_FOUND:
                 raise NotFound(f"not in {store}: {error.message}") from None
             case _:
                 raise ServerError(f"the Temporal server at {store.target} refuses: {error.message}") from None
+
+
+def _explained(store: TemporalStore, said: str, *, has_tls: bool) -> SupervisorError:
+    """Return the error of a connection that failed. `said`: what temporalio says of it."""
+    for sign, only_with_tls, advice in _ADVICE:
+        if sign in said and only_with_tls in (None, has_tls):
+            if sign in _REFUSALS:
+                return NotAuthenticated(f"the Temporal server at {store.target} refuses: {advice} ({said})")
+            return ServerUnavailable(
+                f"no connection to the Temporal server at {store.target}: {advice} ({said})", maybe_done=False
+            )
+    return ServerUnavailable(f"no Temporal server answers at {store.target}: {said}", maybe_done=False)
 
 
 def _first(error: BaseException) -> str:

@@ -36,6 +36,7 @@ from supervisor.temporal.references import refer
 from supervisor.temporal.wire import (
     BODY,
     EXPIRY,
+    LARGEST,
     ONCE,
     BodyRequest,
     BodyResult,
@@ -72,18 +73,20 @@ class WorkflowClock(Clock):
 
 
 class WorkflowEnvironment(Environment):
-    """Make it inside the workflow. `lost_after`: seconds without a sign of life after which a worker counts as lost."""
+    """Make it inside the workflow. `lost_after`: seconds without a sign of life after which a worker counts as lost.
+    `largest`: bytes of JSON that the arguments or the result of a body may have."""
 
     runs_elsewhere = True
     claims_decisions = True
     most_live = 1000
 
-    def __init__(self, cwd: str, lost_after: float) -> None:
+    def __init__(self, cwd: str, lost_after: float, largest: int = LARGEST) -> None:
         self.clock = WorkflowClock()
         self._bridge = Bridge()
         self._turns = Gate[str]()
         self._cwd = cwd
         self._lost_after = timedelta(seconds=lost_after)
+        self._largest = largest
         self._numbers: dict[str, int] = {}
 
     def new_session_id(self) -> str:
@@ -131,7 +134,7 @@ class WorkflowEnvironment(Environment):
         await self._turns.pass_with(operation)
 
     async def run_body(self, body: Body) -> Any:
-        request = to_wire(_request(body))
+        request = to_wire(_request(body, self._largest))
         pause = 1.0
         while True:
             handle = self._start(body, request)
@@ -177,7 +180,7 @@ class WorkflowEnvironment(Environment):
         )
 
 
-def _request(body: Body) -> BodyRequest:
+def _request(body: Body, largest: int) -> BodyRequest:
     context = body.args[0] if body.args and isinstance(body.args[0], ToolContext | StepContext) else None
     positional = body.args if context is None else body.args[1:]
     facts = None
@@ -190,11 +193,12 @@ def _request(body: Body) -> BodyRequest:
         name=getattr(body.fn, "__qualname__", body.kind),
         session=body.session,
         operation=body.operation,
-        arguments=plain_of(dict(body.kwargs), what),
-        positional=plain_of([*positional], what),
+        arguments=plain_of(dict(body.kwargs), what, largest),
+        positional=plain_of([*positional], what, largest),
         timeout=body.timeout,
         inactivity_timeout=body.inactivity_timeout,
         facts=facts,
+        largest=largest,
     )
 
 

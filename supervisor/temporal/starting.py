@@ -13,6 +13,7 @@ from supervisor.core.ids import approval_route, check_session_id, digest, new_se
 from supervisor.loading import holds_command
 from supervisor.system.identity import find_folder, working_directory
 from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.payloads import largest_for
 from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import MEMO, ONCE, QUEUE, ROUTE, TREE, Start, plain_of, to_wire
 
@@ -36,8 +37,10 @@ async def start_session(
     if isinstance(agent, str) and holds_command(agent):
         raise InvalidInput(f"{agent!r} holds a command, and start takes the name of an agent of the workers")
     given: Any = msgspec.UNSET
+    largest = largest_for(trees.client)
     if args:
-        given = plain_of(args[0], "the input") if spec is None else _plain(spec.encode_input(args, {}))
+        given = args[0] if spec is None else msgspec.json.decode(spec.encode_input(args, {}))
+        given = plain_of(given, "the input", largest)
     root = check_session_id(session) if session is not None else new_session_id()
     here = working_directory()
     start = Start(
@@ -47,6 +50,7 @@ async def start_session(
         cwd=here if cwd is None else find_folder(cwd, here),
         requester=printable(requester) if requester else who,
         by=who,
+        largest=largest,
     )
     mark = digest([start.agent, to_wire(start).get("given", [])])
     is_new = True
@@ -71,7 +75,3 @@ async def start_session(
             ) from None
     await trees.until_accepted(root)
     return root, spec, is_new
-
-
-def _plain(raw: msgspec.Raw) -> Any:
-    return plain_of(msgspec.json.decode(raw), "the input")

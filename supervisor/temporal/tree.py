@@ -145,7 +145,7 @@ class Tree:
 
     async def run(self, start: Start, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> Any:
         """Run the tree until nothing of it is open. Return the outcome of the root's latest run."""
-        environment = WorkflowEnvironment(start.cwd, lost_after)
+        environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
         self._runner = runner = TreeRunner(self._store, None, environment=environment)
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True

@@ -45,7 +45,8 @@ MEMO: Final = "supervisor"
 ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 """An id is used once, unless its workflow has failed: the worker has refused what it was to do."""
 LARGEST: Final = 1024 * 1024
-"""Bytes of JSON that arguments or a result may have. The server refuses documents of more than 2 MiB."""
+"""Bytes of JSON that arguments or a result may have without a folder for large payloads (payloads.py). The server
+refuses documents of more than 2 MiB."""
 MEMO_LARGEST: Final = 64 * 1024
 PAGE: Final = 512 * 1024
 """Bytes of entries after which an answer to a query ends."""
@@ -64,6 +65,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     requester: str
     by: str
+    largest: int = LARGEST
+    """Bytes of JSON that the arguments or the result of a body may have: the same in each replay of the tree."""
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     inactivity_timeout: float = 60.0
     facts: CallFacts | None = None
+    largest: int = LARGEST
 
 
 class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,13 +179,14 @@ def from_wire(document: Any, type_: type[T]) -> T:
     return msgspec.convert(document, type_)
 
 
-def plain_of(value: Any, what: str) -> Any:
+def plain_of(value: Any, what: str, largest: int = LARGEST) -> Any:
     """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large."""
     raw = to_json(value, what)
-    if len(raw) > LARGEST:
+    if len(raw) > largest:
+        larger = "" if largest > LARGEST else ", or name a folder for large payloads (SUPERVISOR_TEMPORAL_PAYLOADS)"
         raise InvalidInput(
-            f"{what} has {len(raw)} bytes as JSON, and Temporal keeps {LARGEST} at most: put it into a file or an "
-            "object store, and pass its name"
+            f"{what} has {len(raw)} bytes as JSON, and {largest} at most are kept: put it into a file or an object "
+            f"store, and pass its name{larger}"
         )
     return msgspec.json.decode(raw)
 

@@ -223,10 +223,12 @@ async def test_a_calls_own_deadline_beats_its_agents(own, expected):
 
 async def test_a_command_does_not_see_our_secrets(call, monkeypatch):
     """Tokens and channel keys are not in a command's environment; the mark of a supervised call is."""
-    monkeypatch.setenv("SLACK_BOT_TOKEN", "secret")
+    ours = {"SLACK_BOT_TOKEN", "TEMPORAL_API_KEY", "SUPERVISOR_TEMPORAL_API_KEY_FILE"}
+    for name in ours:
+        monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("KEPT", "kept")
     result = await call("env")
     names = {line.partition("=")[0] for line in result["value"].splitlines()}
     assert {"KEPT", "SUPERVISOR_CALL"} <= names
-    assert "SLACK_BOT_TOKEN" not in names
+    assert not names & ours
     assert os.environ["SLACK_BOT_TOKEN"] == "secret"

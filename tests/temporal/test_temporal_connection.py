@@ -1,0 +1,155 @@
+"""Connections to a server that wants TLS, a certificate or a key: what is wrong is named, and no key is repeated."""
+
+import os
+
+import anyio
+import pytest
+from fronts import make_certificates, refusing_front, tls_front
+from temporal_server import namespace, shared, working
+
+from supervisor import Context, InvalidInput, NotAuthenticated, ServerUnavailable, agent
+from supervisor.core.store_urls import read_temporal_url
+from supervisor.temporal import open_temporal
+from supervisor.temporal.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+CA, CERTIFICATE, KEY = (f"TEMPORAL_TLS_{each}_PATH" for each in ("SERVER_CA_CERT", "CLIENT_CERT", "CLIENT_KEY"))
+SECRET = "s3cr3t-of-ana"  # no key of anything
+
+
+@agent
+async def doubling(ctx: Context, number: int) -> int:
+    return 2 * number
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("TEMPORAL_", "SUPERVISOR_TEMPORAL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+async def bounded():
+    with anyio.fail_after(60):
+        yield
+
+
+def set_variables(monkeypatch, folder, given: dict[str, str]) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, str(folder / value) if name.endswith(("_PATH", "_FILE")) else value)
+
+
+async def test_workers_and_clients_use_tls_with_a_certificate_of_their_own(monkeypatch, certificates):
+    """An agent runs, over a server that wants a client certificate."""
+    plain = await namespace()
+    set_variables(monkeypatch, certificates, {CA: "ca.pem", CERTIFICATE: "client.pem", KEY: "client.key"})
+    async with tls_front(shared().target, certificates, wants_client=True) as target:
+        url = plain.replace(shared().target, target)
+        async with working(url, [doubling]), open_temporal(url) as supervisor:
+            assert await (await supervisor.start(doubling, 21)).result() == 42
+
+
+FAULTS = {
+    "no authority": ({"TEMPORAL_TLS": "true"}, CA),
+    "another authority": ({CA: "other/ca.pem"}, CA),
+    "another name": ({CA: "ca.pem", "TEMPORAL_TLS_SERVER_NAME": "elsewhere.test"}, "TEMPORAL_TLS_SERVER_NAME"),
+    "no certificate": ({CA: "ca.pem"}, CERTIFICATE),
+    "another certificate": ({CA: "ca.pem", CERTIFICATE: "other/client.pem", KEY: "other/client.key"}, CERTIFICATE),
+    "another key": ({CA: "ca.pem", CERTIFICATE: "client.pem", KEY: "other/client.key"}, KEY),
+    "no TLS": ({}, "TEMPORAL_TLS=true"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_connection_that_fails_says_which_variable_is_wrong(monkeypatch, certificates, fault):
+    """The server speaks TLS and wants a client certificate."""
+    await namespace()
+    given, named = FAULTS[fault]
+    set_variables(monkeypatch, certificates, given)
+    async with tls_front(shared().target, certificates, wants_client=True) as target:
+        with pytest.raises(ServerUnavailable, match=named):
+            await open_temporal(f"temporal://{target}/default").__aenter__()
+
+
+async def test_a_server_without_tls_is_not_spoken_to(monkeypatch, certificates):
+    """Where TLS is wanted."""
+    await namespace()
+    set_variables(monkeypatch, certificates, {CA: "ca.pem"})
+    with pytest.raises(ServerUnavailable, match="TEMPORAL_TLS=false"):
+        await open_temporal(f"temporal://{shared().target}/default").__aenter__()
+
+
+REFUSED = {
+    "an authority that is not there": ({CA: "nowhere.pem"}, "nowhere.pem"),
+    "an authority that is none": ({CA: "client.key"}, "client.key has no certificate"),
+    "a certificate without its key": ({CERTIFICATE: "client.pem"}, KEY),
+    "a key without its certificate": ({KEY: "client.key"}, CERTIFICATE),
+    "a key that is not there": ({CERTIFICATE: "client.pem", KEY: "nowhere.key"}, "nowhere.key"),
+    "two keys": ({"TEMPORAL_API_KEY": SECRET, "SUPERVISOR_TEMPORAL_API_KEY_FILE": "key"}, "two keys"),
+    "a file of a key that is not there": ({"SUPERVISOR_TEMPORAL_API_KEY_FILE": "nowhere.key"}, "nowhere.key"),
+    "a key that is none": ({"TEMPORAL_API_KEY": f"{SECRET}\n{SECRET}"}, "TEMPORAL_API_KEY"),
+    "a configuration that is not there": ({"TEMPORAL_CONFIG_FILE": "nowhere.toml"}, "nowhere.toml"),
+    "a configuration that is none": ({"TEMPORAL_CONFIG_FILE": "broken.toml"}, "broken.toml"),
+    "a profile that is not there": ({"TEMPORAL_CONFIG_FILE": "temporal.toml", "TEMPORAL_PROFILE": "x"}, "PROFILE"),
+    "a key for another server": ({"TEMPORAL_CONFIG_FILE": "temporal.toml"}, "elsewhere.test:7233"),
+    "a codec that is not there": ({"SUPERVISOR_TEMPORAL_CODEC": "nowhere:Codec"}, "nowhere:Codec"),
+    "a codec that is none": ({"SUPERVISOR_TEMPORAL_CODEC": "pathlib:Path"}, "PayloadCodec"),
+    "a folder that is not there": ({"SUPERVISOR_TEMPORAL_PAYLOADS": "/nowhere/payloads"}, "/nowhere/payloads"),
+    "a folder that is relative": ({"SUPERVISOR_TEMPORAL_PAYLOADS": "payloads"}, "absolute"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+async def test_settings_that_cannot_be_used_are_refused_before_a_connection(monkeypatch, certificates, tmp_path, fault):
+    """With the file or the variable, and without the key."""
+    for name in ("ca.pem", "client.pem", "client.key"):
+        (tmp_path / name).write_bytes((certificates / name).read_bytes())
+    (tmp_path / "broken.toml").write_text(f"api_key = {SECRET}")
+    (tmp_path / "temporal.toml").write_text(
+        f'[profile.default]\naddress = "elsewhere.test:7233"\napi_key = "{SECRET}"\n'
+    )
+    given, named = REFUSED[fault]
+    set_variables(monkeypatch, tmp_path, given)
+    with pytest.raises(InvalidInput, match=named) as refused:
+        read_settings(read_temporal_url("temporal://127.0.0.1:7233/default"))
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("source", ["variable", "file", "profile"])
+@pytest.mark.parametrize("status", [16, 7])
+async def test_a_key_is_sent_to_its_server_and_shown_nowhere(monkeypatch, tmp_path, status, source):
+    """The server does not know it, or does not allow what is asked: one error, which says where a key is set."""
+    seen: list[dict[str, str]] = []
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    async with refusing_front(status, seen) as target:
+        profile = f'[profile.ana]\naddress = "{target}"\napi_key = "{SECRET}"\n'
+        (tmp_path / "temporal.toml").write_text(profile)
+        given = {
+            "variable": {"TEMPORAL_API_KEY": SECRET},
+            "file": {"SUPERVISOR_TEMPORAL_API_KEY_FILE": "key"},
+            "profile": {"TEMPORAL_CONFIG_FILE": "temporal.toml", "TEMPORAL_PROFILE": "ana"},
+        }[source]
+        set_variables(monkeypatch, tmp_path, {**given, "TEMPORAL_TLS": "false"})
+        with pytest.raises(NotAuthenticated, match="TEMPORAL_API_KEY") as refused:
+            await open_temporal(f"temporal://{target}/default").__aenter__()
+    assert {each.get("authorization") for each in seen} == {f"Bearer {SECRET}"}
+    assert SECRET not in str(refused.value)
+
+
+async def test_a_key_goes_with_tls(monkeypatch):
+    """Unless the environment says otherwise; and its settings do not show it."""
+    store = read_temporal_url("temporal://127.0.0.1:7233/default")
+    monkeypatch.setenv("TEMPORAL_API_KEY", SECRET)
+    assert read_settings(store).tls is True
+    assert SECRET not in repr(read_settings(store))
+    monkeypatch.setenv("TEMPORAL_TLS", "false")
+    assert read_settings(store).tls is False
+    monkeypatch.delenv("TEMPORAL_API_KEY")
+    monkeypatch.delenv("TEMPORAL_TLS")
+    assert read_settings(store).tls is False

@@ -1,0 +1,189 @@
+"""Large payloads are files in a folder that workers and clients share, and a codec of the user stands before them."""
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+from temporal_server import namespace, working
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import PayloadCodec, StorageDriverClaim, StorageDriverRetrieveContext
+
+from supervisor import Approve, Context, InvalidInput, ServerError, agent, tool
+from supervisor.temporal import open_temporal, payloads
+from supervisor.temporal.environment import NOT_HERE
+from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
+from supervisor.temporal.settings import CODEC
+
+pytestmark = pytest.mark.anyio
+LARGE = 2_200_000
+"""More than a server takes in one document."""
+
+
+@tool
+async def repeating(text: str, times: int) -> str:
+    return text * times
+
+
+@agent
+async def large(ctx: Context, text: str) -> list[str]:
+    """Gives a large argument, and gets a larger result, after a person has approved it."""
+    result = await ctx.call(repeating, text, 2)
+    return [result.kind, result.content]
+
+
+class Reversing(PayloadCodec):
+    """Stands for one that encrypts."""
+
+    async def encode(self, payloads):
+        return [Payload(metadata={"encoding": b"reversed"}, data=each.SerializeToString()[::-1]) for each in payloads]
+
+    async def decode(self, payloads):
+        return [Payload.FromString(each.data[::-1]) for each in payloads]
+
+
+@pytest.fixture(autouse=True)
+async def bounded():
+    with anyio.fail_after(60):
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of payloads, which the environment names."""
+    found = tmp_path / "payloads"
+    found.mkdir(mode=0o750)
+    monkeypatch.setenv(VARIABLE, str(found))
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+async def decided(url: str, text: str):
+    """Run `large` to its end: input, argument, result, outcome and entries are all large."""
+    async with open_temporal(url) as supervisor:
+        run = await supervisor.start(large, text)
+        async with run.watch_approvals() as watch:
+            await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
+        outcome = await run.outcome()
+        return outcome, await supervisor.find_entries(run.session, limit=None)
+
+
+async def test_what_is_larger_than_a_server_takes_goes_through_files(folder):
+    """On a worker with a memory for one session, so that all of it is read again; and the server has none of it."""
+    url = await namespace()
+    async with working(url, [large], cached=1):
+        outcome, entries = await decided(url, "x" * LARGE)
+    assert outcome.value == ["ok", "x" * 2 * LARGE]
+    assert len(entries) > 5
+    assert max(each.stat().st_size for each in files(folder)) > 2 * LARGE
+    assert {each.stat().st_mode & 0o777 for each in files(folder)} == {0o640}
+    assert not list(folder.rglob(".writing-*"))
+    target, name = url.removeprefix("temporal://").split("/")
+    client = await Client.connect(target, namespace=name)
+    async for each in client.list_workflows():
+        assert len((await client.get_workflow_handle(each.id).fetch_history()).to_json()) < 1_000_000
+
+
+async def test_a_codec_of_the_user_encodes_what_the_server_and_the_folder_have(folder, monkeypatch):
+    """All but ids: those of sessions and approvals, and those of operations, which have the names of tools."""
+    monkeypatch.setenv(CODEC, f"{__name__}:Reversing")
+    url = await namespace()
+    async with working(url, [large]):
+        outcome, _ = await decided(url, "known text " * 50_000)
+    assert outcome.value[1] == "known text " * 100_000
+    assert all(b"known text" not in each.read_bytes() for each in files(folder))
+    monkeypatch.delenv(CODEC)
+    target, name = url.removeprefix("temporal://").split("/")
+    client = await Client.connect(target, namespace=name)
+    async for each in client.list_workflows():
+        history = await client.get_workflow_handle(each.id).fetch_history()
+        assert all(b"known text" not in event.SerializeToString() for event in history.events)
+
+
+@pytest.mark.soak
+async def test_a_worker_without_the_folder_leaves_work_to_one_that_has_it(folder, monkeypatch):
+    """The tree waits; nothing of it is lost."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        monkeypatch.delenv(VARIABLE)
+        async with working(url, [large]):
+            run = await supervisor.start(large, "x" * LARGE)
+            await anyio.sleep(1)
+        monkeypatch.setenv(VARIABLE, str(folder))
+        async with working(url, [large]):
+            async with run.watch_approvals() as watch:
+                await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
+            assert (await run.outcome()).value == ["ok", "x" * 2 * LARGE]
+
+
+async def test_without_a_folder_a_large_input_is_refused(monkeypatch):
+    """With the variable that names one."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        with pytest.raises(InvalidInput, match=VARIABLE):
+            await supervisor.start(large, "x" * LARGE)
+
+
+async def test_a_result_is_capped_before_it_is_stored(folder, monkeypatch):
+    """With a folder, too. Then the error does not ask for one."""
+    monkeypatch.setattr(payloads, "LARGEST_STORED", 1_500_000)
+    url = await namespace()
+    async with working(url, [large]):
+        outcome, _ = await decided(url, "x" * 1_000_000)
+    assert outcome.value[0] == "error"
+    assert VARIABLE not in outcome.value[1]
+    assert max(each.stat().st_size for each in files(folder)) < 1_500_000
+
+
+async def stored(driver: PayloadFolder, *contents: bytes) -> list[StorageDriverClaim]:
+    return await driver.store(None, [Payload(data=each) for each in contents])
+
+
+async def retrieved(driver: PayloadFolder, *claims: StorageDriverClaim) -> list[bytes]:
+    return [each.data for each in await driver.retrieve(StorageDriverRetrieveContext(), claims)]
+
+
+async def test_a_file_that_is_missing_or_changed_is_named(folder):
+    """Of many files, in order; and a claim cannot name a file elsewhere."""
+    driver = PayloadFolder(folder)
+    claims = await stored(driver, b"one", b"two", b"one")
+    assert await retrieved(driver, *claims) == [b"one", b"two", b"one"]
+    assert len(files(folder)) == 2
+    first = next(each for each in files(folder) if each.name == claims[0].claim_data["sha256"])
+    first.write_bytes(b"other")
+    with pytest.raises(PayloadMissing, match=str(first)):
+        await retrieved(driver, claims[0])
+    first.unlink()
+    with pytest.raises(PayloadMissing, match=str(first)):
+        await retrieved(driver, claims[0])
+    with pytest.raises(PayloadMissing):
+        await retrieved(driver, StorageDriverClaim({"sha256": "../../etc/passwd"}))
+    assert isinstance(PayloadMissing("text"), ServerError)
+    assert PayloadMissing("text").type == NOT_HERE  # a body has not begun
+
+
+async def test_a_file_that_is_stored_again_is_young(folder):
+    """Whoever deletes files by their age keeps those in use; a broken one is written again."""
+    driver = PayloadFolder(folder)
+    await stored(driver, b"one")
+    (file,) = files(folder)
+    os.utime(file, (1, 1))
+    await stored(driver, b"one")
+    assert file.stat().st_mtime > 1
+    file.write_bytes(b"")
+    claims = await stored(driver, b"one")
+    assert await retrieved(driver, *claims) == [b"one"]
+
+
+async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(folder):
+    """While a payload is stored: here it is gone."""
+    driver = PayloadFolder(folder)
+    folder.rmdir()
+    with pytest.raises(ServerError, match=str(folder)):
+        await stored(driver, b"one")
+    assert not folder.exists()
