@@ -1,5 +1,6 @@
 """`supervisor worker`: run the sessions of a namespace of Temporal. Start as many workers as you like."""
 
+import os
 from functools import partial
 from typing import Annotated
 
@@ -29,6 +30,7 @@ def worker(
     """
     from supervisor.loading import load_agents
     from supervisor.stopping import bare, run_until_stopped
+    from supervisor.system.closed import close_to_others
     from supervisor.temporal import run_worker
 
     if (store := place.temporal) is None:
@@ -37,6 +39,8 @@ def worker(
         raise InvalidInput("a worker needs agents: name their files or modules, as in FILE.py")
     if not lost_after > 0:
         raise InvalidInput(f"--lost-after is more than 0 seconds, not {lost_after:g}")
+    if any(name.startswith("TEMPORAL_") for name in os.environ):
+        close_to_others()
     found = [spec for each in agents for spec in load_agents(each).values()]
     names = ", ".join(sorted(spec.name for spec in found))
 

@@ -7,8 +7,8 @@ Rules
 - On Linux only root (CAP_SYS_PTRACE) can look into a process that is not dumpable: at /proc/PID/environ, mem, maps and
   fd, with debuggers and profilers; and it leaves no core dump. Programs that it starts are dumpable.
 - Until it closes itself, some milliseconds after its start, the process is open. A file for a secret never is.
-- Only the daemon is closed. `run` and `resume` hold no secrets of ours, and a program that could read them as their
-  user can write the store anyway; they stay open to debuggers and profilers.
+- Only the daemon is closed, and a worker that has keys of Temporal. `run` and `resume` hold no secrets of ours, and a
+  program that could read them as their user can write the store anyway; they stay open to debuggers and profilers.
 - Nothing is closed on other systems than Linux.
 """
 

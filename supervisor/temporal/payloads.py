@@ -90,7 +90,7 @@ class PayloadFolder(StorageDriver):
         return self._folder / digest[:2] / digest
 
     def _write(self, content: bytes) -> str:
-        """Write a file, unless it is there. It is younger afterwards: whoever deletes old files leaves it alone."""
+        """Write a file, unless it is there. It is younger afterwards, so that a clean-up by age leaves it alone."""
         digest = sha256(content).hexdigest()
         path = self._path(digest)
         try:

@@ -72,7 +72,7 @@ async def decided(url: str, text: str):
         return outcome, await supervisor.find_entries(run.session, limit=None)
 
 
-async def test_what_is_larger_than_a_server_takes_goes_through_files(folder):
+async def test_a_payload_larger_than_a_server_takes_goes_through_files(folder):
     """On a worker with a memory for one session, so that all of it is read again; and the server has none of it."""
     url = await namespace()
     async with working(url, [large], cached=1):
@@ -168,7 +168,7 @@ async def test_a_file_that_is_missing_or_changed_is_named(folder):
 
 
 async def test_a_file_that_is_stored_again_is_young(folder):
-    """Whoever deletes files by their age keeps those in use; a broken one is written again."""
+    """A clean-up by age keeps it; a broken one is written again."""
     driver = PayloadFolder(folder)
     await stored(driver, b"one")
     (file,) = files(folder)
