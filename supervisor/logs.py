@@ -68,6 +68,7 @@ def write_log(form: LogForm) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     logging.getLogger("supervisor").setLevel(logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # below, it logs the address of each request
 
 
 def _one_line(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

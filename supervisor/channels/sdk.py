@@ -10,7 +10,10 @@ docs/how-to/write-a-channel.md builds one.
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
     a press, by its code         Answering, which finds the person, decides, and says what became of it
     sessions in chats            Chat, which is subclassed, and Conversations; Heard, Earlier, Piece
+    HTTP requests                HttpClient, HttpReply (they need httpx): bounded, and without addresses in logs
 """
+
+from typing import TYPE_CHECKING
 
 from supervisor.abc import (  # public names of supervisor and supervisor.channels, for channels of this package
     Channel as Channel,
@@ -74,7 +77,11 @@ from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.people import Mention, People as People, Person as Person
 from supervisor.core.values import Approval as Approval
 from supervisor.core.visible import gathered, json_text, visible
+from supervisor.lazy import lazily
 from supervisor.logs import FactLog
+
+if TYPE_CHECKING:
+    from supervisor.http_requests import HttpClient, HttpReply
 
 __all__ = [
     "APPROVAL_ID",
@@ -97,6 +104,8 @@ __all__ = [
     "Form",
     "Grant",
     "Heard",
+    "HttpClient",
+    "HttpReply",
     "Mention",
     "ModalField",
     "Piece",
@@ -140,3 +149,6 @@ __all__ = [
     "with_gutter",
     "with_instants",
 ]
+
+if not TYPE_CHECKING:  # httpx is not installed with every channel
+    __getattr__, _ = lazily(__name__, {"supervisor.http_requests": "HttpClient HttpReply"})

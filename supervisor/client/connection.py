@@ -34,6 +34,7 @@ from supervisor.core.errors import (
     ServerUnavailable,
     SupervisorError,
 )
+from supervisor.http_requests import Body
 
 API: Final = 1
 """The version of the HTTP API that this client speaks."""
@@ -216,9 +217,11 @@ class Connection:
         given = {name: _in_query(value) for name, value in (query or {}).items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
-        return self._client.build_request(
+        request = self._client.build_request(
             method, f"{self.where}{path}", params=given or None, content=content, headers=headers
         )
+        request.stream = Body(content or b"")
+        return request
 
     async def _send(self, request: httpx.Request, *, is_greeting: bool = False) -> httpx.Response:
         """Send a request with the token, and return the answer with its head read."""

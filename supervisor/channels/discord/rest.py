@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import anyio
 import httpx
+import msgspec
 
 from supervisor.core.errors import SupervisorError
+from supervisor.http_requests import HttpClient, HttpReply
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
@@ -46,12 +48,8 @@ class DiscordRest:
         base_url: str = "https://discord.com/api/v10",
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._client = httpx.AsyncClient(
-            base_url=base_url,
-            headers={"Authorization": f"Bot {token}", "User-Agent": AGENT},
-            timeout=REQUEST_TIMEOUT,
-            transport=transport,
-        )
+        headers = {"authorization": f"Bot {token}", "user-agent": AGENT}
+        self._client = HttpClient(base_url, headers=headers, timeout=REQUEST_TIMEOUT, transport=transport)
 
     async def __aenter__(self) -> "DiscordRest":
         return self
@@ -59,8 +57,7 @@ class DiscordRest:
     async def __aexit__(
         self, type_: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._client.aclose()
+        await self._client.aclose()
 
     async def messages(self, channel: str, until: datetime) -> AsyncGenerator[dict[str, Any], None]:
         """Iterate over a channel's messages up to an instant, the newest first."""
@@ -78,34 +75,44 @@ class DiscordRest:
     ) -> Any:
         """Make a request. Raises DiscordRefused; ConnectionRefusedError if Discord cannot be reached; OSError if the
         request failed in between: then Discord may or may not have carried it out."""
+        sent = b"" if body is None else msgspec.json.encode(body)
         while True:
             try:
-                response = await self._client.request(method, path, json=body, params=params)
+                reply = await self._client.request(method, path, sent, params=params)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise ConnectionRefusedError(f"Discord cannot be reached: {error!r}") from error
             except httpx.RequestError as error:
                 raise OSError(f"Discord's answer broke off: {error!r}") from error
-            if response.status_code != 429:
+            if reply.status != 429:
                 break
-            await anyio.sleep(_seconds_to_wait(response))
-        if response.status_code >= 500:
-            raise OSError(f"Discord cannot answer now: {response.status_code}")
-        if response.is_success:
-            return response.json() if response.content else None
-        raise _refusal(f"{method} {path.split('/')[1]}", response)  # a path may hold an interaction's token
+            await anyio.sleep(_seconds_to_wait(reply))
+        if reply.status >= 500:
+            raise OSError(f"Discord cannot answer now: {reply.status}")
+        if not reply.is_success:
+            raise _refusal(f"{method} {path.split('/')[1]}", reply)  # a path may hold an interaction's token
+        try:
+            return msgspec.json.decode(reply.content) if reply.content else None
+        except (msgspec.MsgspecError, RecursionError):  # it is cut, or a proxy's
+            raise OSError(f"Discord cannot answer now: {reply.status}, and not in its form") from None
 
 
-def _seconds_to_wait(response: httpx.Response) -> float:
+def _seconds_to_wait(reply: HttpReply) -> float:
+    told = reply.headers.get("retry-after") or _about(reply).get("retry_after")
     try:
-        return max(0.0, float(response.headers.get("retry-after") or response.json()["retry_after"]))
-    except (ValueError, KeyError, TypeError):
+        return max(0.0, float(told))  # type: ignore[arg-type] # caught below
+    except (ValueError, TypeError):
         return 1.0
 
 
-def _refusal(what: str, response: httpx.Response) -> DiscordRefused:
+def _refusal(what: str, reply: HttpReply) -> DiscordRefused:
+    about = _about(reply)
+    code, text = about.get("code"), about.get("message")
+    return DiscordRefused(what, reply.status, code if isinstance(code, int) else 0, str(text or ""))
+
+
+def _about(reply: HttpReply) -> Mapping[str, Any]:
+    """Return what an error says of itself."""
     try:
-        body = response.json()
-        code, text = int(body.get("code", 0)), str(body.get("message", ""))
-    except (ValueError, AttributeError, TypeError):
-        code, text = 0, ""
-    return DiscordRefused(what, response.status_code, code, text)
+        return msgspec.json.decode(reply.content, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}

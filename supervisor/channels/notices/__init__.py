@@ -1,7 +1,7 @@
 """Channels that only notify: people decide elsewhere, where they are known.
 
 ntfy     a push notification to phones              hook  a signed HTTP request to a program
-sending  HTTP requests that follow no redirects
+sending  what both share: requests that follow no redirects
 """
 
 from supervisor.channels.notices.hook import Hook, HookSettings

@@ -14,21 +14,18 @@ import hashlib
 import hmac
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import anyio
 import httpx
 import msgspec
 
-from supervisor.channels.notices.sending import Sender, why_not_address
+from supervisor.channels.notices.sending import Detail, Notice, why_not_address
 from supervisor.channels.sdk import (
     Approval,
-    Channel,
     ChannelSettings,
     ChannelSetup,
     Problem,
     Secret,
-    Supervisor,
     page_of,
 )
 
@@ -40,12 +37,9 @@ SECRET: Final = Secret(
 )
 
 
-class Hook(Channel):
+class Hook(Notice):
     """Tell a program that an approval waits, and what was decided. `secret`: "whsec_" and base64; it signs each
     request. `detail`: "full" also sends what is asked."""
-
-    only_notifies = True
-    keeps_cards = True
 
     def __init__(
         self,
@@ -53,50 +47,39 @@ class Hook(Channel):
         name: str = "hook",
         url: str,
         secret: str,
-        detail: Literal["link", "full"] = "link",
+        detail: Detail = "link",
         link: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.name = name
-        self._url = url
+        super().__init__(name, url, link, detail, transport)
         self._key = base64.b64decode(secret.removeprefix("whsec_"))
-        self._detail = detail
-        self._link = link
-        self._sender = Sender(name, transport)
 
     def __repr__(self) -> str:
         return f"<{self.name}, hook>"  # never the secret; the address may hold one, too
 
-    async def serve(self, supervisor: Supervisor) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            await self._sender.close()
-
     async def post(self, approval: Approval, card: str | None) -> str:
         if card is None:
-            await self._send(approval, "pending", approval.created_at)
+            await self._tell(approval, "pending", approval.created_at)
         return approval.id
 
     async def remind(self, approval: Approval, card: str) -> None:
         assert approval.reminded_at is not None
-        await self._send(approval, "reminded", approval.reminded_at)
+        await self._tell(approval, "reminded", approval.reminded_at)
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._send(approval, "decided", approval.decided_at or datetime.now(UTC))
+        await self._tell(approval, "decided", approval.decided_at or datetime.now(UTC))
 
-    async def _send(self, approval: Approval, what: str, at: datetime) -> None:
+    async def _tell(self, approval: Approval, what: str, at: datetime) -> None:
         number = f".{int(at.timestamp())}" if what == "reminded" else ""
         body = msgspec.json.encode({"type": f"approval.{what}", "timestamp": at, "data": self._data(approval)})
         id_, now = f"{approval.id}.{what}{number}", str(int(datetime.now(UTC).timestamp()))
         digest = hmac.digest(self._key, b".".join([id_.encode(), now.encode(), body]), hashlib.sha256)
         headers = {
-            "content-type": "application/json",
             "webhook-id": id_,
             "webhook-timestamp": now,
             "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
         }
-        await self._sender.send("POST", self._url, headers, body)
+        await self._send("POST", "", headers, body)
 
     def _data(self, approval: Approval) -> dict[str, Any]:
         data = {
@@ -124,7 +107,7 @@ class HookSettings(ChannelSettings, frozen=True, kw_only=True):
     secrets = (SECRET,)
 
     url: str
-    detail: Literal["link", "full"] = "link"
+    detail: Detail = "link"
     secret_file: str | None = None
 
     def problems(self, setup: ChannelSetup) -> Iterator[Problem]:

@@ -12,23 +12,20 @@ import re
 from collections.abc import Iterator
 from copy import copy
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import anyio
 import httpx
 import msgspec
 
-from supervisor.channels.notices.sending import Refused, Sender, why_not_address
+from supervisor.channels.notices.sending import Detail, Notice, Refused, why_not_address
 from supervisor.channels.sdk import (
     Approval,
-    Channel,
     ChannelSettings,
     ChannelSetup,
     FactLog,
     InvalidInput,
     Problem,
     Secret,
-    Supervisor,
     asked_facts,
     fit,
     headline,
@@ -47,11 +44,8 @@ CLOCKS_DIFFER: Final = timedelta(seconds=60)
 TOKEN: Final = Secret(key="token", form=r"tk_\w+", where="tk_..., in the account's settings", is_required=False)
 
 
-class Ntfy(Channel):
+class Ntfy(Notice):
     """Tell people by ntfy that an approval waits. `detail`: "full" also shows what is asked."""
-
-    only_notifies = True
-    keeps_cards = True
 
     def __init__(
         self,
@@ -60,17 +54,13 @@ class Ntfy(Channel):
         topic: str,
         server: str = "https://ntfy.sh",
         token: str | None = None,
-        detail: Literal["link", "full"] = "link",
+        detail: Detail = "link",
         link: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, server.rstrip("/"), link, detail, transport)
         self._topic = topic
-        self._server = server.rstrip("/")
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._detail = detail
-        self._link = link
-        self._sender = Sender(name, transport)
 
     def __repr__(self) -> str:
         return f"<{self.name}, ntfy>"  # never a token; the topic may be one, too
@@ -81,12 +71,6 @@ class Ntfy(Channel):
         there = copy(self)
         there._topic = place  # noqa: SLF001 # of this class
         return there
-
-    async def serve(self, supervisor: Supervisor) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            await self._sender.close()
 
     async def post(self, approval: Approval, card: str | None) -> str:
         if card is None:
@@ -120,18 +104,22 @@ class Ntfy(Channel):
         }
         if (page := page_of(approval, self._link)) is not None:
             message["click"] = page
-        await self._sender.send("POST", f"{self._server}/", self._headers, msgspec.json.encode(message))
+        await self._send("POST", "/", self._headers, msgspec.json.encode(message))
 
     async def _find(self, approval: Approval, since: datetime, saying: str = "") -> bool:
         """Return whether the topic has a notification of an approval. A token that may only write cannot look."""
         begun = int((since - CLOCKS_DIFFER).timestamp())
-        where = f"{self._server}/{self._topic}/json?poll=1&since={begun}"
         try:
-            found = await self._sender.send("GET", where, self._headers)
+            found = await self._send("GET", f"/{self._topic}/json?poll=1&since={begun}", self._headers)
         except Refused as error:  # then it is sent again, which is better than not at all
             log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
             return False
-        return any(approval.id in line and saying in line for line in found.text.splitlines())
+        lines = found.content.decode(errors="replace").splitlines()
+        if any(approval.id in line and saying in line for line in lines):
+            return True
+        if not found.is_whole:
+            log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error="the topic is too long")
+        return False
 
 
 class NtfySettings(ChannelSettings, frozen=True, kw_only=True):
@@ -141,7 +129,7 @@ class NtfySettings(ChannelSettings, frozen=True, kw_only=True):
 
     topic: str
     server: str = "https://ntfy.sh"
-    detail: Literal["link", "full"] = "link"
+    detail: Detail = "link"
     token_file: str | None = None
 
     def problems(self, setup: ChannelSetup) -> Iterator[Problem]:

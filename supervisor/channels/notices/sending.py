@@ -1,22 +1,27 @@
-"""HTTP requests to one address of an operator.
+"""HTTP requests to one address of an operator: what the channels that only notify share.
 
 Rules
 - A redirect is an error: what a notice says is for the address that the operator chose.
 - A request that was not answered may have arrived (OSError); a refused connection has not (ConnectionRefusedError).
   The caller tries again with back-off, under the same id.
-- No error contains the address, its query or a header: they may hold secrets.
+- No error contains the address, its query or a header: they may hold secrets. `HttpClient` keeps the path out of logs.
+- At most LARGEST bytes of an answer are read. A notice is taken when its status says so, however long its answer is.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import anyio
 import httpx
 
-from supervisor.channels.sdk import SupervisorError
+from supervisor.channels.sdk import Channel, Supervisor, SupervisorError
+from supervisor.http_requests import HttpClient, HttpReply
+
+Detail = Literal["link", "full"]
 
 TIMEOUT: Final = 10.0  # seconds of one request
+LARGEST: Final = 1024 * 1024
 ADVICE: Final = {
     401: "; is the secret right?",
     403: "; may the token do this?",
@@ -34,47 +39,40 @@ class Refused(SupervisorError):
         self.status = status
 
 
-class Sender:
-    """Sends requests. `name`: the channel, for errors."""
+class Notice(Channel):
+    """A channel that only notifies, by requests to one address. `server`: what all of them begin with."""
 
-    def __init__(self, name: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._name = name
-        self._client = httpx.AsyncClient(timeout=TIMEOUT, follow_redirects=False, transport=transport)
+    only_notifies = True
+    keeps_cards = True
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> httpx.Response:
-        """Return the answer to a request. Raises Refused, ConnectionRefusedError, OSError."""
-        request = self._client.build_request(method, url, headers=dict(headers), content=body or None)
-        request.stream = _Body(body)
+    def __init__(
+        self, name: str, server: str, link: str | None, detail: Detail, transport: httpx.AsyncBaseTransport | None
+    ) -> None:
+        self.name = name
+        self._link = link
+        self._detail = detail
+        headers = {"accept-encoding": "identity"}  # so that the bound of an answer is one of what it takes in memory
+        self._client = HttpClient(server, headers=headers, timeout=TIMEOUT, largest=LARGEST, transport=transport)
+
+    async def serve(self, supervisor: Supervisor) -> None:
         try:
-            response = await self._client.send(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            raise ConnectionRefusedError(f"{self._name} cannot be reached: {type(error).__name__}") from None
-        except httpx.RequestError as error:
-            raise OSError(f"the answer of {self._name} broke off: {type(error).__name__}") from None
-        if response.status_code >= 500:
-            raise OSError(f"{self._name} cannot answer now: {response.status_code}")
-        if not response.is_success:
-            raise Refused(self._name, response.status_code)
-        return response
-
-    async def close(self) -> None:
-        with anyio.CancelScope(shield=True):
+            await anyio.sleep_forever()
+        finally:
             await self._client.aclose()
 
-
-class _Body(httpx.AsyncByteStream):
-    """The body of a request. It is no asynchronous generator: trio warns of one that a cancellation leaves open."""
-
-    def __init__(self, body: bytes) -> None:
-        self._parts = iter([body])
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        for part in self._parts:
-            return part
-        raise StopAsyncIteration
+    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> HttpReply:
+        """Return the answer to a request. Raises Refused, ConnectionRefusedError, OSError."""
+        try:
+            reply = await self._client.request(method, path, body, headers=headers)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            raise ConnectionRefusedError(f"{self.name} cannot be reached: {type(error).__name__}") from None
+        except httpx.RequestError as error:
+            raise OSError(f"the answer of {self.name} broke off: {type(error).__name__}") from None
+        if reply.status >= 500:
+            raise OSError(f"{self.name} cannot answer now: {reply.status}")
+        if not reply.is_success:
+            raise Refused(self.name, reply.status)
+        return reply
 
 
 def why_not_address(url: str, *, has_secret: bool) -> str | None:

@@ -1,8 +1,7 @@
 """The methods of Telegram's Bot API, by name.
 
 Rules
-- The bot's token is part of each URL. A transport of our own puts it there, below everything that logs a URL or raises
-  an error: httpx knows, logs and raises addresses without the token.
+- The bot's token is part of each path, which `HttpClient` keeps out of httpx's logs and errors.
 - Telegram limits the messages to each chat (429), and says how long to wait. Then calls for that chat wait, and calls
   for others go on.
 - An edit that changes nothing is refused by Telegram. Here it is a success.
@@ -10,14 +9,13 @@ Rules
 
 from types import TracebackType
 from typing import Any, Final
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx
 import msgspec
 
 from supervisor.core.errors import SupervisorError
+from supervisor.http_requests import HttpClient
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
 LONGEST: Final = 60.0
@@ -75,11 +73,8 @@ class BotApi:
     def __init__(
         self, token: str, base_url: str = "https://api.telegram.org", transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self._client = httpx.AsyncClient(
-            base_url=base_url,
-            timeout=REQUEST_TIMEOUT,
-            transport=_WithToken(token, transport or httpx.AsyncHTTPTransport(proxy=_proxy(base_url))),
-        )
+        self._client = HttpClient(base_url, timeout=REQUEST_TIMEOUT, transport=transport)
+        self._bot = f"/bot{token}"
         self._resumes_at: dict[Any, float] = {}
         """Chat -> the time of the next allowed call."""
 
@@ -89,8 +84,7 @@ class BotApi:
     async def __aexit__(
         self, type_: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._client.aclose()
+        await self._client.aclose()
 
     async def call(self, method: str, *, wait: float = 0.0, **arguments: Any) -> Any:
         """Call a method and return its result. `wait`: seconds for which Telegram may hold its answer.
@@ -122,55 +116,15 @@ class BotApi:
     async def _request(self, method: str, arguments: dict[str, Any], wait: float) -> _Answer:
         timeout = httpx.Timeout(REQUEST_TIMEOUT, read=REQUEST_TIMEOUT + wait)
         try:
-            response = await self._client.post(method, json=arguments, timeout=timeout)
+            body = msgspec.json.encode(arguments)
+            reply = await self._client.request("POST", f"{self._bot}/{method}", body, timeout=timeout)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             raise ConnectionRefusedError(f"Telegram cannot be reached: {error!r}") from error
         except httpx.RequestError as error:
             raise OSError(f"Telegram's answer broke off: {error!r}") from error
-        if response.status_code >= 500:
-            raise OSError(f"Telegram cannot answer now: {response.status_code}")
+        if reply.status >= 500:
+            raise OSError(f"Telegram cannot answer now: {reply.status}")
         try:
-            return msgspec.json.decode(response.content, type=_Answer)
-        except (msgspec.MsgspecError, RecursionError):  # a proxy answered, not Telegram
-            raise OSError(f"Telegram cannot answer now: {response.status_code}, and not in its form") from None
-
-
-class _WithToken(httpx.AsyncBaseTransport):
-    """Puts the token into the path of each request that it sends on."""
-
-    def __init__(self, token: str, inner: httpx.AsyncBaseTransport) -> None:
-        self._prefix = f"/bot{token}".encode()
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url.copy_with(raw_path=self._prefix + request.url.raw_path)
-        body = _Body(request.content)
-        sent = httpx.Request(request.method, url, headers=request.headers, stream=body, extensions=request.extensions)
-        return await self._inner.handle_async_request(sent)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _Body(httpx.AsyncByteStream):
-    """The body of a request. It is no asynchronous generator, as httpx's is: trio warns of one that a cancellation
-    leaves unfinished."""
-
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
-
-    def __aiter__(self) -> "_Body":
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
-
-
-def _proxy(base_url: str) -> str | None:
-    """Return the proxy of the environment. httpx looks for it only without a transport of one's own."""
-    parts = urlsplit(base_url)
-    if parts.hostname is None or proxy_bypass(parts.hostname):
-        return None
-    return getproxies().get(parts.scheme) or getproxies().get("all")
+            return msgspec.json.decode(reply.content, type=_Answer)
+        except (msgspec.MsgspecError, RecursionError):  # it is cut, or a proxy's
+            raise OSError(f"Telegram cannot answer now: {reply.status}, and not in its form") from None
