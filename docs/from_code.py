@@ -19,7 +19,7 @@ import msgspec
 
 from supervisor import config
 from supervisor.channels.web.openapi import openapi
-from supervisor.channels.web.site import endpoints
+from supervisor.channels.web.table import endpoints
 from supervisor.cli import make_app
 from supervisor.core import events
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_origin
 from cyclopts import App
 
 from supervisor.channels.web.openapi import openapi
-from supervisor.channels.web.site import endpoints
+from supervisor.channels.web.table import endpoints
 from supervisor.cli import make_app
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"

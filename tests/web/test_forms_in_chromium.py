@@ -1,11 +1,8 @@
 """Forms in a real Chromium: on a phone without scripts, with the keyboard alone, and for everyone (WCAG 2.2 AA)."""
 
-from pathlib import Path
-
 import pytest
+from accessibility import AXE, violations
 from daemons import until
-
-AXE = Path(__file__).parents[2] / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def outcome(daemon, session):
@@ -107,9 +104,3 @@ def test_axe_finds_nothing(one_daemon, person):
             page.goto(place)
             assert violations(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
-def violations(page) -> list[str]:
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("async () => (await axe.run()).violations")
-    return [f"{each['id']}: {node['html']} {node['failureSummary']}" for each in found for node in each["nodes"]]

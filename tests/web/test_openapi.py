@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from supervisor.channels.web.openapi import openapi
-from supervisor.channels.web.site import endpoints
+from supervisor.channels.web.table import endpoints
 
 STREAMS = {"/api/events", "/api/sessions/{id}/events"}
 CHECKS = [

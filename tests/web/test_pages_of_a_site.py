@@ -83,7 +83,16 @@ async def test_every_page_has_a_policy_that_allows_nothing_inline(tmp_path):
     async with site(tmp_path) as (supervisor, browser):
         ana = await browser("ana")
         approval = await an_approval(supervisor)
-        for path in ("/", "/sessions", "/sessions/s-bread", "/rules", f"/approvals/{approval}", "/login", "/nowhere"):
+        for path in (
+            "/",
+            "/sessions",
+            "/sessions/s-bread",
+            "/rules",
+            "/docs",
+            f"/approvals/{approval}",
+            "/login",
+            "/nowhere",
+        ):
             answer = await ana.get(path)
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["cache-control"] == "no-store"

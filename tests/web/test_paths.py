@@ -10,7 +10,7 @@ from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.login import read_form
 from supervisor.channels.web.pages.routes import PAGES
 from supervisor.channels.web.rendering import ASSETS
-from supervisor.channels.web.site import endpoints
+from supervisor.channels.web.table import endpoints
 
 pytestmark = pytest.mark.anyio
 PUBLIC = {"/health", "/ready", "/login", *(f"/static/{name}" for name in ASSETS)}

@@ -4,7 +4,7 @@ import pytest
 from sites import person, world
 
 from supervisor import People
-from supervisor.channels.web.site import endpoints
+from supervisor.channels.web.table import endpoints
 from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput
 
@@ -27,7 +27,7 @@ async def test_it_is_refused_everything_else():
                 endpoint.method, endpoint.path.replace("{id}", "x").replace("{n}", "1"), json={}
             )
             assert answer.status_code == 403, endpoint.path
-        for page in ("/", "/sessions", "/rules", "/approvals/x"):
+        for page in ("/", "/sessions", "/rules", "/approvals/x", "/docs"):
             assert (await client.get(page)).status_code == 403, page
 
 

@@ -2,7 +2,7 @@
 
     server     hypercorn under our structured concurrency        border    outermost ASGI: Host, size, headers
     site       what is served, composed                          endpoints one table: routes, checks, OpenAPI
-    state      what the handlers share
+    state      what the handlers share                           table     the whole table, and its OpenAPI document
     api        sessions, approvals, decisions                    events    server-sent events
     runs_api   outcomes; resume, retry, fork                     store_api the server and the whole store
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie

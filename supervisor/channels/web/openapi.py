@@ -26,8 +26,8 @@ _NEEDS: Final = {
 }
 _INFO: Final = """
 Sessions of supervised agents, and their approvals and questions. Errors are RFC 9457 problem details. A page is
-{"items", "next", "cursor"}: send `next` as `after` to get the next page. Event streams (text/event-stream) continue
-after Last-Event-ID.
+`{"items", "next", "cursor"}`: send `next` as `after` to get the next page. Event streams (`text/event-stream`) continue
+after `Last-Event-ID`.
 """
 _TAGS: Final = {
     "sessions": "Start sessions, read them, write to them, cancel them, run them again.",

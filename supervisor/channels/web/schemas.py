@@ -21,7 +21,9 @@ from supervisor.core.values import (
     DecisionResult,
     Fork,
     JobView,
+    LaterCall,
     Message,
+    Option,
     OutcomeKind,
     Policy,
     Scope,
@@ -35,6 +37,8 @@ Limit = Annotated[int, Meta(ge=1, le=1000)]
 MOST_ENTRIES: Final = 5000
 """An answer with a tree reads no further journal once it has this many entries."""
 Cursor = Annotated[str, Meta(max_length=100)]
+Instant = Annotated[datetime, Meta(tz=True)]
+"""A time in UTC. Its schema says that it is one."""
 _RULES: Final = r" \([A-Z]\d+\)"
 """Codes of guarantees in docstrings, which readers of the API do not know."""
 
@@ -77,7 +81,7 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
 
     text: Annotated[str, Meta(min_length=1)]
     decides: bool = True
-    shown_before: Annotated[datetime, Meta(tz=True)] | None = None
+    shown_before: Instant | None = None
 
 
 class DecisionBody(RequestFields, frozen=True, kw_only=True):
@@ -206,7 +210,7 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     person: str
     roles: tuple[str, ...]
-    now: datetime
+    now: Instant
     cursor: str
 
 
@@ -227,11 +231,15 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+_TIMES: Final[dict[Any, Any]] = {datetime: Instant, datetime | None: Instant | None}
+"""Types of fields, and those of documents."""
+
+
 def _document(kind: type[msgspec.Struct], **changed: Any) -> Any:
     """Return the type of a value's document. Every field is required; `changed` gives fields another type, or ... to
     leave them out."""
     made = [
-        (field.name, changed.get(field.name, field.type))
+        (field.name, changed.get(field.name, _TIMES.get(field.type, field.type)))
         for field in fields(kind)
         if changed.get(field.name) is not ...
     ]
@@ -245,16 +253,19 @@ def list_of(kind: Any) -> Any:
 
 
 class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the last run of a session ended. `value`: what the agent returned. `cause`: why it failed."""
+    """How the last run of a session ended. `value`: what the agent returned. `cause`: why, null for a success."""
 
     kind: OutcomeKind
     value: Any
     cause: str | None
 
 
-ApprovalDocument = _document(Approval, position=...)
+ApprovalDocument = _document(Approval, options=list_of(_document(Option)), position=...)
 SessionDocument = _document(
-    SessionView, pending_approvals=list_of(ApprovalDocument), outcome=SessionOutcome | None, position=...
+    SessionView,
+    pending_approvals=list_of(ApprovalDocument),
+    outcome=SessionOutcome | None,
+    position=...,
 )
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
@@ -274,7 +285,7 @@ OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)
 ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
-ForkDocument = _document(Fork)
+ForkDocument = _document(Fork, later_calls=list_of(_document(LaterCall)))
 OutcomeDocument: Any = msgspec.defstruct(
     "Outcome",
     [("kind", OutcomeKind), ("cause", str | None), ("partial", Any), ("value", Any)],
@@ -292,7 +303,7 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     session: str
     event: str
-    at: str
+    at: Instant
 
 
 TreeDocument: Any = msgspec.defstruct(

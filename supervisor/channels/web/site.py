@@ -4,36 +4,15 @@ The order of a request: border (host, size) -> router -> who, role, CSRF -> quer
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
 
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
-from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api, runs_api, store_api
+from supervisor.channels.web import health, login, pages
 from supervisor.channels.web.border import Border
-from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
-from supervisor.channels.web.openapi import openapi
+from supervisor.channels.web.endpoints import Endpoint, Resource
 from supervisor.channels.web.state import Site
-
-
-async def show_openapi(call: Call) -> Response:
-    return document(openapi(endpoints()))
-
-
-DOCUMENT: Final = Endpoint(
-    method="GET",
-    path="/openapi.json",
-    name="openapi",
-    summary="This document",
-    handle=show_openapi,
-    answers={200: dict[str, Any]},
-)
-
-
-def endpoints() -> list[Endpoint]:
-    modules = (store_api, api, runs_api, rules_api, events, health, metrics)
-    return [*(endpoint for module in modules for endpoint in module.ENDPOINTS), DOCUMENT]
+from supervisor.channels.web.table import endpoints
 
 
 def routes(site: Site) -> list[BaseRoute]:

@@ -2,7 +2,7 @@
 
     models (pure)    markup, forms, inbox, timeline, story, tree    facts -> what a page shows
     templates        rendering, templates/, static/                 what a page shows -> HTML
-    routes           routes, starting, visits                       what a browser asks -> the Supervisor
+    routes           routes, starting, reference, visits            what a browser asks -> the Supervisor
 
 Rules
 - Everything that was written elsewhere is hostile: each expression of a template is made visible (visible.py) and then

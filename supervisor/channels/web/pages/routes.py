@@ -5,6 +5,7 @@
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
+    GET  /docs                     the HTTP API
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
@@ -30,7 +31,7 @@ from supervisor.channels import cards
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, starting, story, timeline, tree
+from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
@@ -289,6 +290,7 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("POST", "/agents/{name}", starting.start),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
+    ("GET", "/docs", reference.show_reference),
 )
 
 
