@@ -11,7 +11,7 @@ Rules
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from itertools import takewhile
 from typing import Any, Final
@@ -27,7 +27,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.values import Approval, DecisionResult
+from supervisor.core.values import Approval, DecisionResult, unchanged
 from supervisor.core.visible import gathered, is_reordered, visible
 
 GUTTER: Final = "│ "
@@ -36,6 +36,8 @@ NUMBERS: Final = "123456789"
 ORDERED: Final = "in order"
 """Label of a fact that repeats the one before it in the order in which it was written, with the letters that are
 written from right to left escaped."""
+DEFAULT: Final = " (default)"
+"""The end of the label of an argument that has its default value."""
 PATH_SEPARATOR: Final = " > "
 
 
@@ -66,8 +68,8 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
         return _question_card(approval, now)
     arguments = approval.arguments if edited is None else mask(edited, approval.secret)
     agent = visible(approval.path[-1])
-    is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
-    facts = [fact for fact in arguments_facts(arguments, approval.command) if not is_place or fact[0] != "cwd"]
+    defaults = approval.defaults if edited is None else unchanged(approval.defaults, approval.arguments, arguments)
+    facts = arguments_facts(without_place(arguments), approval.command, defaults)
     command = visible(approval.command or "")
     of_command = takewhile(lambda fact: fact[0] in (command, ORDERED, "run by"), facts)
     facts.insert(len(tuple(of_command)), ("where", place(approval, arguments)))
@@ -95,7 +97,7 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
     """Return (label, text) of each fact that is asked: the arguments of a call; the text and the possible answers of a
     question."""
     if approval.kind == "call":
-        return arguments_facts(approval.arguments, approval.command)
+        return arguments_facts(approval.arguments, approval.command, approval.defaults)
     facts = [("question", _text(approval.question or ""))]
     if approval.choices is not None:
         facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
@@ -201,9 +203,18 @@ def path_text(path: tuple[str, ...]) -> str:
     return PATH_SEPARATOR.join(visible(name) for name in path)
 
 
-def arguments_facts(arguments: Any, command: str | None = None) -> list[tuple[str, str]]:
+def without_place(arguments: Any) -> Any:
+    """Return arguments without the folder of the call, which cards show as `where`."""
+    is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
+    return {name: value for name, value in arguments.items() if name != "cwd"} if is_place else arguments
+
+
+def arguments_facts(
+    arguments: Any, command: str | None = None, defaults: Collection[str] = ()
+) -> list[tuple[str, str]]:
     """Return (label, text) of each argument that is set, then the names of the others. `command`: the name of the
-    argument that is a shell command; it is the first.
+    argument that is a shell command; it is the first. `defaults`: the names of those that have their default value;
+    they are the last, and their labels say so (`is_default`).
 
     A text that a screen may draw in another order than it runs is repeated, escaped.
     """
@@ -211,10 +222,10 @@ def arguments_facts(arguments: Any, command: str | None = None) -> list[tuple[st
         return [*_both_ways("arguments", _value_text(arguments))]
     facts: list[tuple[str, str]] = []
     unset: list[str] = []
-    for name, value in sorted(arguments.items(), key=lambda item: item[0] != command):
-        label = visible(str(name))
+    for name, value in sorted(arguments.items(), key=lambda item: (item[0] != command, item[0] in defaults)):
+        label = f"{visible(str(name))}{DEFAULT}" if name in defaults and name != command else _label(str(name))
         if value is None:
-            unset.append(label)
+            unset.append(visible(str(name)))
         elif name == command and _is_words(value):
             facts += _both_ways(label, _text(shlex.join(value)))
         elif name == command and isinstance(value, str):
@@ -224,6 +235,17 @@ def arguments_facts(arguments: Any, command: str | None = None) -> list[tuple[st
     if unset:
         facts.append(("not set", ", ".join(unset)))
     return facts
+
+
+def is_default(label: str) -> bool:
+    """Whether a fact is an argument that has its default value, which a surface may show less prominently."""
+    return label.endswith(DEFAULT)
+
+
+def _label(name: str) -> str:
+    """Return the label of an argument. One whose name ends as the label of a default value does is quoted."""
+    label = visible(name)
+    return quoted(name) if is_default(label) else label
 
 
 def _both_ways(label: str, text: str) -> Iterator[tuple[str, str]]:
@@ -275,7 +297,7 @@ def question_text(approval: Approval) -> str:
 def summary(approval: Approval, width: int = 60) -> str:
     """Return one line for lists. A long one is visibly cut in the middle; a decision from a list needs the id."""
     is_question = approval.kind == "question"
-    called = approval.tool, approval.arguments, approval.command
+    called = approval.tool, approval.arguments, approval.command, approval.defaults
     text = question_text(approval) if is_question else call_text(*called)
     if len(text) <= width:
         return text
@@ -289,9 +311,9 @@ def still_waits(approval: Approval) -> str:
     return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
 
 
-def call_text(tool: str, arguments: Any, command: str | None = None) -> str:
+def call_text(tool: str, arguments: Any, command: str | None = None, defaults: Collection[str] = ()) -> str:
     """Return a call in one line: its tool, and its command or the first of its arguments."""
-    facts = arguments_facts(arguments, command)
+    facts = arguments_facts(arguments, command, defaults)
     text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
     return f"{visible(tool)}: {text}" if text else visible(tool)
 

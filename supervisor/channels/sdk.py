@@ -4,7 +4,7 @@ docs/how-to/write-a-channel.md builds one.
 
     the table [channels.NAME]    ChannelSettings, ChannelSetup, Secret, Problem
     the channel                  Channel of supervisor.channels, with Webhook and WebhookReply
-    a card                       make_card, asked_facts, decided, page_of, remark, still_waits, summary
+    a card                       make_card, asked_facts, is_default, decided, page_of, remark, still_waits, summary
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
@@ -30,6 +30,7 @@ from supervisor.channels.cards import (
     fact_lines,
     headline,
     heard_lines,
+    is_default,
     make_card,
     page_of,
     path_text,
@@ -129,6 +130,7 @@ __all__ = [
     "has_form",
     "headline",
     "heard_lines",
+    "is_default",
     "json_text",
     "length",
     "make_card",

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from supervisor.abc import JournalEntry, Supervisor
 from supervisor.channels.cards import (
@@ -15,9 +16,11 @@ from supervisor.channels.cards import (
     at,
     decided,
     headline,
+    is_default,
     origin,
     path_text,
     place as place_of,
+    without_place,
 )
 from supervisor.channels.granting import grants
 from supervisor.cli import answers
@@ -205,9 +208,10 @@ def _print_approvals(found: Sequence[Approval]) -> None:
         text.append(f"  {headline(approval)}\n")
         for label, value in _facts(approval, now):
             first, *more = value.split("\n")
-            text.append(f"    {label:<8} ", style="dim").append(f"│ {first}" if more else first)
+            style = "dim" if is_default(label) else None
+            text.append(f"    {label:<8} ", style="dim").append(f"│ {first}" if more else first, style)
             for line in more:
-                text.append("\n" + " " * 13 + "│ ").append(line)
+                text.append("\n" + " " * 13 + "│ ").append(line, style)
             text.append("\n")
         text.rstrip()
         for n, grant in enumerate(grants(approval, "session") if is_pending else ()):
@@ -220,7 +224,7 @@ def _print_approvals(found: Sequence[Approval]) -> None:
 
 def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     """Return (label, text) of what is asked, where, for whom and until when; fewer for an approval that has ended."""
-    facts = [fact for fact in asked_facts(approval) if fact[0] != "cwd"]
+    facts = asked_facts(replace(approval, arguments=without_place(approval.arguments)))
     facts += [("where", place_of(approval, approval.arguments))] if approval.kind == "call" else []
     told = ("for", "expires", "also asks", "session") if approval.status == "pending" else ("session",)
     return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]

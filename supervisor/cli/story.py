@@ -4,6 +4,7 @@ A Story remembers from earlier events which call an operation is and what a chil
 later. In all that agents, tools and people wrote, control characters are escaped.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
@@ -145,7 +146,7 @@ class Story:
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
             case e.ToolCallRequested():
-                call = call_text(event.tool, msgspec.json.decode(event.arguments), event.command)
+                call = call_text(event.tool, msgspec.json.decode(event.arguments), event.command, event.defaults)
                 self._calls[session, event.operation] = call
                 ruled = f", by rule {visible(event.rule)}" if event.rule else ""
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
@@ -314,9 +315,10 @@ def quote(text: str, width: int = _WIDTH) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def call_text(tool: str, arguments: Any, command: str | None = None) -> str:
-    """Return a call in a few words; `arguments`: as JSON values; `command`: the name of the one that is a command."""
-    facts = arguments_facts(arguments, command)
+def call_text(tool: str, arguments: Any, command: str | None = None, defaults: Collection[str] = ()) -> str:
+    """Return a call in a few words; `arguments`: as JSON values; `command`: the name of the one that is a command;
+    `defaults`: the names of those that have their default value."""
+    facts = arguments_facts(arguments, command, defaults)
     first = facts[0][1] if facts and facts[0][0] != "not set" else ""
     return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
 

@@ -115,6 +115,9 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         passed = dict(args[0])
         return passed, passed.copy()
 
+    def defaults_in(self, raw: msgspec.Raw | bytes) -> tuple[str, ...]:
+        return ()  # its schema may name defaults, but only its function knows whether they hold
+
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return (arguments,), {}
 

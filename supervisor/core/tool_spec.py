@@ -8,6 +8,7 @@ Rules
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, reduce
 from operator import or_
 from types import UnionType
@@ -177,6 +178,24 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
                 raise
         from_json(raw, self._struct_of(parameters, untyped=self.secret), self.arguments_text)
         raise InvalidInput(f"{self.arguments_text} do not fit: {' or '.join(self.secret)}, which may not be shown")
+
+    def defaults_in(self, raw: msgspec.Raw | bytes) -> tuple[str, ...]:
+        """Return the names of the arguments that have the default value of their parameter. Secrets are left out: a
+        mask tells nothing of its value."""
+        if not self._default_values:
+            return ()
+        given = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        return tuple(n for n, default in self._default_values.items() if n in given and bytes(given[n]) == default)
+
+    @cached_property
+    def _default_values(self) -> dict[str, bytes]:
+        """The default values that JSON can hold, as they are journaled."""
+        found: dict[str, bytes] = {}
+        for name, default in self._defaults.items():
+            if default is not inspect.Parameter.empty and name not in self.secret:
+                with suppress(InvalidInput):
+                    found[name] = bytes(to_json(default, f"the default of {name}"))
+        return found
 
     @property
     def edit_schema(self) -> msgspec.Raw:

@@ -145,6 +145,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The name of the argument that is a shell command."""
     claims: tuple[str, ...] = ()
     """Names of the arguments that are the agent's own words about the call: rules do not see them."""
+    defaults: tuple[str, ...] = ()
+    """Names of the arguments that have the default value of the tool's parameter. Cards show them last."""
     reminded_at: datetime | None = None
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()
@@ -154,6 +156,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blocked: bool = False
     """Today's code cannot follow the session that asks, as far as this process knows (R1): a decision counts, and takes
     effect when code can."""
+
+
+def unchanged(names: tuple[str, ...], asked: Any, edited: Any) -> tuple[str, ...]:
+    """Return those of `names` whose arguments an edit leaves as they were asked."""
+    if not (names and isinstance(asked, dict) and isinstance(edited, dict)):
+        return ()
+    encode = msgspec.json.encode  # so that 1 is not true
+    return tuple(name for name in names if name in edited and encode(edited[name]) == encode(asked.get(name)))
 
 
 class ToolCall(msgspec.Struct, frozen=True):

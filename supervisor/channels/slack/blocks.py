@@ -20,6 +20,7 @@ import msgspec
 from supervisor.channels.cards import (
     decided,
     headline,
+    is_default,
     make_card,
     page_of,
     path_text,
@@ -262,7 +263,7 @@ def _facts(facts: Facts, instants: Mapping[str, datetime]) -> Block:
             elements.append(_rich(_text(label, bold=True)))
             elements.append({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
         else:
-            elements.append(_rich(_text(f"{label}  ", bold=True), _text(f"{text}\n")))
+            elements.append(_rich(_text(f"{label}  ", bold=not is_default(label)), _text(f"{text}\n")))
     elements += [_rich(_text(f"{label}  ", bold=True), _date(at), _text("\n")) for label, at in instants.items()]
     return {"type": "rich_text", "elements": elements}
 

@@ -21,7 +21,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary
+from supervisor.channels.cards import GUTTER, Card, ago, is_default, make_card, path_text, summary
 from supervisor.channels.form_words import has_form
 from supervisor.channels.granting import HOW_LONG, reach
 from supervisor.channels.terminal.desk import Desk
@@ -139,7 +139,7 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for label, text in card.facts:
-        style = "bold" if label in (card.command, "question", "edited") else ""
+        style = "bold" if label in (card.command, "question", "edited") else "dim" if is_default(label) else ""
         facts.add_row(label, Text(_gutter(text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")

@@ -91,6 +91,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """The name of the argument that is a shell command (core/rules.py)."""
     claims: tuple[str, ...] = ()
     """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/rules.py)."""
+    defaults: tuple[str, ...] = ()
+    """Names of the arguments that have the default value of the tool's parameter, if a person is asked."""
     schema: Raw = Raw(b"null")
     """JSON schema that edited arguments must fit, in the words that `schemas.misfit` knows: so every process refuses an
     edit that does not fit, without the tool. null: the process that runs the call checks alone."""

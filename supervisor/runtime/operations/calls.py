@@ -104,6 +104,11 @@ class Call(ABC):
         """The JSON schema that is journaled with such a request for the people who edit it; null: none."""
         return JSON_NULL
 
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The names of the arguments that have the default value of the tool's parameter."""
+        return ()
+
     @abstractmethod
     def begin_events(self) -> Iterable[e.AnyEvent]:
         """Return the events that are appended together with the request of a call that needs no approval."""
@@ -143,6 +148,7 @@ class Call(ABC):
                 editable=self.is_editable,
                 command=self.command,
                 claims=self.claims,
+                defaults=self.defaults if asks else (),
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,

@@ -103,6 +103,10 @@ class FunctionCall(Call):
     def parameters(self) -> msgspec.Raw:
         return self.tool.parameters_for_people
 
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        return self.tool.defaults_in(self.arguments)
+
     def begin_events(self) -> Iterable[e.AnyEvent]:
         return () if self.begins_late else (self._started(),)
 

@@ -24,7 +24,7 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.masking import mask
 from supervisor.core.rules import offer
-from supervisor.core.values import Approval, Outcome
+from supervisor.core.values import Approval, Outcome, unchanged
 from supervisor.store.index.projection import BEGUN, SessionEntry
 
 T = TypeVar("T")
@@ -76,6 +76,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     editable: bool = True
     command: str | None = None
     claims: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
@@ -169,6 +170,8 @@ def as_asked(
         found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
+    if asked.defaults:
+        found = replace(found, defaults=asked.defaults)
     if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
@@ -209,7 +212,8 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         if answer.edited is not None and found.kind == "call":
             arguments = mask(_read_json(answer.edited), found.secret)
             is_edited = bool(found.secret) or arguments != found.arguments  # masks hide whether values differ
-            found = replace(found, arguments=arguments, edited=is_edited)
+            defaults = unchanged(found.defaults, found.arguments, arguments)
+            found = replace(found, arguments=arguments, edited=is_edited, defaults=defaults)
         scope = answer.scope if answer.decision == "approve" else None
         kind, rule = answer.decision, answer.rule
         found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)

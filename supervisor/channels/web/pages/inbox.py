@@ -26,10 +26,12 @@ from supervisor.channels.cards import (
     asked_facts,
     decided,
     headline,
+    is_default,
     make_card,
     path_text,
     place,
     quoted,
+    without_place,
 )
 from supervisor.channels.form_words import fields_of
 from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
@@ -53,6 +55,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[Span, ...]
     language: Language
     lines: int
+
+    @property
+    def is_default(self) -> bool:
+        return is_default(self.label)
 
     @property
     def is_block(self) -> bool:
@@ -208,11 +214,8 @@ def _replies(approval: Approval) -> list[Reply]:
 
 def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
     """Return the arguments that are set, and the names of those that are not."""
-    arguments, found = approval.arguments, list[Fact]()
-    rest = arguments
-    if isinstance(arguments, dict):
-        is_place = isinstance(arguments.get("cwd"), str)  # else it is shown like any other argument
-        rest = {name: value for name, value in arguments.items() if not is_place or name != "cwd"}
+    rest, found = without_place(approval.arguments), list[Fact]()
+    if isinstance(rest, dict):
         for old, new in _PAIRS:
             before, after = rest.get(old), rest.get(new)
             if isinstance(before, str) and isinstance(after, str):
@@ -220,14 +223,15 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
                 if text is not None:
                     found.append(_fact(f"{old} → {new}", text, "change"))
                     rest = {name: value for name, value in rest.items() if name not in (old, new)}
-    plain, unset = list[Fact](), ""
-    for label, text in arguments_facts(rest, approval.command):
+    plain, defaults, unset = list[Fact](), list[Fact](), ""
+    for label, text in arguments_facts(rest, approval.command, approval.defaults):
         if label == "not set":
             unset = text
         else:
             is_command = label == visible(approval.command or "")
-            plain.append(_fact(label, text, language_of(label, text, is_command=is_command)))
-    return (*plain, *found), unset
+            fact = _fact(label, text, language_of(label, text, is_command=is_command))
+            (defaults if fact.is_default else plain).append(fact)
+    return (*plain, *found, *defaults), unset
 
 
 def _fact(label: str, text: str, language: Language) -> Fact:

@@ -126,7 +126,7 @@ class _Teller:
 
     def _call(self, event: e.AnyEvent) -> bool:
         if isinstance(event, e.ToolCallRequested):
-            facts = arguments_facts(msgspec.json.decode(event.arguments), event.command)
+            facts = arguments_facts(msgspec.json.decode(event.arguments), event.command, event.defaults)
             command = facts[0][1] if facts and facts[0][0] != "not set" else ""
             entry = self._add(
                 "call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=_asked(event.approval)
