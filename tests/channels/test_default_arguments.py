@@ -48,7 +48,7 @@ async def asked(store: SqliteStore, given: dict[str, Any], edited: dict[str, Any
         return found if edited is None else await supervisor.get_approval(found.id)
 
 
-async def test_what_has_its_default_value_is_journaled_with_the_request(tmp_path):
+async def test_default_values_are_journaled_with_the_request(tmp_path):
     """Whether the agent gave it or left it out; a mask says nothing of a secret's value."""
     found = await asked(SqliteStore(tmp_path / "a.db"), {"target": "staging", "count": 2})
     assert set(found.defaults) == {"target", "note", "loud"}

@@ -11,6 +11,7 @@ Rules
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Final
 
 from rich.box import ROUNDED
@@ -135,12 +136,15 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
     """Return a card with its facts and the effect of each choice."""
-    facts = Table.grid(padding=(0, 1))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
-    for label, text in card.facts:
-        style = "bold" if label in (card.command, "question", "edited") else "dim" if is_default(label) else ""
-        facts.add_row(label, Text(_gutter(text), style=style))
+    width = max((cell_len(label) for label, _ in card.facts if not is_default(label)), default=0)
+    tables: list[Table] = []  # the labels of default values are long, and would take room from the others
+    for has_default, facts in groupby(card.facts, lambda fact: is_default(fact[0])):
+        tables.append(table := Table.grid(padding=(0, 1)))
+        table.add_column(style="dim", no_wrap=True, min_width=width)
+        table.add_column(overflow="fold")
+        for label, text in facts:
+            style = "bold" if label in (card.command, "question", "edited") else "dim" if has_default else ""
+            table.add_row(label, Text(_gutter(text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")
     choices.add_column(style="bold")
@@ -149,7 +153,7 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
         choices.add_row(choice.key, choice.word, choice.effect)
     head = Text(card.headline, style=f"bold {CALM}")
     return Panel(
-        Group(head, facts, choices),
+        Group(head, *tables, choices),
         title=Text(title) if title else None,
         title_align="left",
         box=ROUNDED,
