@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import anyio
 from anyio import AsyncContextManagerMixin, CancelScope
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint
 
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
@@ -107,7 +107,7 @@ class GuardedProcess(AsyncContextManagerMixin):
             raise RuntimeError("a process can be released only once")
         if self._is_concluding:
             raise RuntimeError("this process has ended before its release")
-        await checkpoint_if_cancelled()
+        await checkpoint()  # a native cancellation, which came with a commit, is raised only where the task yields
         assert self._wire is not None
         self._released_at = anyio.current_time()
         with suppress(OSError):  # the warden was killed, and the process at the gate with it: `wait` reports it

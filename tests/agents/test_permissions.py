@@ -61,6 +61,11 @@ class Claude:
             self.answers.append(await self.permissions.ask(tool, arguments, client))
             client.written()
 
+    async def leave(self):
+        """Give up the first request. One that is made before this is heard counts as another client's."""
+        self.scopes[0].cancel()
+        await anyio.sleep(1)
+
     async def pending(self):
         """Return the pending approvals, when nothing goes on by itself any more."""
         await anyio.sleep(1)
@@ -136,7 +141,7 @@ async def test_a_decision_is_for_the_same_tool_and_input_only(store, tool, argum
     async with claude(store()) as it:
         it.ask()
         (asked,) = await it.pending()
-        it.scopes[0].cancel()
+        await it.leave()
         await it.approve(asked)
         it.ask(tool, arguments)
         assert await it.answered(0) == []
@@ -168,7 +173,7 @@ async def test_a_command_that_is_described_in_other_words_is_the_same_call(store
     async with claude(store()) as it:
         it.ask("Bash", {**LIST, "description": "look"})
         (asked,) = await it.pending()
-        it.scopes[0].cancel()
+        await it.leave()
         await it.approve(asked)
         it.ask("Bash", {**LIST, "description": "list the files"})
         assert await it.answered() == [Allowed({**LIST, "description": "look"})]
@@ -190,7 +195,7 @@ async def test_the_rules_of_the_instant_decide_about_a_decision_that_waited(stor
     async with claude(store()) as it:
         it.ask()
         (asked,) = await it.pending()
-        it.scopes[0].cancel()
+        await it.leave()
         await it.approve(asked)
         await it.supervisor.add_rule(deny("Bash", "ls"), by="ana")
         it.ask()

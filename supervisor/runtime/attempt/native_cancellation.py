@@ -8,6 +8,7 @@ Rules
 - Every other native cancellation counts as the agent's own.
 """
 
+from contextlib import suppress
 from math import inf
 from typing import Final
 
@@ -31,3 +32,11 @@ async def is_own_doing(attempt: Attempt) -> bool:
                     break
                 await checkpoint()
     return attempt.stop_reason is None
+
+
+async def take_pending() -> None:
+    """Take a native cancellation that has been requested and not been raised yet: it came too late for the agent, or at
+    the end of a task. asyncio counts even a task that has returned as cancelled by it."""
+    if anyio.get_current_task().has_pending_cancellation():
+        with anyio.CancelScope(shield=True), suppress(anyio.get_cancelled_exc_class()):
+            await checkpoint()

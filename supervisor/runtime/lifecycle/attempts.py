@@ -9,6 +9,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from math import inf
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from supervisor.core.errors import StoreError, StoreRefused
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
+from supervisor.runtime.attempt.native_cancellation import take_pending
 from supervisor.runtime.attempt.settling import disowned
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.bell import Bell
@@ -77,15 +79,19 @@ class Attempts:
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         with self:
             await fn(*args)
+            await take_pending()
 
     def __enter__(self) -> None:
         """Enter around each task; `__exit__` counts it as ended."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is not None and not isinstance(error, anyio.get_cancelled_exc_class()):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+        if error is not None and not is_cancelled:
             self.suspend_all("the supervisor failed")  # before the task group cancels the other attempts
         self._running -= 1
         self.note_change()
+        # A native cancellation ends its task alone: it would end the whole task group, and the supervisor with it.
+        return is_cancelled and anyio.current_effective_deadline() > -inf
 
     @property
     def has_tasks(self) -> bool:

@@ -30,7 +30,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
-from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.native_cancellation import is_own_doing, take_pending
 from supervisor.runtime.attempt.settling import own
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
@@ -294,7 +294,9 @@ class Runner:
                 raised = error
             if raised is not None and not isinstance(raised, Exception):
                 await is_own_doing(attempt)
+            await take_pending()
             await self._end(attempt, returned, raised)
+            await take_pending()
 
     async def _end(self, attempt: Attempt, returned: list[Any], raised: BaseException | None) -> None:
         sleeps = False

@@ -235,6 +235,29 @@ async def test_an_agent_that_waits_inside_a_shield_does_not_delay_the_stop(waits
 
 
 @only_asyncio
+@pytest.mark.parametrize("when", ["the agent returns", "its end is committed"])
+async def test_a_native_cancellation_that_comes_too_late_for_an_agent_harms_no_other_run(when):
+    """W1: its run has succeeded. The supervisor goes on."""
+
+    class Cancelling(MemoryStore):
+        def write(self, rows) -> None:
+            super().write(rows)
+            if when == "its end is committed" and any(isinstance(row.event, e.RunFinished) for row in rows):
+                asyncio.current_task().cancel()
+
+    @agent
+    async def late(ctx: Context) -> str:
+        if when == "the agent returns":
+            asyncio.current_task().cancel()
+        return "done"
+
+    async with opened(Cancelling()) as supervisor:
+        assert await (await supervisor.start(late)).result() == "done"
+        await anyio.sleep(1)
+        assert await (await supervisor.start(works, 1)).result() == "ok"
+
+
+@only_asyncio
 async def test_a_second_native_cancellation_stops_the_executing_calls():
     """R8: it passes through the shield, and ends calls that otherwise could have finished."""
     store = MemoryStore()
