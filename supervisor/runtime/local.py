@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, NoReturn, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -36,7 +36,6 @@ from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
-    NotEntitled,
     NotFound,
     StoreDied,
     StoreError,
@@ -74,8 +73,8 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.operations.messages import transcript
+from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
-from supervisor.runtime.people.refusals import Refusals
 from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
@@ -105,7 +104,7 @@ class LocalSupervisor(StoreSupervisor):
         self, runner: Runner, people: People | None = None, agents: Mapping[str, AgentSpec[..., Any]] | None = None
     ) -> None:
         self._runner = runner
-        self._refusals = Refusals(runner)
+        self.admission = Admission(runner, people)
         self.reader = Reader(runner)
         self._lists = Lists(self.reader)
         self.store: Store = runner.journal.store
@@ -113,10 +112,17 @@ class LocalSupervisor(StoreSupervisor):
         self.agents = agents or {}
         """The agents that are found by name."""
         self.audience = Audience()
-        self.people = people
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
+
+    @property
+    def people(self) -> People | None:
+        return self.admission.people
+
+    @people.setter
+    def people(self, people: People | None) -> None:
+        self.admission.people = people
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +171,7 @@ class LocalSupervisor(StoreSupervisor):
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]:
-        starter = await self._admit_program(by, "start agents")
+        starter = await self.admission.of_program(by, "start agents")
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
@@ -255,12 +261,12 @@ class LocalSupervisor(StoreSupervisor):
         return references
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        await self._admit_program(by, "resume sessions", session)
+        await self.admission.of_program(by, "resume sessions", session)
         (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
         return self._run(root)
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        await self._admit_program(by, "resume sessions")
+        await self.admission.of_program(by, "resume sessions")
         claims = self._runner.claims
         roots = [root for root, rows in (await claims.find_open()).items() if rows[0].id == root]
         unowned = set(await claims.without_owner(roots))
@@ -275,13 +281,7 @@ class LocalSupervisor(StoreSupervisor):
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self.refuse_inside("deciding")
         self.audience.has_readers = True
-        found = self.store.get_approval(approval) if self.people is not None else None
-        if self.people is not None and found is not None:
-            check_identity(decision.by)
-            why = self.people.why_not_decide(decision.by, found, decision)
-            if why is not None:
-                await self.note_refusal(approval, by=decision.by, reason=why, channel=channel)
-                raise NotEntitled(why)
+        await self.admission.of_decision(approval, decision, channel)
         result = await decide(self._runner, approval, decision, channel)
         if not result.running and result.kind in ("accepted", "already"):
             root = self.reader.get_row(self.reader.get_approval(approval).session).root
@@ -306,25 +306,9 @@ class LocalSupervisor(StoreSupervisor):
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
-    async def _admit(self, by: str | None, act: str, session: str | None = None) -> str:
-        """Return the name of the person who gives a command. Raises NotEntitled if they may not `act` (A4)."""
-        who = check_identity(by if by is not None else self._runner.environment.user())
-        if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
-            await self._refuse(who, act, session, why)
-        return printable(who)
-
-    async def _admit_program(self, by: str | None, act: str, session: str | None = None) -> str:
-        """As `_admit`; but without a person (`by=None`) the program itself gives the command, and may."""
-        return printable(self._runner.environment.user()) if by is None else await self._admit(by, act, session)
-
-    async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
-        log.warning("command.refused", act=act, by=printable(who))
-        await self._refusals.note_command(act, who, why, session)
-        raise NotEntitled(why)
-
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         self.refuse_inside("changing rules")
-        who = await self._admit(by, "make rules")
+        who = await self.admission.of_command(by, "make rules")
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
         new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
@@ -336,7 +320,7 @@ class LocalSupervisor(StoreSupervisor):
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         self.refuse_inside("changing rules")
-        who = await self._admit(by, "make rules")
+        who = await self.admission.of_command(by, "make rules")
         taken: list[Rule] = []
 
         def plan(view: View) -> list[Entry]:
@@ -362,7 +346,7 @@ class LocalSupervisor(StoreSupervisor):
         return await chat(self, self.people, session, text, who, seen)
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        await self._refusals.note(approval, by, reason, channel)
+        await self.admission.refusals.note(approval, by, reason, channel)
 
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
         shown = e.MessageShown(at=self._runner.clock.now(), channel=channel, mark=mark)
@@ -375,10 +359,8 @@ class LocalSupervisor(StoreSupervisor):
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         self.refuse_inside("sending")
-        who = printable(check_identity(by if by is not None else self._runner.environment.user()))
         root = self.reader.get_row(session).root
-        if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
-            await self._refuse(who, "send messages", session, why)
+        who = await self.admission.of_message(by, text, session)
         message = self._runner.environment.new_session_id()
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
@@ -406,7 +388,7 @@ class LocalSupervisor(StoreSupervisor):
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         self.refuse_inside("retrying")
-        who = await self._admit(by, "retry sessions", session)
+        who = await self.admission.of_command(by, "retry sessions", session)
         root = self.reader.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
@@ -423,7 +405,7 @@ class LocalSupervisor(StoreSupervisor):
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
         self.refuse_inside("forking")
-        who = await self._admit(by, "fork sessions", session)
+        who = await self.admission.of_command(by, "fork sessions", session)
         root = self.reader.get_row(session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
         if version is not None and (created := self.reader.find_created(root)) is not None:
@@ -441,7 +423,7 @@ class LocalSupervisor(StoreSupervisor):
         return forking.fork
 
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
-        who = await self._admit_program(by, "cancel sessions", session)
+        who = await self.admission.of_program(by, "cancel sessions", session)
         root = self.reader.get_row(session).root
 
         def plan(view: View) -> list[Entry]:

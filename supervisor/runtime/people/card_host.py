@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 from supervisor.core import events as e
-from supervisor.core.events.asking import CardEvent, target_of
+from supervisor.core.events.asking import CardBegun, CardEvent, target_of
 from supervisor.core.values import Approval
 
 
@@ -47,6 +47,11 @@ class CardHost(Protocol):
 
     def find_left(self, approval: Approval, /) -> Mapping[str, Left]:
         """Return the noted states of an approval's cards, by target."""
+        ...
+
+    async def claim(self, approval: Approval, begun: CardBegun, /) -> Left | None:
+        """Keep the event of a card that is about to be posted. Return None if this process is to post it, or the state
+        of the card that another process has posted for this target, or may have posted before it died."""
         ...
 
     async def note(self, approval: Approval, event: CardEvent, /) -> None:

@@ -210,9 +210,8 @@ class Target:
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
         if found is None and self.keeps_cards:
-            card.begun_at = await self._note(approval, e.CardBegun)
-            card.is_noted = True
-            if self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
+            found = await self._claim(approval, card)
+            if found is None and self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
                 card.begun_at = None
                 return
         card.says = self._host.mark(approval)
@@ -232,6 +231,15 @@ class Target:
         if card.says.reminded_at not in (None, card.reminded_at) and posted == known:
             await self._channel.remind(card.says, posted)
         card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
+
+    async def _claim(self, approval: Approval, card: Card) -> str | None:
+        """Claim the posting of a card. Return the card that another process has posted, if there is one."""
+        begun = e.CardBegun(at=self._host.now(), approval=approval.id, **self._where)
+        left = await self._host.claim(approval, begun)
+        card.begun_at, card.is_noted = begun.at, True
+        if left is None or left.card is not None or left.begun_at is None:
+            return None if left is None else left.card
+        return await self._look_for(approval, left.begun_at)
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
         self._lane.count_failure()

@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Channel
 from supervisor.core.errors import StoreError
-from supervisor.core.events.asking import CardEvent
+from supervisor.core.events.asking import CardBegun, CardEvent
 from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
 from supervisor.core.routes import Route
@@ -34,7 +34,7 @@ from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.people.card_host import Left, left_by
+from supervisor.runtime.people.card_host import CardHost, Left, left_by
 from supervisor.runtime.people.cards import SELDOM
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.poster import Poster
@@ -92,6 +92,10 @@ class LocalCards:
         entries = self._runner.journal.store.journal(approval.session, approval.position)
         return left_by((entry.event for entry in entries), approval.id)
 
+    async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
+        await self.note(approval, begun)
+        return None
+
     async def note(self, approval: Approval, event: CardEvent) -> None:
         def plan(view: View) -> list[Entry]:
             if view.find_session(approval.session) is None:
@@ -120,16 +124,22 @@ class Posting:
         sweep: bool = False,
         routes: Sequence[Route] = (),
         people: People | None = None,
+        cards: CardHost | None = None,
+        serves: Callable[[str], bool] | None = None,
     ) -> None:
         """`failed`: counts the cards that could not be shown, by channel. `sweep`: serve the approvals of all trees,
-        as a daemon does. At the start, retire the cards that earlier processes left on these channels."""
+        as a daemon does. At the start, retire the cards that earlier processes left on these channels. `cards`: where
+        cards are noted; None: in the store. `serves`: whether this process shows what the tree of a root asks; None: if
+        it owns the tree."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._reader = reader
         self._store = reader.store
         self._audience = audience
         self._sweep = sweep
-        self._cards = LocalCards(runner)
+        self._serves = self._store.owns if serves is None else serves
+        self._first_look = OWNER_TIME if serves is None else 0.0
+        self._cards = LocalCards(runner) if cards is None else cards
         self._poster = Poster(self._cards, channels, failed, routes, people)
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()
@@ -157,12 +167,12 @@ class Posting:
                 if number % PAGE == 0:
                     await anyio.lowlevel.checkpoint()
             if self._sweep and self._poster.has_channels:
-                self._cards.after(OWNER_TIME, partial(self._poster.start, self._look_around))
+                self._cards.after(self._first_look, partial(self._poster.start, self._look_around))
             async for approval in changes:
                 if approval.status != "pending":
                     self._retire(approval)
                 elif approval.id not in self._known:
-                    if self._store.owns(approval.root_session):
+                    if self._serves(approval.root_session):
                         self._take(approval)
                     elif self._sweep:
                         self._leave_to_owner(approval)
@@ -229,8 +239,12 @@ class Posting:
         after, store = 0, self._store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
-                if approval.id not in self._known and not store.owns(approval.root_session):
+                if approval.id in self._known:
+                    continue
+                if not self._serves(approval.root_session):
                     self._leave_to_owner(approval, 0.0)
+                elif not store.owns(approval.root_session):
+                    self._take(approval)
             after = found[-1].position
             await anyio.lowlevel.checkpoint()
 

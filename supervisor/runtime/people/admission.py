@@ -1,0 +1,61 @@
+"""Whether a person may give a command, where people have roles: one door for all commands (A4).
+
+Rules
+- A program gives commands in its own name: `by=None` is admitted. A person is asked for their role.
+- A refusal is journaled for the audit trail, and logged.
+"""
+
+from typing import NoReturn
+
+from supervisor.core.encoding import printable
+from supervisor.core.errors import NotEntitled
+from supervisor.core.people import People
+from supervisor.core.values import Decision, check_identity
+from supervisor.logs import FactLog
+from supervisor.runtime.lifecycle.runner import Runner
+from supervisor.runtime.people.refusals import Refusals
+
+log = FactLog("supervisor.runtime.local")
+
+
+class Admission:
+    """`people`: people and roles; None: every process that has the store open may do everything."""
+
+    def __init__(self, runner: Runner, people: People | None) -> None:
+        self._runner = runner
+        self.people = people
+        self.refusals = Refusals(runner)
+
+    async def of_command(self, by: str | None, act: str, session: str | None = None) -> str:
+        """Return the name of the person who gives a command. Raises NotEntitled if they may not `act`."""
+        who = check_identity(by if by is not None else self._runner.environment.user())
+        if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
+            await self._refuse(who, act, session, why)
+        return printable(who)
+
+    async def of_program(self, by: str | None, act: str, session: str | None = None) -> str:
+        """As `of_command`; but without a person the program itself gives the command, and may."""
+        return printable(self._runner.environment.user()) if by is None else await self.of_command(by, act, session)
+
+    async def of_message(self, by: str | None, text: str, session: str) -> str:
+        """Return the name of the person who sends a message. Raises NotEntitled."""
+        who = printable(check_identity(by if by is not None else self._runner.environment.user()))
+        if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
+            await self._refuse(who, "send messages", session, why)
+        return who
+
+    async def of_decision(self, approval: str, decision: Decision, channel: str | None) -> None:
+        """Raise NotEntitled if the person may not make this decision."""
+        found = self._runner.journal.store.get_approval(approval) if self.people is not None else None
+        if self.people is None or found is None:
+            return
+        check_identity(decision.by)
+        why = self.people.why_not_decide(decision.by, found, decision)
+        if why is not None:
+            await self.refusals.note(approval, decision.by, why, channel)
+            raise NotEntitled(why)
+
+    async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
+        log.warning("command.refused", act=act, by=printable(who))
+        await self.refusals.note_command(act, who, why, session)
+        raise NotEntitled(why)
