@@ -106,10 +106,6 @@ class Environment:
         """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""
         return True
 
-    async def in_turn(self, operation: str) -> None:
-        """Wait for the turn of a cancelled operation. Which of several cancelled tasks goes on first depends on where
-        they are in memory. An environment whose runs are repeated in other processes puts them in order."""
-
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.
 

@@ -7,7 +7,7 @@
     decisions    who decides: a claim                       commands     signals to a tree
     trees        where sessions and approvals are           mirror       what was read of them
     runs         runs and watches                           wire         what is written to a server
-    connection   servers, namespaces, errors
+    connection   servers, namespaces, errors                order        in which cancelled tasks go on
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """
@@ -20,6 +20,7 @@ from supervisor.abc import Supervisor
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import read_temporal_url
+from supervisor.system.finalizing import note_native_threads
 
 __all__ = ["open_temporal", "run_worker"]
 
@@ -67,3 +68,4 @@ def _import() -> None:
         import temporalio  # noqa: F401 # to say what is missing
     except ModuleNotFoundError:
         raise InvalidInput("for Temporal temporalio is needed: pip install 'subagent-supervisor[temporal]'") from None
+    note_native_threads()

@@ -31,7 +31,7 @@ from supervisor.core.toolcontext import StepContext, ToolContext
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
-from supervisor.temporal.bridge import Bridge, Gate
+from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.references import refer
 from supervisor.temporal.wire import (
     BODY,
@@ -82,8 +82,6 @@ class WorkflowEnvironment(Environment):
 
     def __init__(self, cwd: str, lost_after: float, largest: int = LARGEST) -> None:
         self.clock = WorkflowClock()
-        self._bridge = Bridge()
-        self._turns = Gate[str]()
         self._cwd = cwd
         self._lost_after = timedelta(seconds=lost_after)
         self._largest = largest
@@ -130,15 +128,12 @@ class WorkflowEnvironment(Environment):
                 return False
         return True
 
-    async def in_turn(self, operation: str) -> None:
-        await self._turns.pass_with(operation)
-
     async def run_body(self, body: Body) -> Any:
         request = to_wire(_request(body, self._largest))
         pause = 1.0
         while True:
             handle = self._start(body, request)
-            cancellation = await self._bridge.wait(handle)
+            cancellation = await wait_for(handle)
             try:
                 found = from_wire(handle.result(), BodyResult)
             except ActivityError as error:

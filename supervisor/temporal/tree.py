@@ -34,6 +34,7 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.bridge import is_evicted
 from supervisor.temporal.environment import WorkflowEnvironment
+from supervisor.temporal.order import in_order
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -285,7 +286,7 @@ class TreeWorkflow:
     @workflow.run
     async def run(self, document: dict[str, Any]) -> Any:
         offer = _offer()
-        return await self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after)
+        return await in_order(self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after))
 
     @workflow.signal
     def decide(self, document: dict[str, Any]) -> None:

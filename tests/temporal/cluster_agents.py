@@ -63,6 +63,12 @@ async def holding(tool_context: ToolContext, name: str) -> None:
         raise
 
 
+@tool(policy="allow")
+async def noting(text: str) -> str:
+    effect(f"noted {text}")
+    return text
+
+
 async def think(number: int) -> int:
     effect(f"thought {number}")
     return number + 1
@@ -152,3 +158,24 @@ async def racing(ctx: Context, number: int) -> list[str]:
         for each in range(number):
             tasks.start_soon(race, f"race{each}")
     return sorted(won)
+
+
+@agent
+async def cleaning(ctx: Context, number: int) -> int:
+    """One timer cancels several questions, at two depths, and each of their tasks begins a call as it cleans up."""
+    cleaned: list[str] = []
+
+    async def question(own: Context, name: str) -> None:
+        try:
+            await own.ask(f"{name}?")
+        finally:
+            with anyio.CancelScope(shield=True):
+                cleaned.append((await own.call(noting, name)).content)
+
+    async with ctx.move_on_after(0.3), ctx.task_group() as tasks:
+        for each in range(number):
+            tasks.start_soon(question, f"question{each}")
+        async with ctx.branch("inner").task_group() as inner:
+            for each in range(number):
+                inner.start_soon(question, f"inner{each}")
+    return len(cleaned)

@@ -8,8 +8,33 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import preloaded
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
+from temporalio.client import Client
+
+REPLAYING = str(Path(__file__).with_name("replaying.py"))
+
+
+async def histories(url: str, *sessions: str) -> dict:
+    """Return the histories of sessions, as the server has them."""
+    target, namespace = url.removeprefix("temporal://").split("/")
+    client = await Client.connect(target, namespace=namespace)
+    return {each: (await client.get_workflow_handle(each).fetch_history()).to_json_dict() for each in sessions}
+
+
+def replay(found: dict, agents: str | Path, *, processes: int = 2, times: int = 2, **env: str) -> None:
+    """Replay histories, so many times each, in fresh processes with other hash seeds."""
+    given = json.dumps({"agents": str(agents), "times": times, "histories": found})
+    for seed in range(processes):
+        ran = subprocess.run(
+            [sys.executable, REPLAYING],
+            input=given.encode(),
+            env={**os.environ, **env, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            timeout=600,
+        )
+        assert ran.returncode == 0, ran.stderr.decode()[-2000:]
 
 
 class Cluster:
@@ -79,6 +104,10 @@ class Cluster:
         while not condition():
             assert time.monotonic() < end, "it did not come"
             time.sleep(0.05)
+
+    def replay(self, *sessions: str, processes: int = 2) -> None:
+        """Replay sessions in fresh processes."""
+        replay(anyio.run(histories, self.url, *sessions), AGENTS, processes=processes, **self.environment)
 
     def kill(self) -> None:
         """Kill all workers."""

@@ -1,9 +1,14 @@
 """One namespace for each test, on the shared dev server."""
 
+import sys
+from pathlib import Path
+
 import anyio
 import pytest
 from clusters import Cluster
 from temporal_server import namespace
+
+sys.path.append(str(Path(__file__).parents[1] / "fuzz"))  # its random programs run here, too
 
 
 @pytest.fixture

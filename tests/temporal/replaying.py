@@ -8,6 +8,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor.loading import load_agents
+from supervisor.system.finalizing import end, note_native_threads
 from supervisor.temporal.tree import WORKFLOWS, Offer
 
 
@@ -25,3 +26,5 @@ async def replay() -> None:
 
 if __name__ == "__main__":
     anyio.run(replay)
+    note_native_threads()
+    end(0)

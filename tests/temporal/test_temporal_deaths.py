@@ -1,43 +1,11 @@
 """A worker dies by SIGKILL: what its call had done is known, and no effect happens twice."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
-import anyio
 import pytest
-from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
-from temporalio.client import Client
 
 QUICK = "--lost-after", "2"
-
-
-def histories(cluster, *sessions: str) -> dict:
-    """Return the histories of sessions, as the server has them."""
-
-    async def read() -> dict:
-        target, namespace = cluster.url.removeprefix("temporal://").split("/")
-        client = await Client.connect(target, namespace=namespace)
-        return {each: (await client.get_workflow_handle(each).fetch_history()).to_json_dict() for each in sessions}
-
-    return anyio.run(read)
-
-
-def replay(cluster, *sessions: str, seeds: int = 2, times: int = 2) -> None:
-    """Replay sessions in fresh processes with other hash seeds."""
-    given = json.dumps({"agents": AGENTS, "times": times, "histories": histories(cluster, *sessions)})
-    for seed in range(seeds):
-        ran = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("replaying.py"))],
-            input=given.encode(),
-            env={**os.environ, **cluster.environment, "PYTHONHASHSEED": str(seed)},
-            capture_output=True,
-            timeout=60,
-        )
-        assert ran.returncode == 0, ran.stderr.decode()[-2000:]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +23,7 @@ def test_a_call_that_was_executing_is_interrupted(cluster, where, effects):
     cluster.worker(*QUICK)
     assert cluster.outcome("m")["value"] == ["interrupted", "lost"]
     assert cluster.effects() == effects
-    replay(cluster, "m", seeds=1)
+    cluster.replay("m", processes=1)
 
 
 def test_a_call_that_had_not_begun_runs_on_another_worker(cluster):
@@ -91,7 +59,15 @@ def test_a_history_is_replayed_in_fresh_processes(cluster):
     cluster.run("cancel", "deep")
     assert cluster.outcome("races")["value"] == [f"race{each} True" for each in range(6)]
     assert cluster.outcome("j")["kind"] == "succeeded"
-    replay(cluster, "races", "deep", "j")
+    cluster.replay("races", "deep", "j")
+
+
+def test_tasks_that_one_timer_cancels_clean_up_in_the_same_order(cluster):
+    """Each of them begins a call as it cleans up."""
+    cluster.worker()
+    cluster.run("start", "cleaning", "8", "--session", "c", "--detach")
+    assert cluster.outcome("c")["value"] == 16
+    cluster.replay("c", processes=3)
 
 
 @pytest.mark.soak
@@ -125,7 +101,7 @@ def test_an_answer_that_was_given_in_time_counts_although_it_comes_late(cluster)
     assert cluster.outcome("answered")["value"] == "fine"
     assert "expired" in cluster.outcome("silent")["cause"]
     assert cluster.read("answer", asked["silent"]["id"], "late", code=4)["kind"] == "closed"
-    replay(cluster, "answered", "silent", seeds=1)
+    cluster.replay("answered", "silent", processes=1)
 
 
 def test_of_four_processes_that_decide_one_wins(cluster):

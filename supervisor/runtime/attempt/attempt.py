@@ -369,7 +369,6 @@ class Attempt:
         record = self.state.operations.get(event.operation)
         if record is not None and record.is_open and self.stop_reason is None:
             with anyio.CancelScope(shield=True):  # changed code may have cancelled it: then the run is blocked here
-                await self.host.environment.in_turn(f"{self.session} {event.operation}")
                 await self.pass_barrier()
         with self.settling.holding():
             await self.append_to_many(plan, bound=False)

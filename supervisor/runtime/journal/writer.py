@@ -125,7 +125,7 @@ class Journal:
         self._die = die
         self._duration = duration
         self._gathering = _Batch()
-        self._more: set[Callable[[], bool]] = set()
+        self._more: dict[Callable[[], bool], None] = {}
         """One function for each caller in the batch: whether its attempt is going to append more before it waits."""
         self._work = anyio.Event()
         self._is_committing = False
@@ -164,7 +164,7 @@ class Journal:
         else:
             landed = self._gathering.gather(slot)
             if more is not None:
-                self._more.add(more)
+                self._more[more] = None
             self._work.set()
             try:
                 await _wait_whatever_comes(landed, cut)
@@ -296,7 +296,7 @@ class Journal:
             if goes_on():
                 await checkpoint()
             else:
-                self._more.discard(goes_on)
+                del self._more[goes_on]
         self._more.clear()
 
     async def _commit_gathered(self) -> None:
