@@ -7,9 +7,10 @@ waits for the attempts, and ends the writer last.
 """
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -38,6 +39,9 @@ from supervisor.system.interpreter import tuned
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.orphaned import end_orphaned_process
 
+if TYPE_CHECKING:
+    from supervisor.traces import TracedEnvironment
+
 log = FactLog(__name__)
 
 LOOK_FOR_OTHERS = 0.2  # seconds between two checks for commits of other processes
@@ -62,6 +66,8 @@ async def open_supervisor(
     people: People | None = None,
     tune_interpreter: bool = False,
     routes: Sequence[Route] = (),
+    traces: bool = False,
+    trace_contents: bool = False,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -82,6 +88,8 @@ async def open_supervisor(
     counts. Without one, the first channel that takes an approval shows it.
     `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit runs in
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
+    `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
+    configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -95,12 +103,23 @@ async def open_supervisor(
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     by_name, known = named_agents(agents), people if people is not None else people_of(channels)
     check_routes(routes, channels, known)
+    if trace_contents and not traces:
+        raise InvalidInput("trace_contents says what traces hold: give traces=True, too")
+    trace = _import_traces(contents=trace_contents) if traces else None
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
+        environment = None if trace is None else trace(opened)
         runner = Runner(
-            opened, passivate_after, rules=rules, orphans=OrphanedProcesses(end_orphaned_process), jobs=JobWatch
+            opened,
+            passivate_after,
+            rules=rules,
+            orphans=OrphanedProcesses(end_orphaned_process),
+            jobs=JobWatch,
+            environment=environment,
         )
+        if environment is not None:
+            runner.published.connect(environment.hear)
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
@@ -123,6 +142,13 @@ async def open_supervisor(
                 yield supervisor
     finally:
         opened.close()
+
+
+def _import_traces(*, contents: bool) -> "Callable[[Store], TracedEnvironment]":
+    """Raises InvalidInput without the extra."""
+    from supervisor.traces import TracedEnvironment
+
+    return partial(TracedEnvironment, contents=contents)
 
 
 def named_agents(agents: Sequence[AgentSpec[..., Any]]) -> dict[str, AgentSpec[..., Any]]:

@@ -1,6 +1,6 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
-    store, passivate_after, remind_after, escalate_after, escalate_to, log,
+    store, passivate_after, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
     [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
 
 Rules
@@ -123,6 +123,8 @@ class Configuration(_Part, frozen=True, kw_only=True):
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
     log: LogForm = "text"
+    traces: bool = False
+    trace_contents: bool = False
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -228,6 +230,8 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     yield from _store_problems(configuration)
     yield from _server_problems(configuration.server, people)
     yield from _reminder_problems(configuration)
+    if configuration.trace_contents and not configuration.traces:
+        yield "trace_contents", "it says what traces hold: write traces = true, too"
     for name, table in configuration.channels.items():
         yield from _channel_problems(f"channels.{name}", name, table)
     for place, route in enumerate(configuration.routes):

@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     passivate_after: float = 60.0
     reminders: Reminders = Reminders()
     routes: Sequence[Route] = ()
+    traces: bool = False
+    trace_contents: bool = False
 
 
 class Daemon:
@@ -114,6 +116,8 @@ class Daemon:
                 escalate_after=settings.reminders.escalate_after,
                 escalate_to=settings.reminders.escalate_to,
                 routes=settings.routes,
+                traces=settings.traces,
+                trace_contents=settings.trace_contents,
                 tune_interpreter=True,
             ) as supervisor,
             anyio.create_task_group() as tasks,
@@ -208,6 +212,8 @@ def settle(  # one parameter for each option of the command
         max_streams=server.max_streams,
         passivate_after=configuration.passivate_after,
         reminders=configuration.reminders(),
+        traces=configuration.traces,
+        trace_contents=configuration.trace_contents,
     )
 
 

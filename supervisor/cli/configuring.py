@@ -219,6 +219,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         return Exit.USAGE
     channels = make_channels(configuration, people, agents, link)
     routes = make_routes(configuration, channels, people)
+    if configuration.traces:
+        import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
     print(

@@ -13,7 +13,8 @@ Rules
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,6 +23,8 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, find_folder, working_directory
+
+_NOTHING: Final = nullcontext()
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: Literal["call", "step"]
+    name: str
+    """The name of the tool or of the step."""
     session: str
     run: int
     operation: str
@@ -101,6 +106,18 @@ class Environment:
             return self.find_folder(named, base)
         except InvalidInput:
             return folder_of_call(base, named)
+
+    def begin_trace(self, agent: str) -> str | None:
+        """Return the trace context (W3C `traceparent`) that a new root session journals; None without traces."""
+        return None
+
+    def continue_trace(self, agent: str, above: str | None) -> str | None:
+        """Return the trace context that a new sub-agent's session journals. `above`: that of its parent."""
+        return above
+
+    def attempting(self, session: str, why_left: Callable[[], str | None]) -> AbstractContextManager[None]:
+        """Return a context that encloses an attempt. `why_left` says at its end why it was stopped, if it was."""
+        return _NOTHING
 
     async def claim_expiry(self, approval: str) -> bool:
         """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""

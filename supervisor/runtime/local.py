@@ -174,9 +174,11 @@ class LocalSupervisor(StoreSupervisor):
         starter = await self.admission.of_program(by, "start agents")
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
-        references = self._references(root, spec)
+        created = self.reader.find_created(root) if session is not None else None
+        references = self._references(created, spec)
         folder, misfit = self._choose_folder(spec, cwd)
         is_new = False
+        traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
             nonlocal is_new
@@ -198,7 +200,7 @@ class LocalSupervisor(StoreSupervisor):
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
-            first = first_events(spec, given, attempt_started(spec.version, now), **facts)
+            first = first_events(spec, given, attempt_started(spec.version, now), traceparent=traceparent, **facts)
             return [(root, event) for event in first], spec.version
 
         try:
@@ -250,11 +252,11 @@ class LocalSupervisor(StoreSupervisor):
         if self.store.is_durable:
             refuse_nameless(spec)
 
-    def _references(self, root: str, agent: AgentSpec[Any, Any]) -> set[str]:
+    def _references(self, created: e.SessionCreated | None, agent: AgentSpec[Any, Any]) -> set[str]:
         """Return the references that name an agent: its own, and the one that the session recorded, if that still leads
         to the same agent after a move."""
         references = {(locate_everywhere(agent) if self.store.is_durable else None) or locate(agent)[0]}
-        if (created := self.reader.find_created(root)) is not None and created.agent not in references:
+        if created is not None and created.agent not in references:
             with suppress(UnknownAgent):
                 if load_recorded(created.agent, created.file, created.path[-1]) is agent:
                     references.add(created.agent)

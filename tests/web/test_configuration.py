@@ -93,6 +93,7 @@ def write(tmp_path, text: str):
         ("passivate_after = -1", "passivate_after"),
         ("remind_after = 0", "remind_after"),
         ("escalate_after = 60", "escalate_to"),
+        ("trace_contents = true", "trace_contents"),
         ("escalate_after = 60\nescalate_to = ['eve']", "escalate_to: there is no [people.eve]"),
     ],
 )

@@ -29,6 +29,8 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     """Whether the agent's input may be text: then a message to the idle session begins a turn."""
     parent: str | None = None
     parent_operation: str | None = None
+    traceparent: str | None = None
+    """The W3C trace context to which the spans of the session belong; None if it was created without traces."""
     forked: int = 0
     """How many SessionForked end the copy with which a fork begins: those of earlier forks, which it copied, and its
     own. 0: the session is no fork."""

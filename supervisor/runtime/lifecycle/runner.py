@@ -64,6 +64,10 @@ class Raised:
     error: BaseException | None = None
 
 
+def _why_left(attempt: Attempt) -> str | None:
+    return None if attempt.stop_reason is None else attempt.stop_reason.kind
+
+
 def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
     return load_recorded(created.agent, created.file, created.path[-1])
 
@@ -275,7 +279,7 @@ class Runner:
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     async def _run(self, attempt: Attempt) -> None:
-        with self.attempts:
+        with self.attempts, self.environment.attempting(attempt.session, lambda: _why_left(attempt)):
             returned: list[Any] = []
             raised: BaseException | None = None
             attempt.task = anyio.get_current_task().id

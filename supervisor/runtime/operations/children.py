@@ -93,6 +93,7 @@ async def begin_child(
     """
     await attempt.refuse_if_stopping()
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
+    traceparent = attempt.host.environment.continue_trace(agent.name, attempt.state.facts.traceparent)
 
     def plan(view: View) -> Iterator[Entry]:
         state = view.session(attempt.session)
@@ -106,7 +107,7 @@ async def begin_child(
         if limit is None:
             folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
             first = attempt_started(agent.version, now)
-            for event in first_events_of_child(state, operation, agent, given, first, folder):
+            for event in first_events_of_child(state, operation, agent, given, first, folder, traceparent):
                 yield child, event
 
     attempt.host.expect(child)

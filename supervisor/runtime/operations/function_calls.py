@@ -147,6 +147,7 @@ class FunctionCall(Call):
         args, kwargs = self.tool.spread(arguments)
         body = Body(
             kind="call",
+            name=self.tool.name,
             session=self.attempt.session,
             run=self.attempt.run,
             operation=self.operation,

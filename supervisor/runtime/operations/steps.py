@@ -47,6 +47,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     operation = attempt.names.of_operation(place, "step", name, arguments)
     body = Body(
         kind="step",
+        name=name,
         session=attempt.session,
         run=attempt.run,
         operation=operation,

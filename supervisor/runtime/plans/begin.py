@@ -33,6 +33,7 @@ def first_events_of_child(
     given: Raw,
     attempt: e.AttemptStarted,
     folder: str,
+    traceparent: str | None,
 ) -> tuple[e.AnyEvent, ...]:
     """Return the same events for a sub-agent that an operation of its parent begins. It inherits the rules (A14)."""
     facts = parent.facts
@@ -47,6 +48,7 @@ def first_events_of_child(
         parent=parent.id,
         parent_operation=operation,
         rules=inherit(facts.rules, agent.rules),
+        traceparent=traceparent,
     )
 
 
