@@ -34,6 +34,10 @@ store = "state.db"
 # What `serve` writes to standard error: "text", or "json" with a document on each line.
 # log = "text"
 
+# Spans for OpenTelemetry (needs the extra otel), and whether they hold inputs, arguments and results.
+# traces = false
+# trace_contents = false
+
 [server]
 host = "127.0.0.1"       # on any other address, only the people below are let in
 port = 8787

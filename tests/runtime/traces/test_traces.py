@@ -216,7 +216,7 @@ async def test_no_span_has_text_of_inputs_arguments_results_or_errors(spans):
         assert text not in written
 
 
-async def test_what_failed_says_its_kind(spans):
+async def test_a_span_of_a_failure_says_its_kind(spans):
     async with traced() as supervisor:
         with pytest.raises(RunFailed):
             await (await supervisor.start(clumsy)).result()
