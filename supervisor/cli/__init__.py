@@ -61,13 +61,13 @@ _COMMANDS = {
 """Name -> its module, and its line in the list of commands, for which no module is imported."""
 
 
-def make_app(called: str | None = None) -> App:
+def make_app(called: str | None = None, program: str = "supervisor") -> App:
     """Return the command line, with every command registered and none imported.
 
-    `called`: the command that is called. Its help is its whole docstring.
+    `called`: the command that is called. Its help is its whole docstring. `program`: its name.
     """
     app = App(
-        name="supervisor",
+        name=program,
         help="Run AI sub-agents that wait for people. Their questions survive restarts, and no call runs twice.",
         version=lambda: f"subagent-supervisor {metadata.version('subagent-supervisor')}",
         default_parameter=Parameter(show_default=_shown_default),

@@ -1,15 +1,19 @@
 """`supervisor --install-completion`: let the shell complete commands and options.
 
-The script is written once, from the commands as they are, so that a TAB starts no interpreter.
+A script for each name of the program is written once, from the commands as they are, so that a TAB starts no program.
 """
 
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
 from supervisor.cli.answers import say
 from supervisor.core.errors import InvalidInput
+
+NAMES: Final = ("supervisor", "subagent-supervisor")
+"""The console scripts of the distribution."""
 
 
 def install_completion(
@@ -19,13 +23,17 @@ def install_completion(
         Parameter(help="The shell; by default the one that started this command."),
     ] = None,
     output: Annotated[
-        Path | None, Parameter(help="Write the script here, and change no start-up file.", show_default=False)
+        Path | None,
+        Parameter(
+            help="Write one script here, for the name of this call, and change no start-up file.",
+            show_default=False,
+        ),
     ] = None,
 ) -> int:
-    """Write a script that completes commands and options, and load it in the start-up file of the shell.
+    """Write scripts that complete commands and options, and load them in the start-up file of the shell.
 
-    Run it again after an upgrade: the script has the commands of the version that wrote it. Fish loads it without a
-    change of a start-up file. In zsh, `compinit` must run in ~/.zshrc, as in most set-ups.
+    Run it again after an upgrade: the scripts have the commands of the version that wrote them. Fish loads them
+    without a change of a start-up file. In zsh, `compinit` must run in ~/.zshrc, as in most set-ups.
     """
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
@@ -35,8 +43,11 @@ def install_completion(
         chosen = shell or detect_shell()
     except ShellDetectionError:
         raise InvalidInput("cannot tell which shell this is: add --shell bash, --shell zsh or --shell fish") from None
-    path = make_app().install_completion(shell=chosen, output=output, add_to_startup=output is None)
-    print(path)
+    called = Path(sys.argv[0]).name
+    names = NAMES if output is None else [called if called in NAMES else NAMES[0]]
+    for name in names:
+        app = make_app(program=name)
+        print(app.install_completion(shell=chosen, output=output, add_to_startup=output is None))
     say(
         "Every shell that starts from now on completes them."
         if output is None

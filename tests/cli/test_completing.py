@@ -35,10 +35,11 @@ def typed(keys: bytes, until: bytes, home: Path) -> bytes:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_tab_in_bash_completes_a_command(supervisor, tmp_path: Path):
-    """The start-up file loads the script. The first TAB completes what is unique, the second one lists the rest."""
+    """By both names of the program. The first TAB completes what is unique, the second one lists the rest."""
     made = supervisor("--install-completion", "--shell", "bash", HOME=str(tmp_path))
-    assert (made.code, Path(made.out.strip()).is_file()) == (0, True), made
-    assert b"approvals" in typed(b"supervisor appr\t\t\t", b"approve ", tmp_path)
+    assert (made.code, [Path(line).is_file() for line in made.out.splitlines()]) == (0, [True, True]), made
+    for name in (b"supervisor", b"subagent-supervisor"):
+        assert b"approvals" in typed(name + b" appr\t\t\t", b"approve ", tmp_path)
 
 
 def test_a_script_is_written_where_it_is_wanted(supervisor, tmp_path: Path):
