@@ -157,7 +157,9 @@ def _import(where: str, key: str, extra: str | None) -> type[ChannelSettings]:
             found = getattr(found, part)
     except ModuleNotFoundError as error:
         if extra is not None:
-            raise InvalidInput(f"{key}: {error.name} is not installed; pip install '.[{extra}]'") from None
+            raise InvalidInput(
+                f"{key}: {error.name} is not installed; pip install 'subagent-supervisor[{extra}]'"
+            ) from None
         raise InvalidInput(f"{key}: {where} cannot be imported: {error}") from None
     except (Exception, SystemExit) as error:  # another author's module may raise anything
         raise InvalidInput(f"{key}: {where} cannot be imported: {type(error).__name__}: {error}") from error

@@ -98,6 +98,29 @@ def test_a_configuration_of_a_page_is_accepted(page, text, tmp_path):
     read_configuration(file)
 
 
+PAGES = [
+    path for path in sorted((ROOT / "docs").rglob("*.md")) if "made" not in path.parts and path.parent.name != "docs"
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_first_who_needs_it_and_is_listed(page):
+    """A reader must see at the first sentence whether to go on, and find each page from the index."""
+    first = page.read_text().split("\n\n")[1]
+    assert re.match(r"This (page|tutorial) is for people ", first)
+    assert f"({page.relative_to(ROOT / 'docs').as_posix()})" in (ROOT / "docs" / "README.md").read_text()
+
+
+LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/README.md", "examples/README.md"))]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_link_to_a_file_leads_to_one(page):
+    """From the page's place in the repository. The build of the site finds links within its pages."""
+    for link in re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
 def test_each_page_with_code_is_executed_or_says_why_not():
     """What is not executed is counted, so that it does not grow unseen."""
     executed = {name for name in pages() if any(name.startswith(each) for each in EXECUTED_BY)}

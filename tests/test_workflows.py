@@ -18,6 +18,14 @@ def test_an_action_is_named_by_its_digest_and_version(file):
         assert re.fullmatch(r" # v\d+\.\d+\.\d+", remark), action
 
 
+def test_links_to_other_sites_are_checked_by_a_schedule_alone():
+    """Another site that is down stops no change of ours."""
+    checking = [file for file in WORKFLOWS if "linkcheck" in file.read_text()]
+    assert [file.name for file in checking] == ["links.yml"]
+    assert re.search(r"^on:\n  schedule: .*\n  workflow_dispatch:\n\w", checking[0].read_text(), re.MULTILINE)
+    assert "linkcheck" not in (WORKFLOWS[0].parents[2] / ".ci" / "run").read_text()
+
+
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
 def test_a_workflow_may_only_read_and_only_publishing_may_identify_itself(file):
     text = file.read_text()

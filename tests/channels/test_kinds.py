@@ -115,7 +115,7 @@ def test_a_problem_of_a_table_is_one_line_with_file_and_key(tmp_path, monkeypatc
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(KINDS, "fax", Kind("no_such_package.fax:Fax", "fax"))
     (line,) = problems(tmp_path, "[channels.fax]")
-    assert line.endswith("channels.fax: no_such_package is not installed; pip install '.[fax]'")
+    assert line.endswith("channels.fax: no_such_package is not installed; pip install 'subagent-supervisor[fax]'")
 
 
 def test_two_distributions_that_offer_one_kind_are_both_named(tmp_path, offered):
