@@ -48,8 +48,8 @@ LARGEST: Final = 1024 * 1024
 """Bytes of JSON that arguments or a result may have without a folder for large payloads (payloads.py). The server
 refuses documents of more than 2 MiB."""
 MEMO_LARGEST: Final = 64 * 1024
-PAGE: Final = 512 * 1024
-"""Bytes of entries after which an answer to a query ends."""
+PAGE: Final = 192 * 1024
+"""Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
 
 
 def decision_id(approval: str) -> str:

@@ -1,6 +1,10 @@
 """Large payloads are files in a folder that workers and clients share, and a codec of the user stands before them."""
 
 import os
+import random
+import subprocess
+import sys
+from hashlib import sha256
 from pathlib import Path
 
 import anyio
@@ -187,3 +191,35 @@ async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(folder)
     with pytest.raises(ServerError, match=str(folder)):
         await stored(driver, b"one")
     assert not folder.exists()
+
+
+WRITES = """
+import os, sys, anyio
+from pathlib import Path
+from temporalio.api.common.v1 import Payload
+from supervisor.temporal.payloads import PayloadFolder
+
+async def main():
+    driver = PayloadFolder(Path(sys.argv[1]))
+    while True:
+        (claim,) = await driver.store(None, [Payload(data=os.urandom(300_000))])
+        print(claim.claim_data["sha256"], flush=True)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.soak
+async def test_a_process_that_is_killed_leaves_no_broken_file(folder):
+    """SIGKILL at any instant: each file with a digest as its name is whole, and those that were told of are there."""
+    told: list[str] = []
+    for _ in range(10):
+        process = subprocess.Popen([sys.executable, "-c", WRITES, str(folder)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        told += [process.stdout.readline().strip() for _ in range(3)]
+        await anyio.sleep(random.random() / 50)
+        process.kill()
+        told += process.communicate()[0].split()
+    found = {each.name: each for each in files(folder) if not each.name.startswith(".writing-")}
+    assert set(told) - {""} <= set(found)
+    assert all(sha256(path.read_bytes()).hexdigest() == digest for digest, path in found.items())
