@@ -63,7 +63,7 @@ async def leading(ctx: Context) -> str:
 @pytest.fixture(autouse=True)
 async def bounded():
     """No wait of these tests is long."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(120):
         yield
 
 
@@ -108,7 +108,7 @@ async def test_a_search_attribute_that_may_not_be_made_is_named(monkeypatch):
 
 
 async def ended(url: str, name: str, *given):
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with open_temporal(url) as supervisor:
             return await (await supervisor.start(name, *given)).outcome()
 
@@ -240,7 +240,7 @@ async def test_a_server_that_goes_away_is_waited_for(tmp_path):
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
             server.kill()
-            with pytest.raises(ServerUnavailable), anyio.fail_after(20):
+            with pytest.raises(ServerUnavailable), anyio.fail_after(60):
                 await supervisor.decide(asked.id, Approve(by="ana"))
             server.start()
             while True:

@@ -36,7 +36,7 @@ def clean(monkeypatch):
 
 @pytest.fixture(autouse=True)
 async def bounded():
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         yield
 
 

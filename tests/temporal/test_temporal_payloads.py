@@ -49,7 +49,7 @@ class Reversing(PayloadCodec):
 
 @pytest.fixture(autouse=True)
 async def bounded():
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         yield
 
 

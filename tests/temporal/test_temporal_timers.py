@@ -24,7 +24,7 @@ DAY = 24 * 3600.0
 
 @pytest.fixture(autouse=True)
 async def bounded():
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         yield
 
 
