@@ -12,8 +12,9 @@ How a channel uses it:
 
 Rules
 - A session's id names its place on the platform ("slack-c012ab-1712345678.000100"), so the channel stores nothing.
-- The hooks are *seen* (a person's message was taken), *working* (the session works or has stopped), and *said* (a piece
-  of a session's message). Only *said* must succeed; a failure of the others is logged, and nothing waits for them.
+- The hooks are *seen* (a person's message was taken), *working* (the session works or has stopped), *writing* (a text
+  that the agent is writing), and *said* (a piece of a session's message). Only *said* must succeed; a failure of the
+  others is logged, and nothing waits for them.
 - A hook raises OSError if the platform may or may not have done it, ConnectionRefusedError if it has not, and another
   SupervisorError if the platform refuses it.
 """
@@ -21,8 +22,12 @@ Rules
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
+
+WRITING: Final = "writing"
+"""The mark of a message that shows what an agent is writing."""
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +64,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     text: str
     mark: str
-    """Identifies the piece in its session: "said:POSITION", and ":NUMBER" from the second piece of a message on."""
+    """Identifies the piece in its session: "said:POSITION", and ":NUMBER" from the second piece of a message on; of a
+    text that is being written, WRITING."""
     by: str
 
 
@@ -71,6 +77,9 @@ class Chat(ABC):
     """UTF-16 units of one message."""
     sign_lasts: float = 60.0
     """Seconds after which `working` is called again while the session still works."""
+    can_edit: bool = False
+    """Whether the platform lets the channel edit and remove its messages, so that people can read a text while it is
+    written: then `show_writing` and `remove_writing` are used."""
 
     @abstractmethod
     def holds(self, session: str) -> bool:
@@ -82,8 +91,9 @@ class Chat(ABC):
 
     @abstractmethod
     async def find_said(self, session: str) -> Collection[str]:
-        """Return the marks of the pieces that earlier processes posted in a session's place. A platform that cannot be
-        searched needs a record of its own: a piece whose mark is missing is posted once more."""
+        """Return the marks of the pieces that earlier processes posted in a session's place, and "writing:MESSAGE" for
+        each message of `show_writing` that is still there. A platform that cannot be searched needs a record of its
+        own: a piece whose mark is missing is posted once more."""
 
     async def seen(self, heard: Heard) -> None:  # noqa: B027 # a platform may show nothing
         """Show that a person's message was taken."""
@@ -93,6 +103,22 @@ class Chat(ABC):
 
         Called again every `sign_lasts` seconds, and after each piece, while the session works.
         """
+
+    def edits_every(self, session: str) -> float:
+        """Return the seconds between two edits of a text that is being written, at least 2."""
+        return 2.0
+
+    async def show_writing(self, piece: Piece, message: str | None) -> str:
+        """Show a text that is being written (the hook *writing*), without ringing. It replaces that of `message`, which
+        this method returned before. None, or a message that is gone: post one. Returns the id of the message.
+
+        A platform that is too busy is not waited for: raise ConnectionRefusedError.
+        """
+        raise NotImplementedError
+
+    async def remove_writing(self, session: str, message: str) -> None:
+        """Remove a message of `show_writing`; that it is gone already is no error."""
+        raise NotImplementedError
 
     async def find_earlier(self, heard: Heard) -> Sequence[Earlier]:
         """Return the last messages that stood in a place before `heard` begins a session there, the oldest first."""

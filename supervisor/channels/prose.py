@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from supervisor.channels.lengths import beginning, fit
+from supervisor.channels.lengths import beginning, fit, length
 
 MOST: Final = 20
 """The length of the longest text, in full messages. A remark says how much is missing."""
@@ -37,6 +37,22 @@ def harmless(text: str) -> str:
 def pieces(text: str, limit: int) -> list[str]:
     """Return a text as messages of at most `limit` UTF-16 units, at least 1000. There is always one, perhaps empty."""
     return list(_pieces(fit(text, MOST * limit), limit)) or [text.strip()]
+
+
+def ending(text: str, limit: int, *, is_cut: bool = False) -> str:
+    """Return a text as one message of at most `limit` UTF-16 units, at least 1000: all of it, or its end, after an
+    ellipsis. `is_cut`: its beginning is missing already. A fenced block that is open is closed."""
+    kept = text
+    if is_cut or length(text) > limit - _OPENING:
+        kept = beginning(text[::-1], limit - 2 * _OPENING)[::-1]
+        if 0 <= (line := kept.find("\n")) < len(kept) // 4:
+            kept = kept[line + 1 :]
+        opening = _open_fence(text[: len(text) - len(kept)])
+        again = f"{opening}\n" if opening is not None and len(opening) < _OPENING else ""
+        kept = f"…\n{again}{kept}"
+    if (opening := _open_fence(kept)) is not None and (fence := _FENCE.match(opening)) is not None:
+        kept = f"{kept}\n{fence[1]}"
+    return kept
 
 
 def _pieces(rest: str, limit: int) -> Iterator[str]:

@@ -41,7 +41,7 @@ from supervisor.channels.cards import (
     with_gutter,
     with_instants,
 )
-from supervisor.channels.chat import Chat, Earlier, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, Earlier, Heard, Piece
 from supervisor.channels.conversations import Conversations
 from supervisor.channels.form_words import has_form
 from supervisor.channels.granting import Grant
@@ -91,6 +91,7 @@ __all__ = [
     "EXPLAIN",
     "FORMS",
     "REPLY",
+    "WRITING",
     "Answering",
     "Button",
     "Card",

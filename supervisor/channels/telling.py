@@ -12,11 +12,13 @@ Rules
 - A piece that the platform does not take is tried again until it does; one that the platform refuses is logged.
 - The sign that a session is working ends when the session waits or is idle. Only sessions that may be working are
   looked at.
+- Where the platform can edit messages, people read a text while it is written (writing.py). No message waits for that.
 """
 
 import heapq
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Final
 
@@ -26,6 +28,7 @@ from anyio.abc import TaskGroup
 from supervisor.abc import Page, Supervisor
 from supervisor.channels.chat import Chat, Heard, Piece
 from supervisor.channels.prose import harmless, pieces
+from supervisor.channels.writing import Writing
 from supervisor.core import events as e
 from supervisor.core.activity import Activity
 from supervisor.core.errors import NotFound, StoreError, SupervisorError
@@ -50,9 +53,10 @@ _Rested = list[tuple[datetime, str]]
 
 class _Following:
     """A session that is followed. `is_old`: it was idle when this process began, and may have unposted messages.
-    `told`: the marks of its posts, if they are known."""
+    `told`: the marks of its posts, if they are known. `writing`: shows what is written, if the platform can."""
 
-    def __init__(self, told: set[str] | None, *, is_old: bool) -> None:
+    def __init__(self, told: set[str] | None, writing: Writing | None, *, is_old: bool) -> None:
+        self.writing = writing
         self.is_old = is_old
         self.told = told
         self.scope = anyio.CancelScope()
@@ -122,7 +126,9 @@ class Telling:
         if self._tasks is None or not self._chat.holds(session):
             return None
         if (following := self._followed.get(session)) is None:
-            following = self._followed[session] = _Following(set() if is_new else None, is_old=is_old)
+            writing = Writing(self._chat, session, self._by, self._tasks) if self._chat.can_edit else None
+            following = _Following(set() if is_new else None, writing, is_old=is_old)
+            self._followed[session] = following
             self._tasks.start_soon(self._tell, session, following)
         elif session in self._resting:
             self._resting.move_to_end(session)
@@ -159,9 +165,11 @@ class Telling:
     async def _tell_on(self, supervisor: Supervisor, session: str, following: _Following) -> None:
         after: str | None = None
         while True:
-            sign = anyio.CancelScope()
+            sign, text = anyio.CancelScope(), anyio.CancelScope()
             if self._tasks is not None and (following.is_told.is_set() or not following.is_old):
                 self._tasks.start_soon(self._sign, supervisor, session, following, sign)
+                if following.writing is not None:
+                    self._tasks.start_soon(self._write, supervisor, session, following.writing, following, text)
             try:
                 async with supervisor.watch_session(session, after=after) as watch:
                     async for row in watch:  # until the session is idle and all its messages are posted
@@ -170,6 +178,7 @@ class Telling:
                     after = watch.cursor
             finally:
                 sign.cancel()
+                text.cancel()
             self._rest(session, following)
             async with supervisor.watch_session(session, after=after, stay=True) as watch:
                 async for row in watch:
@@ -194,6 +203,10 @@ class Telling:
         """Post the message of an entry, unless it is posted."""
         if (text := words_of(row)) is None:
             return
+        with following.writing.telling() if following.writing is not None else nullcontext():
+            await self._post(session, row, text, following)
+
+    async def _post(self, session: str, row: JournalEntry, text: str, following: _Following) -> None:
         parts, wait = pieces(harmless(text), self._chat.room), 1.0
         posted: set[int] = set()
         while True:
@@ -223,8 +236,37 @@ class Telling:
         """Return the marks of a session's posts. They are read once, and after an answer was lost."""
         if following.told is None:
             async with self._looking:  # one place at a time: platforms limit how often an app reads
-                following.told = set(await self._chat.find_said(session))
+                if following.told is None:
+                    following.told = set(await self._chat.find_said(session))
+                    if following.writing is not None:
+                        following.writing.remove_left(following.told)
         return following.told
+
+    # -- what a session is writing ------------------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        supervisor: Supervisor,
+        session: str,
+        writing: Writing,
+        following: _Following,
+        scope: anyio.CancelScope,
+    ) -> None:
+        """Remove the text that an earlier process left, and show what the agent writes now, until cancelled."""
+        wait = 1.0
+        with scope:
+            while True:
+                try:
+                    await self._find_told(session, following)
+                    break
+                except SupervisorError as error:
+                    log.warning("text.not_looked_for", channel=self._chat.name, session=session, error=str(error))
+                    break
+                except OSError as error:
+                    log.warning(f"{self._chat.name}.not_reached", error=repr(error), again_in=wait)
+                await anyio.sleep(wait)
+                wait = min(60.0, 2 * wait)
+            await writing.run(supervisor)
 
     # -- the sign that a session is working ---------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ Rules
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 from unittest import SkipTest
@@ -26,6 +26,8 @@ from msgspec.structs import replace
 
 from supervisor.abc import Channel, Context, Run, StoreSupervisor
 from supervisor.app import open_supervisor
+from supervisor.channels.chat import WRITING, Chat, Piece
+from supervisor.channels.telling import Telling
 from supervisor.core import events as e
 from supervisor.core.agent_spec import agent
 from supervisor.core.people import People, Person
@@ -57,6 +59,8 @@ class ChannelBench(ABC):
     """The channel's name."""
     identities: tuple[str, str, str] = ("1", "2", "3")
     """Identities on the platform: of two people who may decide everything, and of a stranger."""
+    session: str = ""
+    """The id of a session that has its place on the platform; for a channel with chats."""
     cannot: ClassVar[Mapping[str, str]] = {}
     """The scenes that the channel cannot play, each with the reason."""
 
@@ -74,6 +78,14 @@ class ChannelBench(ABC):
 
     async def forge(self, channel: Channel, seen: CardSeen, code: str, identity: str) -> None:
         """Deliver a press that the platform did not send."""
+        raise NotImplementedError
+
+    def open_chat(self, supervisor: StoreSupervisor) -> AbstractAsyncContextManager[Chat]:
+        """Open the chat of a new process, for the scene of a text that is being written."""
+        raise NotImplementedError
+
+    def said(self) -> Sequence[str]:
+        """Return the texts of the messages in the place of `session`, the oldest first."""
         raise NotImplementedError
 
     def fail(self, how: Failure | None) -> None:
@@ -98,6 +110,14 @@ async def deployer(ctx: Context, target: str) -> list[str]:
 async def asker(ctx: Context) -> str:
     """Ask a question."""
     return await ctx.ask("Which environment?", choices=["staging", "production"])
+
+
+@agent
+async def author(ctx: Context) -> None:
+    """Write a text, and say another one after a message."""
+    ctx.stream(f"The tide {HOSTILE}")
+    await ctx.receive()
+    await ctx.send("The tide is low.")
 
 
 class _Scene(msgspec.Struct, frozen=True):
@@ -277,6 +297,51 @@ async def _killed_after_record(bench: ChannelBench) -> None:
         assert len(bench.cards()) == 1
 
 
+async def _writing(bench: ChannelBench) -> None:
+    """People read what an agent writes, a later process finds it, and what the agent says replaces it (R9)."""
+    async with (
+        open_supervisor(MemoryStore()) as supervisor,
+        bench.open_chat(supervisor) as chat,
+        bench.open_chat(supervisor) as later,
+        anyio.create_task_group() as tasks,
+    ):
+        assert chat.can_edit, "the chat shows no text that is being written: say so in `cannot`"
+        telling = Telling(chat, "author")
+        tasks.start_soon(telling.run, supervisor)
+        run = await supervisor.start(author, session=bench.session)
+        await _until(lambda: telling.follow(run.session, is_new=True))
+        await _until(lambda: "The tide" in "".join(bench.said()))
+        assert not {*"".join(bench.said())} & {"\x1b", "\u202e", "\x00"}
+        assert await _written(later, run.session)
+        await supervisor.send(run.session, "go on")
+        await _until(lambda: len(bench.said()) == 1 and "is low" in bench.said()[0])
+        await _until_stored(lambda: _written(later, run.session), lambda marks: not marks)
+        await _replace(bench, later, run.session)
+        tasks.cancel_scope.cancel()
+
+
+async def _replace(bench: ChannelBench, chat: Chat, session: str) -> None:
+    """Show a text, another one in its place, one after it is gone, and none."""
+
+    async def show(text: str, message: str | None) -> str:
+        return await chat.show_writing(Piece(session=session, text=text, mark=WRITING, by="author"), message)
+
+    message = await show("one", None)
+    assert await show("two", message) == message
+    assert "two" in bench.said()[-1]
+    for _ in range(2):
+        await chat.remove_writing(session, message)
+    again = await show("three", message)
+    assert ("three" in bench.said()[-1], len(bench.said()), again != message) == (True, 2, True)
+    assert await _written(chat, session) == {f"{WRITING}:{again}"}
+    await chat.remove_writing(session, again)
+    assert len(bench.said()) == 1
+
+
+async def _written(chat: Chat, session: str) -> set[str]:
+    return {mark for mark in await chat.find_said(session) if mark.startswith(f"{WRITING}:")}
+
+
 def _failing(how: Failure) -> Callable[[ChannelBench], Awaitable[None]]:
     async def play(bench: ChannelBench) -> None:
         """The channel raises or waits while its platform fails. Then it shows the approval, with one card."""
@@ -308,6 +373,7 @@ _PLAYS: Final[Mapping[str, Callable[[ChannelBench], Awaitable[None]]]] = {
     "hostile text": _hostile_text,
     "killed before record": _killed_before_record,
     "killed after record": _killed_after_record,
+    "writing": _writing,
     "429": _failing("429"),
     "500": _failing("500"),
     "refused": _failing("refused"),

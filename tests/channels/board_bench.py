@@ -86,6 +86,7 @@ def serving(board):
 
 class BoardBench(ChannelBench):
     name = "board"
+    cannot = dict.fromkeys(("writing",), "it has no conversations")
 
     def __init__(self, board):
         self.board = board

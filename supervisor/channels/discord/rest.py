@@ -71,10 +71,17 @@ class DiscordRest:
             before = page[-1]["id"]
 
     async def call(
-        self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        waits: bool = True,
     ) -> Any:
-        """Make a request. Raises DiscordRefused; ConnectionRefusedError if Discord cannot be reached; OSError if the
-        request failed in between: then Discord may or may not have carried it out."""
+        """Make a request. Raises DiscordRefused; ConnectionRefusedError if Discord cannot be reached, and also if the
+        request is limited and does not wait (`waits`); OSError if it failed in between: then Discord may or may
+        not have carried it out."""
         sent = b"" if body is None else msgspec.json.encode(body)
         while True:
             try:
@@ -85,6 +92,8 @@ class DiscordRest:
                 raise OSError(f"Discord's answer broke off: {error!r}") from error
             if reply.status != 429:
                 break
+            if not waits:
+                raise ConnectionRefusedError(f"Discord takes no {method} for {_seconds_to_wait(reply):g} s")
             await anyio.sleep(_seconds_to_wait(reply))
         if reply.status >= 500:
             raise OSError(f"Discord cannot answer now: {reply.status}")

@@ -11,12 +11,12 @@ Rules
 import re
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from supervisor.channels.chat import Chat, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, Heard, Piece
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
 from supervisor.channels.discord.interactions import Command
-from supervisor.channels.discord.rest import EPOCH, DiscordRefused, DiscordRest
+from supervisor.channels.discord.rest import EPOCH, GONE, DiscordRefused, DiscordRest
 from supervisor.channels.lengths import fit
 from supervisor.core.visible import visible
 from supervisor.logs import FactLog
@@ -24,6 +24,7 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 DESCRIPTION: Final = 4000  # UTF-16 units of one embed's text; Discord allows 4,096
+SILENT: Final = 1 << 12  # the flag of a message that notifies no one
 THREAD_NAME: Final = 100
 KEPT: Final = 10_080  # minutes for which Discord lists a thread without messages: a week, its longest
 _SESSION: Final = re.compile(r"discord-(\d+)")
@@ -61,6 +62,7 @@ class DiscordChat(Chat):
     name = "discord"
     room = DESCRIPTION
     sign_lasts = 8.0  # Discord takes a typing sign away after ten seconds
+    can_edit = True
 
     def __init__(self, rest: DiscordRest) -> None:
         self._rest = rest
@@ -86,12 +88,26 @@ class DiscordChat(Chat):
         return str(thread["id"])
 
     async def say(self, piece: Piece) -> None:
-        footer = _BETWEEN.join([fit(visible(piece.by), TITLE, remark=False), piece.mark])
-        message = {
-            "embeds": [{"description": piece.text or "(empty)", "footer": {"text": footer}}],
-            "allowed_mentions": {"parse": []},
-        }
-        await self._rest.call("POST", f"/channels/{thread_of(piece.session)}/messages", message)
+        await self._rest.call("POST", f"/channels/{thread_of(piece.session)}/messages", _message(piece))
+
+    async def show_writing(self, piece: Piece, message: str | None) -> str:
+        messages = f"/channels/{thread_of(piece.session)}/messages"
+        if message is not None:
+            try:
+                await self._rest.call("PATCH", f"{messages}/{message}", _message(piece), waits=False)
+                return message
+            except DiscordRefused as error:
+                if error.code not in GONE:
+                    raise
+        posted = await self._rest.call("POST", messages, {**_message(piece), "flags": SILENT}, waits=False)
+        return str(posted["id"])
+
+    async def remove_writing(self, session: str, message: str) -> None:
+        try:
+            await self._rest.call("DELETE", f"/channels/{thread_of(session)}/messages/{message}", waits=False)
+        except DiscordRefused as error:
+            if error.code not in GONE:
+                raise
 
     async def find_said(self, session: str) -> set[str]:
         thread, until = thread_of(session), datetime.now(UTC) + timedelta(minutes=1)
@@ -101,7 +117,8 @@ class DiscordChat(Chat):
             async for message in messages:
                 footers = [(embed.get("footer") or {}).get("text", "") for embed in message.get("embeds") or ()]
                 if message["author"].get("bot"):
-                    found |= {footer.rpartition(_BETWEEN)[2] for footer in footers}
+                    marks = {footer.rpartition(_BETWEEN)[2] for footer in footers}
+                    found |= marks | ({f"{WRITING}:{message['id']}"} if WRITING in marks else set())
         return found
 
     def stands_below(self, heard: Heard, card: str) -> bool:
@@ -110,3 +127,11 @@ class DiscordChat(Chat):
     async def working(self, session: str, *, is_working: bool) -> None:
         if is_working:  # nothing takes a typing sign away earlier
             await self._rest.call("POST", f"/channels/{thread_of(session)}/typing")
+
+
+def _message(piece: Piece) -> dict[str, Any]:
+    footer = _BETWEEN.join([fit(visible(piece.by), TITLE, remark=False), piece.mark])
+    return {
+        "embeds": [{"description": piece.text or "(empty)", "footer": {"text": footer}}],
+        "allowed_mentions": {"parse": []},
+    }

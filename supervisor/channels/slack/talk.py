@@ -11,11 +11,12 @@ Rules
 
 import re
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from supervisor.channels.chat import Chat, Earlier, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, Earlier, Heard, Piece
 from supervisor.channels.lengths import fit
 from supervisor.channels.slack.blocks import SECTION, inert, plain_blocks, said_blocks
 from supervisor.channels.slack.payloads import Words, plain_text
@@ -34,7 +35,10 @@ WORKING: Final = "is working…"
 REACTION: Final = "eyes"
 DONE: Final = ("already_reacted", "no_reaction", "message_not_found")
 """Slack's error codes for a reaction that is as it should be."""
+GONE: Final = ("message_not_found", "cant_update_message", "edit_window_closed", "cant_delete_message")
+"""Slack's error codes for a text that is gone, or that the app can no longer change."""
 REACTED: Final = 1000  # sessions whose last message is remembered
+Write = Callable[..., Awaitable[dict[str, Any]]]
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
 
 
@@ -67,6 +71,7 @@ class SlackChat(Chat):
     name = "slack"
     room = MARKDOWN
     sign_lasts = 90.0  # Slack takes a status away after two minutes
+    can_edit = True
 
     def __init__(self, web: SlackWeb, people: People) -> None:
         self._web = web
@@ -83,24 +88,44 @@ class SlackChat(Chat):
     async def say(self, piece: Piece) -> None:
         """Post a piece: as Markdown, or as plain text if this Slack has no blocks of Markdown."""
         conversation, thread = _place(piece.session)
+        await self._put(self._web.write, "chat.postMessage", piece, _in_thread(conversation, thread))
+
+    async def _put(self, write: Write, method: str, piece: Piece, where: Mapping[str, Any]) -> dict[str, Any]:
         blocks = said_blocks(piece.text, piece.mark, piece.by)
-        message = {
-            "channel": conversation,
-            "thread_ts": thread,
-            "text": fit(inert(piece.text), SECTION),  # for notifications
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
+        text = fit(inert(piece.text), SECTION)  # for notifications
         try:
-            await self._web.write("chat.postMessage", **message, blocks=blocks)
+            return await write(method, **where, text=text, blocks=blocks)
         except SlackRefused as error:
             if error.reason not in NO_MARKDOWN:
                 raise
-            await self._web.write("chat.postMessage", **message, blocks=plain_blocks(piece.text, blocks[-1]))
+            return await write(method, **where, text=text, blocks=plain_blocks(piece.text, blocks[-1]))
+
+    async def show_writing(self, piece: Piece, message: str | None) -> str:
+        conversation, thread = _place(piece.session)
+        if message is not None:
+            try:
+                where = {"channel": conversation, "ts": message}
+                await self._put(self._web.write_passing, "chat.update", piece, where)
+                return message
+            except SlackRefused as error:
+                if error.reason not in GONE:
+                    raise
+        where = _in_thread(conversation, thread)
+        return str((await self._put(self._web.write_passing, "chat.postMessage", piece, where))["ts"])
+
+    async def remove_writing(self, session: str, message: str) -> None:
+        try:
+            await self._web.write_passing("chat.delete", channel=_place(session)[0], ts=message)
+        except SlackRefused as error:
+            if error.reason not in GONE:
+                raise
 
     async def find_said(self, session: str) -> set[str]:
-        messages = self._web.messages(*_place(session))
-        return {block.get("block_id", "") async for message in messages for block in message.get("blocks") or ()}
+        found: set[str] = set()
+        async for message in self._web.messages(*_place(session)):
+            marks = {block.get("block_id", "") for block in message.get("blocks") or ()}
+            found |= marks | ({f"{WRITING}:{message['ts']}"} if WRITING in marks else set())
+        return found
 
     def stands_below(self, heard: Heard, card: str) -> bool:
         """A card's id is the time at which Slack posted it."""
@@ -158,3 +183,7 @@ def _place(session: str) -> tuple[str, str]:
     place = place_of(session)
     assert place is not None
     return place
+
+
+def _in_thread(conversation: str, thread: str) -> dict[str, Any]:
+    return {"channel": conversation, "thread_ts": thread, "unfurl_links": False, "unfurl_media": False}

@@ -6,6 +6,8 @@ time.
 Rules
 - A person at the screen waits for a form and for an answer. These requests have their own threads, so that they never
   wait for cards that hang.
+- The text that an agent is writing gives way to everything else. Its requests have their own threads, are not made
+  while their method is limited, and do not limit it for others.
 - Slack limits the rate of each method. When a call is limited (429), its method pauses for as long as Slack says. Then
   its calls are made one after the other, at most one in PACE seconds, until no call was limited for LIMITED seconds.
 """
@@ -78,8 +80,8 @@ class SlackWeb:
 
     def __init__(self, token: str, base_url: str = "https://slack.com/api/") -> None:
         self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
-        self._turns = {True: anyio.Semaphore(AT_ONCE), False: anyio.Semaphore(AT_ONCE)}
-        """True: for requests for which a person waits; False: for all others."""
+        self._turns = {kind: anyio.Semaphore(AT_ONCE) for kind in ("awaited", "usual", "passing")}
+        """awaited: for requests for which a person waits; passing: that give way; usual: all others."""
         self._threads: anyio.CapacityLimiter | None = None
         self._paces: dict[str, _Pace] = {}
 
@@ -87,6 +89,11 @@ class SlackWeb:
         """Call a method that takes JSON. Raises SlackRefused; ConnectionRefusedError if Slack cannot be reached;
         OSError if it failed in between: then Slack may or may not have carried out the request."""
         return _data(await self._call(method, json=arguments))
+
+    async def write_passing(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """Call a method that takes JSON, for something that gives way. Raises as `write` does, and
+        ConnectionRefusedError also if the method is limited."""
+        return _data(await self._call(method, gives_way=True, json=arguments))
 
     async def read(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method that only reads; these methods take no JSON. Raises as `write` does."""
@@ -108,7 +115,7 @@ class SlackWeb:
         answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
         send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
         try:
-            async with self._turns[True]:
+            async with self._turns["awaited"]:
                 response = await self._in_thread(send)
         except _BROKEN as error:
             raise OSError(f"Slack's answer broke off: {error!r}") from error
@@ -136,11 +143,15 @@ class SlackWeb:
     async def _in_thread(self, request: Callable[[], T]) -> T:
         """Make a request in a thread and wait for its end, which REQUEST_TIMEOUT bounds: it cannot be taken back."""
         if self._threads is None:
-            self._threads = anyio.CapacityLimiter(2 * AT_ONCE)
+            self._threads = anyio.CapacityLimiter(len(self._turns) * AT_ONCE)
         return await anyio.to_thread.run_sync(request, limiter=self._threads)
 
-    async def _call(self, method: str, client: WebClient | None = None, **how: Any) -> SlackResponse:
+    async def _call(
+        self, method: str, client: WebClient | None = None, *, gives_way: bool = False, **how: Any
+    ) -> SlackResponse:
         pace = self._paces.setdefault(method, _Pace())
+        if gives_way:
+            return await self._call_passing(method, pace, how)
         while True:
             if anyio.current_time() < pace.limited_until:
                 async with pace.door:
@@ -152,11 +163,21 @@ class SlackWeb:
             if answer is not None:
                 return answer
 
-    async def _request(self, method: str, pace: _Pace, client: WebClient, how: dict[str, Any]) -> SlackResponse | None:
+    async def _call_passing(self, method: str, others: _Pace, how: dict[str, Any]) -> SlackResponse:
+        pace = self._paces.setdefault(f"{method}, passing", _Pace())
+        if anyio.current_time() >= max(pace.resumes_at, others.limited_until):
+            answer = await self._request(method, pace, self.client, how, "passing")
+            if answer is not None:
+                return answer
+        raise ConnectionRefusedError(f"Slack limits {method}")
+
+    async def _request(
+        self, method: str, pace: _Pace, client: WebClient, how: dict[str, Any], kind: str | None = None
+    ) -> SlackResponse | None:
         """Make a request; return None if the method is limited and has to pause."""
         call = partial(client.api_call, method, **how)
         try:
-            async with self._turns[method in AWAITED]:
+            async with self._turns[kind or ("awaited" if method in AWAITED else "usual")]:
                 if anyio.current_time() < pace.resumes_at:  # the method was limited while this call waited
                     return None
                 return await self._in_thread(call)

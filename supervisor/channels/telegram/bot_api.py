@@ -86,15 +86,25 @@ class BotApi:
     ) -> None:
         await self._client.aclose()
 
+    async def call_passing(self, method: str, **arguments: Any) -> Any:
+        """Call a method for something that gives way, and return its result. Raises as `call` does;
+        ConnectionRefusedError also if calls for its chat are limited. It limits no other call."""
+        return await self._call(method, 0.0, arguments, gives_way=True)
+
     async def call(self, method: str, *, wait: float = 0.0, **arguments: Any) -> Any:
         """Call a method and return its result. `wait`: seconds for which Telegram may hold its answer.
 
         Raises TelegramRefused; ConnectionRefusedError if Telegram cannot be reached; OSError if it failed in between:
         then Telegram may or may not have carried out the request.
         """
+        return await self._call(method, wait, arguments)
+
+    async def _call(self, method: str, wait: float, arguments: dict[str, Any], *, gives_way: bool = False) -> Any:
         chat = arguments.get("chat_id")
         while True:
             if (pause := self._resumes_at.get(chat, 0.0) - anyio.current_time()) > 0:
+                if gives_way:
+                    raise ConnectionRefusedError(f"Telegram takes no {method} for {pause:.0f} s")
                 await anyio.sleep(pause)
             answer = await self._request(method, arguments, wait)
             if answer.ok:
@@ -102,8 +112,9 @@ class BotApi:
             if answer.error_code != 429:
                 break
             seconds = answer.parameters.retry_after or 1
-            self._limit(chat, min(LONGEST, seconds))
-            if seconds > LONGEST:
+            if not gives_way:
+                self._limit(chat, min(LONGEST, seconds))
+            if gives_way or seconds > LONGEST:
                 raise ConnectionRefusedError(f"Telegram takes no {method} for {seconds} s")
         if "message is not modified" in answer.description:
             return None

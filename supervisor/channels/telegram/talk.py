@@ -10,21 +10,38 @@ Rules
   chat with the bot where a later session has begun. A reply to such a message goes to that session.
 - Telegram does not show a bot what stands in a chat. So each piece that was posted is noted in the session's journal. A
   process that dies between the two posts that piece once more.
+- A text that is being written is posted as an ellipsis, noted, and then filled in. So no text stays in a chat that a
+  later process does not know of; an ellipsis may. Telegram takes 20 messages a minute in a group, so the text of a
+  group is edited less often.
 """
 
 import re
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from supervisor.abc import Supervisor
-from supervisor.channels.chat import Chat, Heard, Piece
-from supervisor.channels.telegram.bot_api import BotApi
+from supervisor.channels.chat import WRITING, Chat, Heard, Piece
+from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.messages import TEXT, byline, said_message
 from supervisor.channels.telegram.updates import Words
 from supervisor.core import events as e
 
 ROOM: Final = TEXT - 200
 """UTF-16 units of what an agent says in one message; the rest is for the line that names the session."""
+IN_GROUPS: Final = 6.0  # seconds between two edits
+GONE: Final = (
+    "message to edit not found",
+    "message can't be edited",
+    "message to delete not found",
+    "message_id_invalid",
+)
+"""What Telegram says of a message that is gone, or that can no longer be changed."""
+NOT_DELETED: Final = "message can't be deleted"
+"""What Telegram says of a message that is older than 48 hours."""
+STARTED: Final = "…"
+REMOVED: Final = f"un{WRITING}"
+"""The mark of the note that a text is gone."""
 PAGE: Final = 500  # sessions that are read at once
 
 
@@ -41,6 +58,7 @@ class TelegramChat(Chat):
 
     room = ROOM
     sign_lasts = 4.0  # Telegram takes the sign away after five seconds
+    can_edit = True
 
     def __init__(self, api: BotApi, name: str) -> None:
         self.name = name
@@ -86,24 +104,75 @@ class TelegramChat(Chat):
 
     async def say(self, piece: Piece) -> None:
         assert self.supervisor is not None
-        place = self.place_of(piece.session)
-        assert place is not None
-        is_last = (await self._find_last()).get((place.chat, place.thread), place.began) == place.began
-        by = "" if place.chat > 0 and is_last else byline(piece.by, place.began)
-        answers = {"message_id": place.began, "allow_sending_without_reply": True}
-        message = said_message(piece.text, by) | ({"reply_parameters": answers} if by else {})
+        place, message = await self._message(piece)
         await self._api.call("sendMessage", chat_id=place.chat, **in_topic(place.thread), **message)
         await self.supervisor.note_shown(piece.session, piece.mark, channel=self.name)
+
+    async def _message(self, piece: Piece) -> tuple[Place, dict[str, Any]]:
+        """Return where a piece is shown, and as what."""
+        place = self._place(piece.session)
+        is_last = (await self._find_last()).get((place.chat, place.thread), place.began) == place.began
+        if place.chat > 0 and is_last:
+            return place, said_message(piece.text, "writing…" if piece.mark == WRITING else "")
+        answers = {"message_id": place.began, "allow_sending_without_reply": True}
+        return place, said_message(piece.text, byline(piece.by, place.began)) | {"reply_parameters": answers}
+
+    def _place(self, session: str) -> Place:
+        place = self.place_of(session)
+        assert place is not None
+        return place
+
+    def edits_every(self, session: str) -> float:
+        return 2.0 if self._place(session).chat > 0 else IN_GROUPS
+
+    async def show_writing(self, piece: Piece, message: str | None) -> str:
+        assert self.supervisor is not None
+        place, shown = await self._message(piece)
+        answers = shown.pop("reply_parameters", None)
+        if message is not None and await self._edit(place, message, shown):
+            return message
+        started = said_message(STARTED) | ({"reply_parameters": answers} if answers else {})
+        where = {"chat_id": place.chat, **in_topic(place.thread)}
+        posted = await self._api.call_passing("sendMessage", disable_notification=True, **where, **started)
+        message = str(posted["message_id"])
+        await self.supervisor.note_shown(piece.session, f"{WRITING}:{message}", channel=self.name)
+        with suppress(OSError):  # the next edit fills it in
+            await self._edit(place, message, shown)
+        return message
+
+    async def remove_writing(self, session: str, message: str) -> None:
+        assert self.supervisor is not None
+        place = self._place(session)
+        try:
+            await self._api.call_passing("deleteMessage", chat_id=place.chat, message_id=int(message))
+        except TelegramRefused as error:
+            if NOT_DELETED in error.text.lower():
+                await self._edit(place, message, said_message(STARTED))
+            elif not _is_gone(error):
+                raise
+        await self.supervisor.note_shown(session, f"{REMOVED}:{message}", channel=self.name)
+
+    async def _edit(self, place: Place, message: str, shown: dict[str, Any]) -> bool:
+        """Replace the content of a text that is being written; False if it is gone."""
+        where = {"chat_id": place.chat, "message_id": int(message)}
+        try:
+            await self._api.call_passing("editMessageText", **where, **shown)
+        except TelegramRefused as error:
+            if not _is_gone(error):
+                raise
+            return False
+        return True
 
     async def find_said(self, session: str) -> Collection[str]:
         assert self.supervisor is not None
         rows = await self.supervisor.find_entries(session, limit=None)
         shown = (row.event for row in rows if isinstance(row.event, e.MessageShown))
-        return {event.mark for event in shown if event.channel == self.name}
+        marks = {event.mark for event in shown if event.channel == self.name}
+        gone = {mark.removeprefix("un") for mark in marks if mark.startswith(REMOVED)}
+        return marks - gone
 
     async def working(self, session: str, *, is_working: bool) -> None:
-        place = self.place_of(session)
-        assert place is not None
+        place = self._place(session)
         if is_working:
             await self._api.call("sendChatAction", chat_id=place.chat, action="typing", **in_topic(place.thread))
 
@@ -136,3 +205,7 @@ def _later(last: dict[tuple[int, int], int], place: Place) -> None:
 def in_topic(thread: int) -> dict[str, int]:
     """Return the argument that names a topic."""
     return {"message_thread_id": thread} if thread else {}
+
+
+def _is_gone(error: TelegramRefused) -> bool:
+    return any(gone in error.text.lower() for gone in GONE)

@@ -55,11 +55,8 @@ class FakeDiscord:
             return 200, {"id": f"9{body['recipient_id']}"}
         if found := re.fullmatch(r"/channels/(\d+)/messages", path):
             return self._post(found[1], body) if method == "POST" else self._list(found[1], params)
-        if (found := re.fullmatch(r"/channels/(\d+)/messages/(\d+)", path)) and method == "PATCH":
-            if found[2] not in self.messages:
-                return 404, UNKNOWN_MESSAGE
-            self.messages[found[2]] |= body
-            return 200, self.messages[found[2]]
+        if found := re.fullmatch(r"/channels/(\d+)/messages/(\d+)", path):
+            return self._change(method, found[2], body)
         if found := re.fullmatch(r"/webhooks/900/([^/]+)/messages/@original", path):
             self.told[found[1]] = body["content"]
             return 200, {"id": "1"}
@@ -97,6 +94,15 @@ class FakeDiscord:
         self.messages[id_] = message | body
         if "nonce" in body:
             self.nonces[body["nonce"]] = self.messages[id_]
+        return 200, self.messages[id_]
+
+    def _change(self, method, id_, body):
+        if id_ not in self.messages:
+            return 404, UNKNOWN_MESSAGE
+        if method == "DELETE":
+            del self.messages[id_]
+            return 204, None
+        self.messages[id_] |= body
         return 200, self.messages[id_]
 
     def _list(self, channel, params):
@@ -182,7 +188,7 @@ def serving(discord):
             else:
                 params = dict(parse_qsl(url.query))
                 status, answer = discord.answer(self.command, url.path, params, json.loads(body or b"null"))
-            raw = json.dumps(answer).encode()
+            raw = b"" if status == 204 else json.dumps(answer).encode()
             if discord.unwell > 0:
                 discord.unwell -= 1
                 status, raw = 502, b"<html>Bad Gateway"
@@ -193,7 +199,7 @@ def serving(discord):
                 self.end_headers()
                 self.wfile.write(raw)
 
-        do_GET = do_POST = do_PATCH = do_PUT = handle_any  # noqa: N815 # the server's names
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815 # the server's names
 
         def log_message(self, *_):
             pass

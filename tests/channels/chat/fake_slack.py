@@ -77,6 +77,12 @@ class FakeSlack:
                 return {"ok": True, "ts": ts}
         return {"ok": False, "error": "message_not_found"}
 
+    def chat_delete(self, channel, ts):
+        found = [message for message in self.messages.get(channel, []) if message["ts"] == ts]
+        for message in found:
+            self.messages[channel].remove(message)
+        return {"ok": True, "ts": ts} if found else {"ok": False, "error": "message_not_found"}
+
     def chat_postEphemeral(self, channel, user, text, thread_ts=None):  # noqa: N802 # Slack's names
         self.whispers.append((user, text))
         self.whispered_in.append(thread_ts)

@@ -18,7 +18,7 @@ TOKEN = "4242:an-abc_secret"
 BOT = {"id": 4242, "is_bot": True, "first_name": "Supervisor", "username": "supervisor_bot"}
 GROUP = -1001234
 NAMES = {"answerCallbackQuery", "editMessageText", "getChat", "getMe", "getUpdates", "getWebhookInfo", "sendChatAction"}
-NAMES |= {"sendMessage", "setMessageReaction"}
+NAMES |= {"sendMessage", "setMessageReaction", "deleteMessage"}
 FOUND = re.compile(r"(?<![\w`])@\w+|(?<![\w/<>])/\w+(?![\w/<>])|(?<!\w)#\w+")
 """What Telegram makes of a text by itself: mentions, commands, tags."""
 
@@ -129,6 +129,12 @@ class FakeTelegram:
             raise Refused(400, "Bad Request: message is not modified: specified new message content and reply markup")
         message |= new
         return message
+
+    def deleteMessage(self, chat_id, message_id):  # noqa: N802 # Telegram's name
+        if self.messages.get((chat_id, message_id), {}).get("from") != BOT:
+            raise Refused(400, "Bad Request: message to delete not found")
+        del self.messages[chat_id, message_id]
+        return True
 
     def answerCallbackQuery(self, callback_query_id, text="", **_):  # noqa: N802 # Telegram's name
         if callback_query_id not in self._queries or len(text) > 200:

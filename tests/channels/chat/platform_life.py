@@ -44,6 +44,13 @@ async def deployer(ctx: Context, target: str) -> str:
     return (await ctx.call(deploy, target)).kind
 
 
+@agent
+async def writer(ctx: Context, text: str) -> None:
+    ctx.stream("Half a sen")
+    await ctx.receive()
+    await ctx.send("The whole sentence.")
+
+
 def serve(job):
     os.environ["LIFE"] = job["folder"]
     supervisor.daemon.SqliteStore = lambda path: DyingStore(path.parent, job["at"])
@@ -60,6 +67,8 @@ def serve(job):
 
 
 def channel(job, people):
+    """Return the platform's channel; `talks`: people talk with the writer there."""
+    talks = {"agent": writer if job.get("talks") else None}
     if job["platform"] == "slack":
         return Slack(
             token=fake_slack.TOKEN,
@@ -67,9 +76,10 @@ def channel(job, people):
             conversation="C1",
             people=people,
             base_url=job["url"],
+            **talks,
         )
     if job["platform"] == "telegram":
-        return Telegram(token="4242:an-abc_secret", conversation=-1001234, people=people, base_url=job["url"])
+        return Telegram(token="4242:an-abc_secret", conversation=-1001234, people=people, base_url=job["url"], **talks)
     return Discord(
         token=fake_discord.TOKEN,
         application=fake_discord.APPLICATION,
@@ -77,6 +87,7 @@ def channel(job, people):
         conversation="77",
         people=people,
         base_url=job["url"],
+        **talks,
     )
 
 

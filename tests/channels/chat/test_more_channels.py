@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import asynccontextmanager
 from copy import deepcopy
 
 import anyio
@@ -12,7 +13,11 @@ import pytest
 from fake_telegram import GROUP, TOKEN, codes, datas
 
 from supervisor.channels import Discord, Email, SmtpServer, Telegram
+from supervisor.channels.discord.rest import DiscordRest
+from supervisor.channels.discord.talk import DiscordChat
 from supervisor.channels.sdk import FORMS
+from supervisor.channels.telegram.bot_api import BotApi
+from supervisor.channels.telegram.talk import TelegramChat
 from supervisor.testing import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, run_scene
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Session.login_data:DeprecationWarning")]
@@ -31,6 +36,7 @@ def anyio_backend():
 class TelegramBench(ChannelBench):
     name = "telegram"
     identities = ("11", "22", "99")
+    session = "telegram--1001234-0-7"
     cannot = dict.fromkeys(("killed before record", "slow", "lost"), UNSEARCHED)
 
     def __init__(self, telegram):
@@ -74,6 +80,16 @@ class TelegramBench(ChannelBench):
         while len(self.telegram.alerts) < 3:
             await anyio.sleep(0.01)
 
+    @asynccontextmanager
+    async def open_chat(self, supervisor):
+        async with BotApi(TOKEN, self.telegram.url) as api:
+            chat = TelegramChat(api, "telegram")
+            chat.supervisor = supervisor
+            yield chat
+
+    def said(self):
+        return [message["text"] for message in self.telegram.of_bot()]
+
     def fail(self, how):
         self.how, self.has_failed = how, True
         self.telegram.limited = 1 if how == "429" else 0
@@ -82,7 +98,8 @@ class TelegramBench(ChannelBench):
 
 
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if scene not in TelegramBench.cannot])
-async def test_telegram_plays_every_scene(scene):
+async def test_telegram_plays_every_scene(scene, monkeypatch):
+    monkeypatch.setattr("supervisor.channels.writing.FIRST", 0.0)
     with fake_telegram.serving(fake_telegram.FakeTelegram()) as telegram:
         bench = TelegramBench(telegram)
         await run_scene(bench, scene)
@@ -95,6 +112,7 @@ class DiscordBench(ChannelBench):
 
     name = "discord"
     identities = ("11", "22", "99")
+    session = "discord-555"
 
     def __init__(self, discord):
         self.discord, self.how, self.live = discord, None, {}
@@ -133,6 +151,14 @@ class DiscordBench(ChannelBench):
         headers, body = self.discord.press(self.live[seen.card.partition(":")[2]], code, identity)
         assert (await hook.receive(headers, body + b" ")).status == 401
 
+    @asynccontextmanager
+    async def open_chat(self, supervisor):
+        async with DiscordRest(fake_discord.TOKEN, self.discord.url) as rest:
+            yield DiscordChat(rest)
+
+    def said(self):
+        return [message["embeds"][0]["description"] for message in list(self.discord.messages.values())]
+
     def fail(self, how):
         self.how = how
         self.discord.limited = 1 if how == "429" else 0
@@ -142,7 +168,8 @@ class DiscordBench(ChannelBench):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_discord_plays_every_scene(scene):
+async def test_discord_plays_every_scene(scene, monkeypatch):
+    monkeypatch.setattr("supervisor.channels.writing.FIRST", 0.0)
     with fake_discord.serving(fake_discord.FakeDiscord()) as discord:
         await run_scene(DiscordBench(discord), scene)
 
