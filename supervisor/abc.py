@@ -300,8 +300,8 @@ class Context(Operations):
     @abstractmethod
     def stream(self, piece: str, /) -> None:
         """Show the next piece of a text that is being written, to all who watch the session: on its page, in the
-        terminal, in its chat, by the API (`Supervisor.watch_text`). This is no operation: nothing is journaled, and nothing is shown
-        again in a replay. It shows progress (W5).
+        terminal, in its chat, by the API (`Supervisor.watch_text`). This is no operation: nothing is journaled, and
+        nothing is shown again in a replay. It shows progress (W5).
 
         Say the whole with `send`, or with `report`: that replaces the pieces. The text is in the memory of the process
         that runs the session, its last 65,536 characters, and ends with the attempt. A session has one text: pieces of
