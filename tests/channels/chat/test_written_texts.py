@@ -166,7 +166,7 @@ async def test_a_text_goes_on_below_what_was_said():
     ],
     ids=["429", "refused", "500", "hangs", "slow"],
 )
-async def test_what_is_said_waits_for_no_edit(wrong, slow):
+async def test_a_message_waits_for_no_edit(wrong, slow):
     """R9: it is posted at once, whatever becomes of the text before it. No text stays, even one we never heard of."""
     chat = ListChat()
     chat.wrong, chat.slow = wrong, slow
