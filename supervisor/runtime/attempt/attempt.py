@@ -37,9 +37,8 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names
-from supervisor.runtime.attempt.settling import Settling
+from supervisor.runtime.attempt.settling import Settling, Waiters
 from supervisor.runtime.clock.alarm import Appointment
-from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.clock.watchdog import Watch
 from supervisor.runtime.journal.writer import Entry, Plan, View
 
@@ -52,7 +51,6 @@ _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 class Attempt:
     __slots__ = (
-        "_held",
         "_turns",
         "_waiters",
         "asked_at",
@@ -143,10 +141,10 @@ class Attempt:
         """The appointment that writes them."""
         self.is_finishing = False
         """Whether the agent function has returned and waits for its children."""
-        self._waiters: dict[str, anyio.Event] = {}
-        self._turns: dict[str | None, anyio.Event] = {}
+        self._waiters: dict[str | None, Waiters] = {}
+        """The tasks that wait, by the key of what they wait for. None: for the replay, or for the end of a stop."""
+        self._turns: dict[str | None, Waiters] = {}
         """The events of operations that wait for their turn. None is the key of a new result without a place yet."""
-        self._held = Bell()
         self.settling = Settling(self)
 
     def __repr__(self) -> str:
@@ -175,15 +173,15 @@ class Attempt:
     def seal(self) -> None:
         """Let no operation go on. Those that still wait after the cancellation are inside a shielded scope."""
         self.is_sealed = True
-        for event in self._waiters.values():
-            event.set()
+        for key in list(self._waiters):
+            self.wake(key)
         self._ring_waiters()
 
     def _ring_waiters(self) -> None:
         """Let the operations check again that wait for their turn, or for the replay."""
-        for event in self._turns.values():
-            event.set()
-        self._held.ring()
+        for key in list(self._turns):
+            self._turns.pop(key).wake()
+        self.wake(None)
 
     def stall(self, cause: str) -> None:
         """Stop because the watchdog has expired."""
@@ -264,7 +262,7 @@ class Attempt:
         self.replay.claim(operation)
         if not self.replay.is_replaying:
             self.names.asked = None
-            self._held.ring()
+            self.wake(None)
             self.host.follows(self)
         self._wake_front()
 
@@ -277,7 +275,7 @@ class Attempt:
     async def hold(self) -> None:
         """Wait while a graceful stop lets executing calls end: nothing new begins during that time (R8)."""
         while self.host.is_draining and self.stop_reason is None:
-            await self._held.wait()
+            await self._wait_for_wake()
 
     def _check_sealed(self) -> None:
         if self.is_sealed:
@@ -313,7 +311,7 @@ class Attempt:
         while self.replay.is_replaying:
             self._check_can_come()
             with self._blocking():
-                await self._held.wait()
+                await self._wait_for_wake()
 
     def append(
         self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True
@@ -389,7 +387,8 @@ class Attempt:
         try:
             while not is_answered():
                 self._check_sealed()
-                await self._waiters.setdefault(key, anyio.Event()).wait()
+                with self._waiters.setdefault(key, Waiters(self.settling)) as woken:
+                    await woken.wait()
         finally:
             self.waiting[key] -= 1
             if not self.waiting[key]:
@@ -397,10 +396,15 @@ class Attempt:
                 self._waiters.pop(key, None)
             self.watch.resume(operation)
 
-    def wake(self, key: str) -> None:
+    def wake(self, key: str | None) -> None:
         """Wake the operations that wait for this key: its answer has come."""
-        if (event := self._waiters.pop(key, None)) is not None:
-            event.set()
+        if (waiters := self._waiters.pop(key, None)) is not None:
+            waiters.wake()
+
+    async def _wait_for_wake(self) -> None:
+        """Wait until the replay has ended, the run is stopped, or a stop of the supervisor is over."""
+        with self._waiters.setdefault(None, Waiters(self.settling)) as woken:
+            await woken.wait()
 
     async def deliver(
         self, make: Callable[[], e.OperationFinished | e.OperationRecalled | e.PatchMarked | None]
@@ -426,9 +430,9 @@ class Attempt:
         try:
             while not (self.settling.may_go_on and self.replay.front(self.state) == operation):
                 self._check_can_come()
-                event = self._turns[operation] = anyio.Event()
-                with self._blocking():
-                    await event.wait()
+                turn = self._turns[operation] = Waiters(self.settling)
+                with self._blocking(), turn as woken:
+                    await woken.wait()
             await checkpoint_if_cancelled()
         finally:
             self._turns.pop(operation, None)
@@ -445,16 +449,15 @@ class Attempt:
         """Wait until the agent has been given all results that exist."""
         while not self.has_place:
             self._check_sealed()
-            event = self._turns.setdefault(None, anyio.Event())
-            with self._blocking():
-                await event.wait()
+            with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:
+                await woken.wait()
 
     async def wait_for_scope(self) -> None:
         """Wait in place of an operation that a scope of the agent cancelled in an earlier attempt: until that scope
         cancels it again."""
         with self._blocking():
             while not self.is_sealed:
-                await self._held.wait()
+                await self._wait_for_wake()
         raise Suspended
 
     @contextmanager
@@ -477,7 +480,7 @@ class Attempt:
 
     def _wake_front(self) -> None:
         if self._turns and not self.settling.hot and (front := self.replay.front(self.state)) in self._turns:
-            self._turns.pop(front).set()
+            self._turns.pop(front).wake()
 
     def has_settled(self) -> None:
         """Give the next result: everything that follows from the last one has happened."""

@@ -16,8 +16,8 @@ Rules
 - Only this module and `testing` know the backends: anyio does not say which task schedules which.
 - If the `call_soon` of a loop cannot be covered, steps are not followed: a result is given as soon as the previous one
   was taken.
-- A task that waits for a commit is hot from the landing of the commit on: the landing schedules it, so a later
-  cancellation would schedule nothing that could be followed.
+- A task that waits for a commit, or for what an operation waits for, is hot from the instant at which it is woken: it
+  is scheduled then, so a later cancellation would schedule nothing that could be followed.
 - A chain of DEEPEST steps that never waits is no longer followed: so an agent that spins does not block its results.
 - If the code that runs when an attempt has settled raises, the attempt is suspended. The exception never reaches the
   loop: trio removes an instrument that raises, and then every run would hang.
@@ -29,6 +29,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
+import anyio
 import sniffio
 from anyio.lowlevel import RunVar
 
@@ -127,6 +128,37 @@ class ComingStep:
             self._is_coming = False
             self._settling.begin()
             self._settling.end_step()
+
+
+class Waiters:
+    """Tasks of an agent that wait for one thing, which happens once. Enter it around the wait, for its event.
+
+    The next steps of the tasks are hot from the instant at which they are woken. A cancellation that comes after it
+    would schedule nothing that could be followed.
+    """
+
+    __slots__ = ("_number", "_settling", "_woken")
+
+    def __init__(self, settling: Settling) -> None:
+        self._settling = settling
+        self._number = 0
+        self._woken = anyio.Event()
+
+    def __enter__(self) -> anyio.Event:
+        self._number += 1
+        return self._woken
+
+    def __exit__(self, *error: object) -> None:
+        if self._woken.is_set():
+            self._settling.begin()
+            self._settling.end_step()
+        else:
+            self._number -= 1
+
+    def wake(self) -> None:
+        """Wake the tasks. Call this once: a later wait needs new Waiters."""
+        self._settling.hot += self._number
+        self._woken.set()
 
 
 _OWNER: Final[ContextVar[Settling | None]] = ContextVar("supervisor_settling", default=None)

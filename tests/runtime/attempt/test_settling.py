@@ -15,7 +15,7 @@ import sniffio
 from scenes import HeldStore, opened
 from watching import next_of
 
-from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor import Answer, Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.runtime.lifecycle.passivate import Passivation
 from supervisor.testing import AutojumpLoop, virtual_asyncio, virtual_trio
 
@@ -252,6 +252,47 @@ async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_r
     monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
     store = MemoryStore()
     first = await first_attempt(store, lands_together)
+    assert await later_attempt(store) == first
+
+
+@agent(inactivity_timeout=20)
+async def answered_together(ctx: Context) -> str:
+    """The first answer cancels a task that the third answer has woken."""
+    came: list[str] = []
+
+    async def first(inner: Context) -> None:
+        await inner.ask("first")
+        scope.cancel()
+
+    async def second(inner: Context) -> None:
+        await inner.ask("second")
+        came.append("second")
+
+    async def loser(inner: Context) -> None:
+        with scope:
+            await inner.ask("loser")
+        came.append("first")
+
+    scope = anyio.CancelScope()
+    async with ctx.task_group() as tasks:
+        for branch in (first, second, loser):
+            tasks.start_soon(branch)
+    return (await ctx.call(report, came[0])).value
+
+
+@pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
+async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, monkeypatch):
+    """A cancellation finds it scheduled already. It has unwound before the next result is given."""
+    monkeypatch.setattr("supervisor.runtime.journal.writer.FEW", 0)  # the writer commits the answers together
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(answered_together, session="s")
+        await anyio.sleep(1)
+        asked = {each.question: each.id for each in await supervisor.find_approvals()}
+        async with anyio.create_task_group() as people:
+            for question in ("first", "second", "loser"):
+                people.start_soon(supervisor.decide, asked[question], Answer(value="yes", by="ana"))
+        first = (await next_of(run.watch_approvals())).arguments["name"]
     assert await later_attempt(store) == first
 
 
