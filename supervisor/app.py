@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from supervisor.abc import Channel, Store, StoreSupervisor
+from supervisor.abc import Channel, Store, StoreSupervisor, Supervisor
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.people import People
@@ -180,13 +180,15 @@ async def serving(
     posting: Posting,
     claim_loop: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
+    served: Supervisor | None = None,
 ) -> AsyncIterator[None]:
-    """Run a supervisor on an open store, and close it as `open_supervisor` says."""
+    """Run a supervisor on an open store, and close it as `open_supervisor` says. `served`: what the channels serve;
+    None: that supervisor."""
     opened_runners.add(runner)
     body: BaseException | None = None
     async with anyio.create_task_group() as outer:
         ready, leaving = anyio.Event(), anyio.Event()
-        outer.start_soon(_host, runner, supervisor, posting, claim_loop, channels, ready, leaving)
+        outer.start_soon(_host, runner, served or supervisor, posting, claim_loop, channels, ready, leaving)
         await ready.wait()
         try:
             yield
@@ -212,7 +214,7 @@ async def serving(
 
 async def _host(
     runner: Runner,
-    supervisor: LocalSupervisor,
+    supervisor: Supervisor,
     posting: Posting,
     claim_loop: ClaimLoop | None,
     channels: Sequence[Channel],
@@ -248,7 +250,7 @@ async def _host(
             writer.cancel_scope.cancel()
 
 
-async def _serve(channel: Channel, supervisor: LocalSupervisor, health: anyio.CancelScope) -> None:
+async def _serve(channel: Channel, supervisor: Supervisor, health: anyio.CancelScope) -> None:
     """Let a channel listen. If it fails, the supervisor goes on: its approvals can be decided elsewhere."""
     try:
         await channel.serve(supervisor)

@@ -26,7 +26,7 @@ from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.reminders import Reminders
 from supervisor.core.routes import Route
 from supervisor.core.rules import Rule
-from supervisor.core.store_urls import read_store_file
+from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.loading import holds_command
 from supervisor.logs import LogForm
@@ -141,7 +141,15 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     @property
     def store_file(self) -> Path | None:
-        return None if self.store is None else self.path(read_store_file(self.store))
+        """The store's file; None if it is not configured, or is a namespace of Temporal. Raises InvalidInput."""
+        if self.store is None or self.temporal is not None:
+            return None
+        return self.path(read_store_file(self.store))
+
+    @property
+    def temporal(self) -> TemporalStore | None:
+        """The namespace of Temporal that is the store. Raises InvalidInput."""
+        return read_temporal_url(self.store) if self.store is not None and is_temporal(self.store) else None
 
     def reminders(self) -> Reminders:
         """Return when people are reminded of approvals. Raises InvalidInput."""

@@ -13,14 +13,14 @@ import os
 import resource
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import msgspec
 
-from supervisor.abc import Channel
+from supervisor.abc import Channel, StoreSupervisor
 from supervisor.app import open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
@@ -34,6 +34,7 @@ from supervisor.core.people import People, Person
 from supervisor.core.reminders import Reminders
 from supervisor.core.routes import Route
 from supervisor.core.rules import Rule
+from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import configure, load_agent, load_agents, make_agent
 from supervisor.logs import FactLog
 from supervisor.platforms import make_channels, make_routes
@@ -68,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: Sequence[Route] = ()
     traces: bool = False
     trace_contents: bool = False
+    temporal: TemporalStore | None = None
+    """The namespace that is served; `store` is its mirror then."""
 
 
 class Daemon:
@@ -88,7 +91,7 @@ class Daemon:
         settings = self._settings
         refuse_inside_call("serving")
         open_many_files()
-        store = SqliteStore(settings.store)
+        store = self._make_store()
         chronicle = Chronicle(store)
         web = make_web(
             people=settings.people,
@@ -102,24 +105,8 @@ class Daemon:
             revoked=revocations_of(settings.store),
             chronicle=chronicle,
         )
-        channels = [*settings.channels, web]
         async with (
-            open_supervisor(
-                store,
-                agents=list(settings.agents.values()),
-                channels=channels,
-                rules=settings.rules,
-                adopt=True,
-                people=settings.people,
-                passivate_after=settings.passivate_after,
-                remind_after=settings.reminders.remind_after,
-                escalate_after=settings.reminders.escalate_after,
-                escalate_to=settings.reminders.escalate_to,
-                routes=settings.routes,
-                traces=settings.traces,
-                trace_contents=settings.trace_contents,
-                tune_interpreter=True,
-            ) as supervisor,
+            self._open(store, [*settings.channels, web]) as supervisor,
             anyio.create_task_group() as tasks,
         ):
             refuse_below_owner("serving", await supervisor.find_owners())
@@ -129,6 +116,46 @@ class Daemon:
             is_open()
             tasks.start_soon(supervisor.wait_until_broken)
             tasks.start_soon(web.wait_until_it_fails)
+
+    def _make_store(self) -> SqliteStore:
+        if self._settings.temporal is None:
+            return SqliteStore(self._settings.store)
+        from supervisor.temporal.mirror_store import MirrorFile
+
+        return MirrorFile(self._settings.store, str(self._settings.temporal))
+
+    def _open(self, store: SqliteStore, channels: Sequence[Channel]) -> AbstractAsyncContextManager[StoreSupervisor]:
+        settings = self._settings
+        if settings.temporal is not None:
+            from supervisor.cluster import open_cluster
+            from supervisor.temporal.mirror_store import MirrorFile
+
+            assert isinstance(store, MirrorFile), "the store of a namespace is its mirror"
+            return open_cluster(
+                settings.temporal,
+                store,
+                agents=settings.agents,
+                channels=channels,
+                people=settings.people,
+                reminders=settings.reminders,
+                routes=settings.routes,
+            )
+        return open_supervisor(
+            store,
+            agents=list(settings.agents.values()),
+            channels=channels,
+            rules=settings.rules,
+            adopt=True,
+            people=settings.people,
+            passivate_after=settings.passivate_after,
+            remind_after=settings.reminders.remind_after,
+            escalate_after=settings.reminders.escalate_after,
+            escalate_to=settings.reminders.escalate_to,
+            routes=settings.routes,
+            traces=settings.traces,
+            trace_contents=settings.trace_contents,
+            tune_interpreter=True,
+        )
 
 
 def open_many_files() -> None:
@@ -184,8 +211,12 @@ def settle(  # one parameter for each option of the command
     host: str | None,
     port: int | None,
     operator: Person | None,
+    temporal: TemporalStore | None = None,
 ) -> Settings:
-    """Return the settings of a configuration and a command line together. Raises InvalidInput."""
+    """Return the settings of a configuration and a command line together. `temporal`: as in Settings. Raises
+    InvalidInput."""
+    if temporal is not None:
+        _check_for_temporal(configuration)
     server, persons = configuration.server, configuration.persons()
     bound = host or server.host
     if not is_loopback(bound) and not persons:
@@ -214,7 +245,16 @@ def settle(  # one parameter for each option of the command
         reminders=configuration.reminders(),
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
+        temporal=temporal,
     )
+
+
+def _check_for_temporal(configuration: Configuration) -> None:
+    """Raise InvalidInput for what a server on Temporal does not do: workers run the agents."""
+    if configuration.agents:
+        raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
+    if any(not rule.approvers for rule in configuration.rules):
+        raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
 
 
 def store_secret(store: Path) -> bytes:

@@ -1,6 +1,7 @@
 """The options that commands share, and the one place where a command opens its Supervisor."""
 
 import os
+import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -76,6 +77,14 @@ class Place:
         """The namespace of Temporal that is the store; None for a store of this machine."""
         named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
         return read_temporal_url(named) if is_temporal(named) else None
+
+    @property
+    def mirror(self) -> Path:
+        """The file in which a server on this machine mirrors the namespace of Temporal, if none is named."""
+        from platformdirs import user_state_path
+
+        named = re.sub(r"[^a-z0-9.-]+", "_", str(self.temporal).removeprefix("temporal://").lower())
+        return user_state_path("subagent-supervisor", appauthor=False) / "mirrors" / f"{named}.db"
 
     @property
     def where(self) -> str:

@@ -20,6 +20,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import TEMPORAL
 from supervisor.system.access import OTHERS_USE, why_not_ours
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
@@ -35,6 +36,10 @@ def serve(
     config: ConfigOption = None,
     host: Annotated[str | None, Parameter(help="The address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, Parameter(help="The port to listen on; 0: any free one. Default: 8787.")] = None,
+    mirror: Annotated[
+        Path | None,
+        Parameter(help="On Temporal: the file with what was read of the namespace. Default: in your state directory."),
+    ] = None,
     backend: BackendOption = "asyncio",
     place: Place = HERE,
 ) -> int:
@@ -62,13 +67,25 @@ def serve(
     if (shown := token or made) is not None:
         name = login_name() if login_name() not in configuration.people else f"{login_name()} (operator)"
         operator = Person(name=name, roles=("operator",), tokens=(TokenHash(hash_token(shown)),))
-    settings = settle(configuration, store=place.path, agents=agents, host=host, port=port, operator=operator)
+    namespace = place.temporal
+    if mirror is not None and namespace is None:
+        raise InvalidInput(f"--mirror goes with --store {TEMPORAL}")
+    store = place.path if namespace is None else mirror or place.mirror
+    settings = settle(
+        configuration,
+        store=store,
+        agents=agents,
+        host=host,
+        port=port,
+        operator=operator,
+        temporal=namespace,
+    )
     daemon = Daemon(settings)
     write_log(configuration.log)
     names = ", ".join(sorted(settings.agents)) or "no agents; name files with agents to offer them"
 
     def is_open() -> None:
-        say(f"Serving {place.path} on {daemon.url} ({names})")
+        say(f"Serving {namespace or place.path} on {daemon.url} ({names})")
         if made is not None:
             say(f"Open {daemon.url}/login?token={quote(made)}")
             say(

@@ -113,10 +113,12 @@ def configured(config: Path | None, place: Place) -> "tuple[Configuration, Place
     configuration = Configuration() if config is None else read_configuration(config)
     if place.store is None and (file := configuration.store_file) is not None:
         return configuration, Place(os.fspath(file))
+    if place.store is None and (namespace := configuration.temporal) is not None:
+        return configuration, Place(str(namespace))
     return configuration, place
 
 
 def _revocations(place: Place) -> "Revocations":
     from supervisor.channels.web.revocations import Revocations, revocations_of
 
-    return Revocations(revocations_of(place.path))
+    return Revocations(revocations_of(place.path if place.temporal is None else place.mirror))

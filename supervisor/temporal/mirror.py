@@ -1,4 +1,4 @@
-"""The mirror: an ordinary store in memory, filled with what the workflows of a namespace have journaled.
+"""The mirror: an ordinary store (mirror_store.py), filled with what the workflows of a namespace have journaled.
 
 All reads and watches of a client are those of the runtime (supervisor/runtime/reading), over this store: to them, the
 workflows are another process that writes into it.
@@ -7,10 +7,13 @@ Rules
 - An entry is read from a workflow once. A tree is read again as long as it is open, and once more after its end.
 - A workflow answers only through a worker. Where none answers, ServerUnavailable says how to start one.
 - The position of an entry is this client's. Another client's store has another id, so it refuses its cursors.
+- A server follows every tree (`follow_all`). One list of the open trees in each round tells which are new, and which
+  ask something else than before. These are read at once; the others by and by, after SELDOM at the latest. Its reads
+  take what is there, also while no worker answers.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -23,17 +26,19 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from supervisor.abc import JournalEntry, Owner
-from supervisor.core.errors import NotFound, ServerUnavailable
-from supervisor.core.events import decode_event
+from supervisor.abc import Owner
+from supervisor.core.errors import NotFound, ServerUnavailable, StoreError
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
+from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
-from supervisor.store.memory import MemoryStore
 from supervisor.temporal.connection import SOON, border, is_broken
+from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached
 from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
 
 T = TypeVar("T")
+
+log = FactLog(__name__)
 
 POLL: Final = 0.2
 """Seconds between two looks at the trees that are watched."""
@@ -43,88 +48,76 @@ PATIENCE: Final = timedelta(seconds=5)
 """How long a worker may take to answer for a tree: another one is asked after 2 s (worker.py)."""
 SEEN: Final = timedelta(seconds=70)
 """A worker asks for work at least once a minute: one that did not counts as gone."""
+SELDOM: Final = 30.0
+"""Seconds between two looks at a tree that waits, if nothing says that it goes on."""
+LATE: Final = timedelta(seconds=60)
+"""How late the server may list a tree that has ended."""
+WORKERS_SEEN: Final = 5.0
+"""Seconds between two looks at the workers."""
 GIVE_UP: Final = 60.0
 """Seconds for which a lost server is waited for."""
 _OPEN: Final = WorkflowExecutionStatus.RUNNING
 
 
-class MirrorStore(MemoryStore):
-    """What a client has read. Its trees are owned by workers."""
+class _Look:
+    """When a tree is read next: soon while it goes on, and seldom while it waits."""
 
-    is_durable = True
+    def __init__(self) -> None:
+        self.wait = 0.0
+        self.due_at = 0.0
+        self.asked: Any = None
+        """What its memo said at the last look."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.workers: list[Owner] = []
-        self._has_news = False
-
-    def add(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Add entries, each a session and its event as JSON text, in order."""
-        last = self.last_position()
-        self.begin()
-        try:
-            self.write(
-                [
-                    JournalEntry(last + n, session, decode_event(body.encode()))
-                    for n, (session, body) in enumerate(rows, 1)
-                ]
-            )
-        except BaseException:
-            self.rollback()
-            raise
-        self.commit()
-        self._has_news = True
-
-    def has_changed(self) -> bool:
-        had, self._has_news = self._has_news, False
-        return had
-
-    def get_owner(self, root: str) -> Owner | None:
-        return next(iter(self.workers), None)
-
-    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
-        owner = self.get_owner("")
-        return {} if owner is None else dict.fromkeys(roots, owner)
-
-    def owners(self) -> list[Owner]:
-        return self.workers
-
-    def owns(self, root: str) -> bool:
-        return False
+    def plan(self, *, had_news: bool) -> None:
+        self.wait = POLL if had_news else min(SELDOM, max(POLL, 2 * self.wait))
+        self.due_at = anyio.current_time() + self.wait
 
 
 class Mirror:
     """Reads trees into a store, and follows those that are watched."""
 
-    def __init__(self, client: Client, named: TemporalStore, store: MirrorStore, journal: Journal) -> None:
+    def __init__(
+        self, client: Client, named: TemporalStore, store: MirrorStore | MirrorFile, feed: Feed, journal: Journal
+    ) -> None:
         self._client = client
         self._named = named
         self._store = store
+        self._feed = feed
         self._journal = journal
-        self._read: dict[str, tuple[str, int]] = {}
-        """By root: the run of its workflow, and the position up to which it was read."""
-        self._closed: set[str] = set()
-        """The roots of trees that were read after their end."""
-        self._reading = anyio.Lock()
+        self._locks: dict[str, anyio.Lock] = {}
+        """By root: held while its tree is read."""
         self._followed: Counter[str | None] = Counter()
         self._wanted = anyio.Event()
+        self._looks: dict[str, _Look] = {}
+        self._ended: set[str] = set()
+        """Roots of trees that have ended, and were not read since."""
+        self._seen_at: datetime | None = None
+        """Of the trees that ended before, all are known here."""
+        self._is_followed = False
+        self._workers_at = 0.0
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, root: str) -> None:
-        """Read what is new in a tree. Raises NotFound; ServerUnavailable if no worker answers."""
-        async with self._reading:
+        """Read what is new in a tree. Raises NotFound; ServerUnavailable if no worker answers, unless every tree is
+        followed and this one is known."""
+        try:
             await self._read_on(root)
+        except ServerUnavailable:
+            if not self._is_followed or self._store.get_session(root) is None:
+                raise
         self._journal.catch_up()
 
     async def read_all(self) -> None:
-        """Read what is new in every tree. Raises ServerUnavailable if no worker answers."""
+        """Read what is new in every tree, unless every tree is followed. Raises ServerUnavailable if no worker
+        answers."""
+        if self._is_followed:
+            return
         await self.find_workers()
-        roots = [root async for root, is_open, _ in self._trees("") if is_open or root not in self._closed]
-        async with self._reading:
-            for root in reversed(roots):  # listed newest first
-                await self._read_on(root)
+        found = [(root, is_open) async for root, is_open, _ in self._trees("")]
+        roots = [root for root, is_open in found if is_open or not self._feed.reached(root).is_closed]
+        for root in reversed(roots):  # listed newest first
+            await self._read_on(root)
         self._journal.catch_up()
 
     async def _trees(self, only: str) -> AsyncIterator[tuple[str, bool, Any]]:
@@ -134,22 +127,34 @@ class Mirror:
                 if each.status in (_OPEN, WorkflowExecutionStatus.COMPLETED):
                     yield each.id, each.status == _OPEN, (await each.memo()).get(MEMO)
 
-    async def _read_on(self, root: str) -> None:
+    async def _read_on(self, root: str) -> bool:
+        """Read what is new in a tree. Return whether there was something."""
+        lock = self._locks.setdefault(root, anyio.Lock())
+        try:
+            async with lock:
+                return await self._read_alone(root)
+        finally:
+            if lock.statistics().tasks_waiting == 0:
+                self._locks.pop(root, None)
+
+    async def _read_alone(self, root: str) -> bool:
         described = await self.describe(root)
-        is_open = described.status == _OPEN
-        if root in self._closed and not is_open:
-            return
-        run, after = self._read.get(root, (described.run_id, 0))
+        is_open, had_news = described.status == _OPEN, False
+        reached = self._feed.reached(root)
+        if reached.is_closed and not is_open:
+            return False
+        after = reached.position
         while True:
             found = await self.query(root, "entries", after, Entries)
             if found.rows:
-                self._store.add((session, body) for _, session, body in found.rows)
-                after = found.rows[-1][0]
-                self._read[root] = run, after
+                after, had_news = found.rows[-1][0], True
+                rows = [(session, body) for _, session, body in found.rows]
+                await self._feed.add(root, rows, Reached(described.run_id, after, is_closed=False))
             if after >= found.last:
                 break
         if not is_open:
-            self._closed.add(root)
+            await self._feed.add(root, (), Reached(described.run_id, after, is_closed=True))
+        return had_news
 
     async def describe(self, root: str) -> Any:
         """Return what the server knows of a tree without a worker. Raises NotFound."""
@@ -178,6 +183,12 @@ class Mirror:
                 maybe_done=False,
             ) from None
         return from_wire(found, type_)
+
+    async def see_workers(self) -> None:
+        """Find the workers, unless that was done a moment ago."""
+        if anyio.current_time() >= self._workers_at:
+            await self.find_workers()
+            self._workers_at = anyio.current_time() + WORKERS_SEEN
 
     async def find_workers(self) -> list[Owner]:
         """Return the workers of the namespace."""
@@ -219,8 +230,9 @@ class Mirror:
             if not self._followed[root]:
                 del self._followed[root]
 
-    async def run(self) -> None:
-        """Follow what is watched, until cancelled. Raises ServerUnavailable if the server is gone for a minute."""
+    async def run(self, give_up: float = GIVE_UP) -> None:
+        """Follow what is watched, until cancelled. Raises ServerUnavailable if the server is gone for `give_up`
+        seconds."""
         lost_at: float | None = None
         while True:
             if not self._followed:
@@ -229,20 +241,67 @@ class Mirror:
             try:
                 await self._follow()
             except ServerUnavailable as error:
+                if lost_at is None:
+                    log.warning("server.lost", server=self._named.target, reason=str(error))
                 lost_at = lost_at or anyio.current_time()
-                if anyio.current_time() - lost_at > GIVE_UP and not await self._is_there():
+                if anyio.current_time() - lost_at > give_up and not await self._is_there():
                     raise error from None
             else:
                 lost_at = None
             await anyio.sleep(POLL)
 
     async def _follow(self) -> None:
-        if None in self._followed:
+        if self._is_followed:
+            await self.follow_all()
+        elif None in self._followed:
             await self.read_all()
             return
         for root in list(self._followed):
             if root is not None:
                 await self.read(root)
+
+    async def follow_all(self) -> None:
+        """Read what is due in all trees, and from now on let every read take what is there. Raises
+        ServerUnavailable."""
+        now, wanted = datetime.now(UTC), list[str]()
+        await self.see_workers()
+        async for root, _, memo in self._trees(' AND ExecutionStatus = "Running"'):
+            look = self._looks.setdefault(root, _Look())
+            if look.asked != memo or anyio.current_time() >= look.due_at:
+                look.asked = memo
+                wanted.append(root)
+        since = "" if self._seen_at is None else f' AND CloseTime > "{(self._seen_at - LATE).isoformat()}"'
+        async for root, _, _ in self._trees(f' AND ExecutionStatus = "Completed"{since}'):
+            self._ended.add(root)
+        for root in list(self._ended):
+            if self._feed.reached(root).is_closed:
+                self._ended.discard(root)
+                self._looks.pop(root, None)
+            elif anyio.current_time() >= self._looks.setdefault(root, _Look()).due_at:
+                wanted.append(root)
+        self._is_followed = True
+        await self._read_some(wanted[::-1])  # listed newest first
+        self._seen_at = now
+
+    async def _read_some(self, roots: Sequence[str]) -> None:
+        limit = anyio.CapacityLimiter(AT_ONCE)
+
+        async def read(root: str) -> None:
+            look = self._looks.get(root) or _Look()
+            async with limit:
+                try:
+                    look.plan(had_news=await self._read_on(root))
+                except ServerUnavailable as error:
+                    look.plan(had_news=False)
+                    log.debug("tree.not_read", root=root, reason=str(error))
+                except (NotFound, StoreError) as error:
+                    look.plan(had_news=False)
+                    log.error("tree.not_read", root=root, reason=str(error))
+
+        async with anyio.create_task_group() as tasks:
+            for root in roots:
+                tasks.start_soon(read, root)
+        self._journal.catch_up()
 
     async def _is_there(self) -> bool:
         """Whether the server answers. A worker that does not is waited for: nothing is lost meanwhile."""

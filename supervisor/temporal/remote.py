@@ -24,6 +24,7 @@ from supervisor.core.cursors import make_cursor
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.ids import new_session_id
+from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import (
@@ -48,7 +49,8 @@ from supervisor.system.inside import Inside
 from supervisor.temporal.commands import command
 from supervisor.temporal.connection import SOON, border, connect
 from supervisor.temporal.decisions import Deciding
-from supervisor.temporal.mirror import Mirror, MirrorStore
+from supervisor.temporal.mirror import Mirror
+from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.starting import start_session
 from supervisor.temporal.trees import SOON_ENOUGH, Trees
@@ -91,14 +93,26 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
 
 
 class TemporalSupervisor(Supervisor):
-    def __init__(self, client: Client, named: TemporalStore) -> None:
+    """`store` and `feed`: the mirror; None: one in memory. `people`: people and roles, whom a server asks for."""
+
+    def __init__(
+        self,
+        client: Client,
+        named: TemporalStore,
+        store: MirrorFile | None = None,
+        feed: Feed | None = None,
+        people: People | None = None,
+    ) -> None:
         self.where = str(named)
         self.decided: Counter[str] = Counter()
-        self._store = MirrorStore(self.where)
-        runner = Runner(self._store)
-        self.near = LocalSupervisor(runner)
+        in_memory = MirrorStore(self.where)
+        self._store: MirrorStore | MirrorFile = in_memory if store is None else store
+        self.runner = Runner(self._store)
+        self.near = LocalSupervisor(self.runner, people)
         """The reads of the mirror. It is given no command."""
-        self.mirror = Mirror(client, named, self._store, runner.journal)
+        self.cards_failed = self.near.cards_failed
+        self._admission = self.near.admission
+        self.mirror = Mirror(client, named, self._store, feed or in_memory, self.runner.journal)
         self.trees = Trees(client, named, self._store, self.mirror)
         self._deciding = Deciding(self.trees)
 
@@ -159,40 +173,47 @@ class TemporalSupervisor(Supervisor):
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]:
-        who = self._who(by)
+        who = await self._admission.of_program(by, "start agents")
         root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who)
         return TemporalRun(self, root, 1, spec, is_new=is_new)
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Return the latest run of the session's root: workers run every open tree by themselves."""
+        await self._admission.of_program(by, "resume sessions", session)
         return await self.get_run(await self.trees.read(session))
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
         """Return the runs of all open roots: workers run them by themselves."""
+        await self._admission.of_program(by, "resume sessions")
         found = await self.find_sessions(is_open=True, limit=None)
         return [await self.get_run(each.id) for each in found if each.parent is None]
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         await self._refuse_inside("deciding")
         check_identity(decision.by)
+        await self._admission.of_decision(approval, decision, channel)
         result = await self._deciding.decide(approval, decision, channel)
         self.decided[result.kind] += 1
         return result
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        self._refuse("noting a refusal", "channels and their people do not serve a namespace yet")
+        """See Supervisor. It is noted in the mirror."""
+        await self.near.note_refusal(approval, by=by, reason=reason, channel=channel)
 
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
-        self._refuse("noting what a channel has shown", "channels and their people do not serve a namespace yet")
+        """See Supervisor. It is noted in the mirror."""
+        await self.near.note_shown(session, mark, channel=channel)
 
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+        who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
         if await self.trees.is_open(root):
-            await command(self.trees, root, "cancel", session, self._who(by), reason)
+            await command(self.trees, root, "cancel", session, who, reason)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         await self._refuse_inside("sending")
-        root, who = await self.trees.find_root(session), printable(check_identity(self._who(by)))
+        root = await self.trees.find_root(session)
+        who = await self._admission.of_message(by, text, session)
         if not await self.trees.is_open(root):
             self._refuse("a turn after the end of a session", "start a new session")
         message, answer = await command(self.trees, root, "send", session, who, printable(text))
@@ -202,18 +223,20 @@ class TemporalSupervisor(Supervisor):
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         await self._refuse_inside("changing rules")
+        who = await self._admission.of_command(by, "make rules")
         if rule.session is None:
             self._refuse("a rule for every session", "name a session, or declare rules in code")
         root = await self.trees.find_root(rule.session)
-        _, answer = await command(self.trees, root, "add_rule", root, self._who(by), rule=checked(rule))
+        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule))
         return rule if answer is None else from_wire(answer, Rule)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         await self._refuse_inside("changing rules")
+        who = await self._admission.of_command(by, "make rules")
         known = next((each for each in await self.find_rules() if each.id == rule), None)
         if known is None or known.session is None:
             raise NotFound(f"there is no rule {rule} in {self.where}")
-        await command(self.trees, known.session, "revoke_rule", known.session, self._who(by), rule)
+        await command(self.trees, known.session, "revoke_rule", known.session, who, rule)
         return known
 
     async def chat(
@@ -227,7 +250,8 @@ class TemporalSupervisor(Supervisor):
         shown: Collection[str] | None = None,
     ) -> ChatResult:
         seen = Seen(shown_before if shown_before is not None else datetime.now(UTC), channel, shown)
-        return await chat(self, None, session, text, check_identity(self._who(by)), seen)
+        who = check_identity(current_user() if by is None else by)
+        return await chat(self, self.near.people, session, text, who, seen)
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         self._refuse("a retry", "start a new session")
@@ -236,9 +260,6 @@ class TemporalSupervisor(Supervisor):
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
         self._refuse("a fork", "start a new session")
-
-    def _who(self, by: str | None) -> str:
-        return current_user() if by is None else by
 
     # -- reading: what is new is read into the mirror, and then the mirror is read -------------------------------------
 
@@ -255,7 +276,7 @@ class TemporalSupervisor(Supervisor):
 
     async def get_session(self, session: str) -> SessionView:
         """See Supervisor. While no worker answers, a root is known as far as the server knows it."""
-        await self.mirror.find_workers()
+        await self.mirror.see_workers()
         try:
             await self.trees.read(session)
         except ServerUnavailable:

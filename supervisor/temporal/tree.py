@@ -33,6 +33,7 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.bridge import is_evicted
+from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.environment import WorkflowEnvironment
 from supervisor.temporal.order import in_order
 from supervisor.temporal.wire import (
@@ -357,4 +358,4 @@ class ExpiryWorkflow:
         pass
 
 
-WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow)
+WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, *CLAIMS)

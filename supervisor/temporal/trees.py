@@ -16,7 +16,8 @@ from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.mirror import PATIENCE, POLL, Mirror, MirrorStore
+from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
+from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
 from supervisor.temporal.wire import MEMO, ROUTE, from_wire, raise_error
 
 SOON_ENOUGH: Final = PATIENCE.total_seconds()
@@ -26,7 +27,7 @@ SOON_ENOUGH: Final = PATIENCE.total_seconds()
 class Trees:
     """The trees of a namespace, with their mirror."""
 
-    def __init__(self, client: Client, named: TemporalStore, store: MirrorStore, mirror: Mirror) -> None:
+    def __init__(self, client: Client, named: TemporalStore, store: MirrorStore | MirrorFile, mirror: Mirror) -> None:
         self.client = client
         self.named = named
         self.where = str(named)
@@ -55,9 +56,8 @@ class Trees:
 
     async def root_of_approval(self, approval: str) -> str | None:
         """Return the tree in which an approval may have been asked, by the beginning of its id."""
-        for root, row in ((each.root, each) for each in self.store.find_sessions()):
-            if row.parent is None and approval.startswith(approval_route(root)):
-                return root
+        if (known := self.store.get_approval(approval)) is not None:
+            return known.root_session
         route = approval[: len(approval_route(""))]
         if not route.isalnum():
             return None

@@ -4,7 +4,8 @@ Rules
 - A document is plain JSON, so that Temporal's own pages show it. Numbers and texts of agents are in it as they are.
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
-- The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision.
+- The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision,
+  `card~APPROVAL~TARGET` the one that claims a card.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ QUEUE: Final = "subagent-supervisor"
 TREE: Final = "supervisor.tree"
 CLAIM: Final = "supervisor.decision"
 EXPIRY: Final = "supervisor.expiry"
+CARD: Final = "supervisor.card"
 AGENTS: Final = "supervisor.agents"
 BODY: Final = "supervisor.body"
 PENDING: Final = "SupervisorPending"
@@ -54,6 +56,10 @@ PAGE: Final = 192 * 1024
 
 def decision_id(approval: str) -> str:
     return f"decision~{approval}"
+
+
+def card_id(approval: str, target: str) -> str:
+    return f"card~{approval}~{target}"
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

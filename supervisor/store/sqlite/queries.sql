@@ -3,6 +3,12 @@
 -- meta: facts about the store itself
 SELECT value FROM meta WHERE name = ?;
 
+-- facts: facts whose names begin with a text of ASCII, without the store's id
+SELECT name, value FROM meta WHERE name >= ?1 AND name < ?1 || '~' AND name <> 'id';
+
+-- put_fact: set a fact about the store itself
+INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
 -- append: add journal entries; a position that is taken is an error
 INSERT INTO event (position, session, id, head, approval, body) VALUES (?, ?, ?, ?, ?, ?);
 

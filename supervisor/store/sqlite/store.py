@@ -48,6 +48,8 @@ from supervisor.store.sqlite.vacuum import compact
 
 R = TypeVar("R")
 
+MIRRORED: Final = "mirrors"
+"""The fact that says of what a file is a mirror."""
 _END: Final = 2**63 - 1
 """After every position."""
 _open_here: Final[Counter[Path]] = Counter()
@@ -70,6 +72,9 @@ class SqliteStore(Store):
         self.name = str(self.path)
         self.jobs_folder = f"{self.path}.jobs"
         self.unreadable: dict[str, str] = {}
+        self.mirrors: str | None = None
+        """What this file may be a mirror of, for a program that fills it; every other program only reads a mirror."""
+        self._mirrored: str | None = None
         self._create = create
         self._connections: list[sqlite3.Connection] = []
         self._checkpointer: sqlite3.Connection | None = None
@@ -124,6 +129,7 @@ class SqliteStore(Store):
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
+        self._mirrored = self.find_facts(MIRRORED).get(MIRRORED)
         self._last = self.last_position()
         log_index.allocate(self.path)
         self.has_changed()
@@ -142,6 +148,8 @@ class SqliteStore(Store):
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
+        if self._mirrored not in (None, self.mirrors):
+            raise StoreRefused(f"{self.name} is a mirror, which is only read: name {self._mirrored} as the store")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             if (why := self._trees.what_happened()) is not None:  # under the lock that a process needs to take trees
@@ -367,6 +375,14 @@ class SqliteStore(Store):
 
     def owns(self, root: str) -> bool:
         return self._trees.owns(root)
+
+    def find_facts(self, beginning: str) -> dict[str, str]:
+        """Return what `put_fact` has kept under names that begin with a text."""
+        return dict(self._read("facts", beginning))
+
+    def put_fact(self, name: str, value: str) -> None:
+        """Within a transaction: keep a fact about the store itself."""
+        self._change("put_fact", [(name, value)])
 
     def rebuild(self) -> None:
         """Within a transaction: compute the index of sessions and approvals again, from the events only."""

@@ -1,0 +1,189 @@
+"""Cards of a namespace: whoever posts one claims it, so that two servers do not post the same card twice.
+
+A card is a workflow `card~APPROVAL~TARGET`. Its history says who began to post the card, which one was posted, and that
+it was retired, in one order for all servers. So it is also what a server that has lost its mirror finds its cards by.
+
+Rules
+- The first server that begins posts. If it has said nothing for STALE seconds, the next one that begins takes over: it
+  searches for the card, as after a crash, before it posts one.
+- A server that is not the first waits until the card is there, and then shows it as its own: each of them may renew
+  and retire it.
+- The namespace knows of a card before the mirror does.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import anyio
+import msgspec
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from supervisor.core import events as e
+from supervisor.core.errors import ServerError, ServerUnavailable
+from supervisor.core.events.asking import CardBegun, CardEvent, target_of
+from supervisor.core.ids import new_session_id
+from supervisor.core.store_urls import TemporalStore
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+from supervisor.runtime.lifecycle.runner import Runner
+from supervisor.runtime.people.card_host import Left
+from supervisor.runtime.people.posting import LocalCards
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.mirror_store import FileFeed
+from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire
+
+log = FactLog(__name__)
+
+STALE: Final = timedelta(seconds=40)
+"""After this time, a server that began to post a card counts as dead: a channel has 30 s for one (Channel)."""
+LOOK: Final = 0.3
+"""Seconds between two looks at a card that another server is posting."""
+
+
+class CardNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of a card's workflow, and its signals. `by`: the server."""
+
+    kind: Literal["begun", "posted", "retired"]
+    by: str
+    approval: str
+    channel: str
+    place: str = ""
+    is_notice: bool = False
+    card: str = ""
+    is_whole: bool = True
+
+
+class CardState:
+    """What the history of a card says."""
+
+    def __init__(self) -> None:
+        self.holder = ""
+        self.begun_at: datetime | None = None
+        self.earlier: datetime | None = None
+        """When the server before the holder began, which may have posted the card."""
+        self.posted: CardNote | None = None
+        self.first: CardNote | None = None
+
+    def take(self, note: CardNote, at: datetime) -> None:
+        self.first = self.first or note
+        if note.kind == "posted":
+            self.posted = note
+        elif note.kind == "begun" and self.posted is None and (self.begun_at is None or at - self.begun_at > STALE):
+            self.holder, self.earlier, self.begun_at = note.by, self.begun_at, at
+
+
+class NamespaceCards(LocalCards):
+    """The host of the cards of a server; see CardHost."""
+
+    def __init__(self, runner: Runner, client: Client, named: TemporalStore) -> None:
+        super().__init__(runner)
+        self._client = client
+        self._named = named
+        self._runner = runner
+        self._me = new_session_id()
+
+    async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
+        note = self._note("begun", begun)
+        key = card_id(approval.id, target_of(begun))
+        with border(self._named, maybe_done=True):
+            try:
+                await self._client.start_workflow(
+                    CARD, to_wire(note), id=key, task_queue=QUEUE, id_reuse_policy=ONCE, rpc_timeout=SOON
+                )
+                left = None
+            except WorkflowAlreadyStartedError:
+                left = await self._wait_for(key, note)
+        await super().note(approval, begun)
+        return left
+
+    async def _wait_for(self, key: str, note: CardNote) -> Left | None:
+        """Wait until another server has posted a card, or this one is to take over. Return what is left of it."""
+        while True:
+            state = await self._read(key)
+            if state.posted is not None:
+                return Left(state.posted.card)
+            if state.holder == self._me:
+                return None if state.earlier is None else Left(begun_at=state.earlier)
+            if state.begun_at is None or self.now() - state.begun_at > STALE:
+                await self._signal(key, note)
+            await anyio.sleep(LOOK)
+
+    async def note(self, approval: Approval, event: CardEvent) -> None:
+        kind: Literal["posted", "retired"] | None = None
+        match event:
+            case e.CardPosted():
+                kind = "posted"
+            case e.CardRetired():
+                kind = "retired"
+            case _:
+                pass
+        if kind is not None:
+            try:
+                with border(self._named, maybe_done=True):
+                    await self._signal(card_id(approval.id, target_of(event)), self._note(kind, event))
+            except ServerError as error:
+                if kind == "posted" or isinstance(error, ServerUnavailable):
+                    log.error("card.not_recorded", approval=approval.id, reason=str(error))
+        await super().note(approval, event)
+
+    async def find_lost(self, feed: FileFeed) -> None:
+        """Note in the mirror the cards that it does not know of: it was lost, or other servers have posted them."""
+        found = list[tuple[str, CardEvent]]()
+        with border(self._named):
+            async for each in self._client.list_workflows(f'WorkflowType = "{CARD}" AND ExecutionStatus = "Running"'):
+                state = await self._read(each.id)
+                if state.first is not None:
+                    found += self._lost(state, state.first)
+        if found:
+            await feed.note(found)
+
+    def _lost(self, state: CardState, first: CardNote) -> Iterator[tuple[str, CardEvent]]:
+        where: dict[str, Any] = {"channel": first.channel, "place": first.place, "is_notice": first.is_notice}
+        approval = self._runner.journal.store.get_approval(first.approval)
+        if approval is None or state.begun_at is None:
+            return
+        event: CardEvent = e.CardBegun(at=state.begun_at, approval=first.approval, **where)
+        if state.posted is not None:
+            whole = state.posted.is_whole
+            event = e.CardPosted(
+                at=self.now(), approval=first.approval, card=state.posted.card, is_whole=whole, **where
+            )
+        if target_of(event) not in self.find_left(approval):
+            yield approval.session, event
+
+    def _note(self, kind: Any, event: CardEvent) -> CardNote:
+        posted: dict[str, Any] = (
+            {"card": event.card, "is_whole": event.is_whole} if isinstance(event, e.CardPosted) else {}
+        )
+        return CardNote(
+            kind=kind,
+            by=self._me,
+            approval=event.approval,
+            channel=event.channel,
+            place=event.place,
+            is_notice=event.is_notice,
+            **posted,
+        )
+
+    async def _signal(self, key: str, note: CardNote) -> None:
+        await self._client.get_workflow_handle(key).signal("note", to_wire(note), rpc_timeout=SOON)
+
+    async def _read(self, key: str) -> CardState:
+        state = CardState()
+        async for note, at in self._notes(key):
+            state.take(note, at)
+        return state
+
+    async def _notes(self, key: str) -> AsyncIterator[tuple[CardNote, datetime]]:
+        async for event in self._client.get_workflow_handle(key).fetch_history_events(rpc_timeout=SOON):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                payloads = event.workflow_execution_started_event_attributes.input.payloads
+            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                payloads = event.workflow_execution_signaled_event_attributes.input.payloads
+            else:
+                continue
+            for document in await self._client.data_converter.decode(payloads):
+                yield msgspec.convert(document, CardNote), event.event_time.ToDatetime(UTC)

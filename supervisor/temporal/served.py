@@ -1,0 +1,69 @@
+"""The Supervisor of a server on a namespace: its mirror is a file, and people with roles give its commands.
+
+Rules
+- It follows every tree, so its lists and pages take what is in the mirror. A command is known there when its tree was
+  read again, within a second.
+- What a server notes itself (cards, reminders, refusals) is in its mirror. Cards are also in the namespace (cards.py);
+  the others are lost with the mirror.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any
+
+from temporalio.client import Client
+
+from supervisor.abc import JournalEntry, Page, SessionImport, StoreSupervisor
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.people import People
+from supervisor.core.store_urls import TemporalStore
+from supervisor.core.trees import Origin, PruneResult
+from supervisor.core.values import AgentView
+from supervisor.temporal.mirror_store import Feed, MirrorFile
+from supervisor.temporal.remote import TemporalSupervisor
+
+
+class ServedSupervisor(TemporalSupervisor, StoreSupervisor):
+    """`agents`: those that people can start by name; without any, those of the workers."""
+
+    def __init__(
+        self,
+        client: Client,
+        named: TemporalStore,
+        store: MirrorFile,
+        feed: Feed,
+        people: People | None,
+        agents: Mapping[str, AgentSpec[..., Any]],
+    ) -> None:
+        super().__init__(client, named, store, feed, people)
+        self._agents = agents
+
+    @property
+    def people(self) -> People | None:  # type: ignore[override] # a program that serves chooses them at the start
+        return self.near.people
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        return {}
+
+    async def find_agents(self) -> Page[AgentView]:
+        if not self._agents:
+            return await super().find_agents()
+        return self._whole(self._agents[name].view() for name in sorted(self._agents))
+
+    def import_session(
+        self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
+    ) -> AbstractAsyncContextManager[SessionImport]:
+        self._refuse("an import", "import into a store of one machine")
+
+    async def prune(
+        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
+    ) -> PruneResult:
+        self._refuse("pruning", "the namespace removes what is older than its retention")
+
+    def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
+        self.near.listen(listener)
+
+    async def wait_until_broken(self) -> None:
+        await self.near.wait_until_broken()
