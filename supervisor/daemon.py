@@ -253,6 +253,8 @@ def _check_for_temporal(configuration: Configuration) -> None:
     """Raise InvalidInput for what a server on Temporal does not do: workers run the agents."""
     if configuration.agents:
         raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
+    if configuration.traces:
+        raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
     if any(not rule.approvers for rule in configuration.rules):
         raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
 

@@ -235,7 +235,7 @@ class Mirror:
         seconds."""
         lost_at: float | None = None
         while True:
-            if not self._followed:
+            if not self._followed and not self._is_followed:
                 self._wanted = anyio.Event()
                 await self._wanted.wait()
             try:

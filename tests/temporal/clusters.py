@@ -51,7 +51,7 @@ class Cluster:
         """Start a worker, and wait until it works."""
         log = self.folder / f"worker-{len(self.workers)}"
         with log.open("wb") as out:
-            process = self._start("worker", str(agents), *options, stdout=subprocess.DEVNULL, stderr=out, **env)
+            process = self.start("worker", str(agents), *options, stdout=subprocess.DEVNULL, stderr=out, **env)
         self.workers.append(process)
         self.until(lambda: "Working for" in log.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
@@ -59,14 +59,14 @@ class Cluster:
 
     def run(self, *command: str, code: int = 0) -> str:
         """Run a command, and return its standard output."""
-        process = self._start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = self.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         out, err = process.communicate(timeout=60)
         assert process.returncode == code, (command, process.returncode, out, err)
         return out.decode() + err.decode() if code not in (0, 3) else out.decode()
 
     def begin(self, *command: str) -> subprocess.Popen:
         """Start a command."""
-        return self._start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def read(self, *command: str, code: int = 0):
         """Run a command, and return its JSON document."""
@@ -117,7 +117,7 @@ class Cluster:
             process.wait()
         self.workers.clear()
 
-    def _start(self, *command: str, stdout, stderr, **env: str) -> subprocess.Popen:
+    def start(self, *command: str, stdout, stderr, **env: str) -> subprocess.Popen:
         return preloaded.Popen(
             [sys.executable, "-m", "supervisor", *command],
             cwd=self.folder,

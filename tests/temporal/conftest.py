@@ -9,6 +9,7 @@ from clusters import Cluster
 from temporal_server import namespace
 
 sys.path.append(str(Path(__file__).parents[1] / "fuzz"))  # its random programs run here, too
+sys.path.append(str(Path(__file__).parents[1] / "channels" / "chat"))  # the fakes of platforms
 
 
 @pytest.fixture

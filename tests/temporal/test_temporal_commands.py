@@ -71,7 +71,6 @@ def test_a_stopped_worker_leaves_what_waits_to_another(cluster):
 
 
 REFUSED = {
-    ("serve",): 2,
     ("run", f"{AGENTS}:janitor", "[]"): 2,
     ("prune", "--older-than", "1d"): 2,
     ("retry", "j"): 2,

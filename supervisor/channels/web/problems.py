@@ -21,6 +21,8 @@ from supervisor.core.errors import (
     NotEntitled,
     NotFound,
     RunBlocked,
+    ServerError,
+    ServerUnavailable,
     SessionConflict,
     StoreDied,
     StoreRefused,
@@ -54,6 +56,8 @@ _STATUS: Final[dict[type[SupervisorError], int]] = {
     StoreRefused: 507,
     StoreDied: 503,
     StoreUnreadable: 503,
+    ServerUnavailable: 503,
+    ServerError: 502,
 }
 _MEANT: Final[dict[int, type[SupervisorError]]] = {
     400: InvalidInput,

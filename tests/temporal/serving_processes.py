@@ -1,0 +1,81 @@
+"""`supervisor serve` on a namespace, as its users have it: a process with a mirror, a small Slack, and HTTP."""
+
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import fake_slack
+import httpx
+
+TOKEN = "a-token-that-is-long-enough-for-tests"
+TOML = """
+[server]
+port = 0
+[people.ana]
+roles = ["operator"]
+tokens = ["{hash}"]
+identities = {{ slack = "U-ANA" }}
+[channels.slack]
+conversation = "C1"
+base_url = "{slack}"
+"""
+
+
+class Served:
+    """A server on the namespace of a cluster; started again it has the same mirror."""
+
+    def __init__(self, cluster, slack, name: str = "one") -> None:
+        from supervisor.core.people import hash_token
+
+        self.cluster = cluster
+        self.mirror = cluster.folder / f"{name}.db"
+        self.toml = cluster.folder / "supervisor.toml"
+        self.toml.write_text(TOML.format(hash=hash_token(TOKEN), slack=slack.url))
+        self.process: subprocess.Popen | None = None
+
+    def start(self, *options: str) -> None:
+        log = self.cluster.folder / f"{self.mirror.name}-{len(list(self.cluster.folder.iterdir()))}.log"
+        secrets = {"SLACK_BOT_TOKEN": fake_slack.TOKEN, "SLACK_SIGNING_SECRET": fake_slack.SECRET}
+        given = ["--config", str(self.toml), "--mirror", str(self.mirror), *options]
+        with log.open("wb") as out:
+            self.process = self.cluster.start("serve", *given, stdout=subprocess.DEVNULL, stderr=out, **secrets)
+        self.cluster.workers.append(self.process)
+        self.cluster.until(lambda: self.url_in(log) or self.process.poll() is not None)
+        assert self.process.poll() is None, log.read_text()
+        self.log, self.url = log, self.url_in(log)
+
+    def url_in(self, log: Path) -> str | None:
+        found = re.search(r"Serving .* on (http://\S+)", log.read_text())
+        return None if found is None else found[1]
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def lose_mirror(self) -> None:
+        for file in self.mirror.parent.glob(f"{self.mirror.name}*"):
+            if file.suffix != ".log":
+                file.unlink() if file.is_file() else None
+
+    def get(self, path: str):
+        """Return the document at a path of the API, or the text of a page."""
+        answer = httpx.get(f"{self.url}{path}", headers={"authorization": f"Bearer {TOKEN}"}, timeout=60)
+        answer.raise_for_status()
+        return answer.json() if path.startswith("/api") else answer.text
+
+    def shows(self, approval: str) -> bool:
+        """Whether its mirror says that a card of the approval was posted."""
+        return any("slack" in each["shown"] for each in self.get("/api/approvals")["items"] if each["id"] == approval)
+
+    def press(self, slack, message, code: str) -> None:
+        headers, body = slack.press(message, code, "U-ANA")
+        httpx.post(f"{self.url}/channels/slack/requests", headers=headers, content=body, timeout=60).raise_for_status()
+
+
+def cards(slack) -> list[dict]:
+    return [each for each in slack.messages.get("C1", []) if each["blocks"]]
+
+
+def has_buttons(message) -> bool:
+    return any(block["type"] == "actions" for block in message["blocks"])

@@ -1,0 +1,88 @@
+"""A server on a namespace: HTTP, pages and cards over a mirror, which may be lost, and servers that may die."""
+
+import fake_slack
+import pytest
+from serving_processes import Served, cards, has_buttons
+
+
+@pytest.fixture
+def slack():
+    fake = fake_slack.FakeSlack()
+    with fake_slack.serving(fake):
+        yield fake
+
+
+def start(cluster, session: str = "j") -> dict:
+    """Let an agent ask for one thing, and return what it asks."""
+    cluster.run("start", "janitor", '["/srv/a"]', "--session", session, "--detach")
+    return next(each for each in cluster.pending() if each["session"] == session)
+
+
+def test_people_decide_on_a_card_and_over_http_as_on_one_machine(cluster, slack):
+    """The inbox, a page, a Slack card and the API show one approval; the press on the card decides it."""
+    cluster.worker()
+    server = Served(cluster, slack)
+    server.start()
+    asked = start(cluster)
+    cluster.until(lambda: server.shows(asked["id"]))
+    assert [each["id"] for each in server.get("/api/approvals")["items"]] == [asked["id"]]
+    assert "/srv/a" in server.get("/sessions/j")
+    server.press(slack, cards(slack)[0], "approve.0")
+    assert cluster.outcome("j")["value"] == ["removed /srv/a"]
+    cluster.until(lambda: not has_buttons(cards(slack)[0]))
+    assert server.get("/api/sessions/j")["outcome"]["kind"] == "succeeded"
+    assert len(cards(slack)) == 1
+
+
+def test_a_server_that_was_killed_goes_on_with_its_mirror_or_without(cluster, slack):
+    """SIGKILL, and then the mirror is lost: the same session and the same card, which is retired after a decision."""
+    cluster.worker()
+    server = Served(cluster, slack)
+    server.start()
+    asked = start(cluster)
+    cluster.until(lambda: server.shows(asked["id"]))
+    server.kill()
+    server.start()
+    before = server.get("/api/sessions/j/journal")["items"]
+    server.kill()
+    server.lose_mirror()
+    server.start()
+    after = server.get("/api/sessions/j/journal")["items"]
+    told = [[each["event"] for each in told if not each["event"].startswith("Card")] for told in (before, after)]
+    assert told[0] == told[1] != []
+    server.kill()
+    server.lose_mirror()
+    cluster.run("approve", asked["id"], "--by", "bob")
+    assert cluster.outcome("j")["kind"] == "succeeded"
+    server.start()
+    cluster.until(lambda: not has_buttons(cards(slack)[0]))
+    assert len(cards(slack)) == 1
+
+
+def test_two_servers_post_one_card_and_the_one_that_lives_retires_it(cluster, slack):
+    """Each has a mirror of its own, and only the first to claim the card posts it."""
+    cluster.worker()
+    servers = [Served(cluster, slack, "one"), Served(cluster, slack, "two")]
+    for each in servers:
+        each.start()
+    asked = start(cluster)
+    for each in servers:
+        cluster.until(lambda each=each: each.shows(asked["id"]))
+    servers[0].kill()
+    cluster.run("approve", asked["id"], "--by", "bob")
+    cluster.until(lambda: not has_buttons(cards(slack)[0]))
+    assert slack.calls.count("chat.postMessage") == 1
+
+
+def test_a_mirror_is_only_read_by_other_programs(cluster, slack):
+    """A command on its file reads; a decision there is refused, since it would come to no tree; so is a server."""
+    cluster.worker()
+    server = Served(cluster, slack)
+    server.start()
+    asked = start(cluster)
+    cluster.until(lambda: server.shows(asked["id"]))
+    there = ("--store", str(server.mirror))
+    assert "/srv/a" in cluster.run("show", "j", *there)
+    assert cluster.url in cluster.run("approve", asked["id"], *there, code=6)
+    assert "--mirror" in cluster.run("serve", "--mirror", str(server.mirror), "--port", "0", code=2)
+    assert [each["id"] for each in cluster.pending()] == [asked["id"]]
