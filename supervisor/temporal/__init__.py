@@ -7,6 +7,8 @@
     decisions    who decides: a claim                       commands     signals to a tree
     trees        where sessions and approvals are           mirror       what was read of them
     runs         runs and watches                           wire         what is written to a server
+    served       the Supervisor of a server                 mirror_store where a mirror is kept
+    cards        one card, however many servers             claims       workflows that claim by their ids
     connection   servers, namespaces, errors                order        in which cancelled tasks go on
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
