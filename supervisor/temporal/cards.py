@@ -1,4 +1,4 @@
-"""Cards of a namespace: whoever posts one claims it, so that two servers do not post the same card twice.
+"""Cards of a namespace: a server claims a card before it posts it, so that two servers do not post the same one.
 
 A card is a workflow `card~APPROVAL~TARGET`. Its history says who began to post the card, which one was posted, and that
 it was retired, in one order for all servers. So it is also what a server that has lost its mirror finds its cards by.
