@@ -129,7 +129,7 @@ class GuardedProcess(AsyncContextManagerMixin):
 
     async def _start(self) -> None:
         with anyio.move_on_after(START_TIMEOUT):
-            # If the launcher died meanwhile, only the request was lost: a second launcher is asked.
+            # If the launcher or a spare warden died meanwhile, only the request was lost: another one is asked.
             if not (await self._reach_gate() or await self._reach_gate()):
                 raise LaunchFailed(errno.ECHILD, "the launcher does not start, or is killed at once", None)
         if not self.pid:
@@ -138,6 +138,7 @@ class GuardedProcess(AsyncContextManagerMixin):
     async def _reach_gate(self) -> bool:
         self._close()
         self._received.clear()  # half a message of the attempt before
+        self._trouble = None
         with ExitStack() as theirs:
             try:
                 self._wire, wire = socket.socketpair()
@@ -358,15 +359,13 @@ def encode_request(
     try:
         # Bytes exactly as given. We ask for our own folder, which may be gone, only where it matters.
         folder = cwd if cwd and os.path.isabs(cwd) else os.path.join(os.getcwd(), cwd or "")  # noqa: PTH109, PTH117, PTH118
-        return pack(
-            (
-                [os.fsencode(each) for each in argv],
-                os.fsencode(folder),
-                dict(os.environb) if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
-                grace,
-                None if record is None else os.fsencode(record),
-            )
+        order = (
+            [os.fsencode(each) for each in argv],
+            os.fsencode(folder),
+            dict(os.environb) if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
         )
+        # The warden passes the order on as it is, and reads the rest.
+        return pack((pack(order), grace, None if record is None else os.fsencode(record)))
     except UnicodeEncodeError as error:
         raise LaunchFailed(errno.EINVAL, "command, folder or environment cannot be encoded", argv[0]) from error
     except FileNotFoundError as error:

@@ -6,8 +6,8 @@ warden is such an orphan.
 
 Rules:
 - The launcher keeps a copy of each wire, and answers on it in place of a killed warden. It closes the copy once the
-  warden has exited, or once the owner has closed its end: the owner of a background job closes it when the job has
-  begun. Then no process is told, and the job is found lost.
+  warden has exited or is free for another command, or once the owner has closed its end: the owner of a background job
+  closes it when the job has begun. Then no process is told, and the job is found lost.
 - If several wardens were killed together, the launcher cannot tell which command an orphan came from: it reports all
   orphans to each owner.
 - The launcher never blocks here: it looks again after `pause` seconds, and serves its owner in between.
@@ -35,7 +35,7 @@ class Orphans:
     def __init__(self, poll: select.poll, tell: Callable[..., None]) -> None:
         self._poll = poll
         self._tell = tell
-        self._wardens: dict[int, socket.socket | None] = {}  # alive; None: the owner has closed the wire
+        self._wardens: dict[int, socket.socket | None] = {}  # alive; None: a spare, or the owner has closed the wire
         self._unanswered: list[socket.socket] = []
         self._ending: Ending | None = None
         self._pause = SHORTEST
@@ -46,9 +46,21 @@ class Orphans:
         return None if self._ending is None else self._pause
 
     def keep(self, warden: int, wire: socket.socket) -> None:
-        """Note a new warden, with a copy of its wire."""
+        """Note a warden that has been given a command, with a copy of its wire."""
         self._wardens[warden] = wire
         self._poll.register(wire.fileno(), 0)  # mask 0 still reports that the owner has hung up
+
+    def is_alive(self, warden: int) -> bool:
+        """Return whether a warden has not been reaped."""
+        return warden in self._wardens
+
+    def release(self, warden: int) -> None:
+        """Close the wire of a warden whose command is over; the warden lives on."""
+        wire = self._wardens.get(warden)
+        if wire is not None:
+            self._poll.unregister(wire.fileno())
+            wire.close()
+            self._wardens[warden] = None
 
     def close_all(self) -> None:
         """Close every wire: a new warden must not keep the wires of others open."""

@@ -7,11 +7,18 @@ daemonizes, stays below this warden and belongs to this command and no other. No
 child of the user's process, so we can take no exit status from the user's, asyncio's or trio's own children, and set
 no prctl on the user's process.
 
+To fork an interpreter twice takes longer than most commands. So a warden whose command has left no process guards the
+next command, too (see `spare`). It forks the process of that command at once, and both wait until they get it.
+
 Rules:
 - The owner (the supervisor's process) and a warden share a socket, the wire. Owner to warden: one request, then
   `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path. A fork of
   the owner may hold the wire open after the owner's death, so the death itself is watched, too (a pidfd, on Linux).
-- Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
+- Until `GO` the forked command waits at the gate, a socket to its warden. If owner or warden die, it exits; it never
+  runs. Folder, environment and streams come by that socket, too.
+- A warden takes nothing over from the command before: it has closed all its descriptors, and only the command's own
+  process gets its folder and its environment. A spare ends with its launcher. If a spare, or the process that it has
+  forked, was killed, the owner asks for another warden.
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
 - A warden outlives the end of its command by at most grace + `GIVE_UP_AFTER`, and ignores polite signals. If it is
   killed all the same, the launcher ends what it guarded (see `orphans`).
@@ -38,17 +45,20 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from supervisor.tools.descendants import PROC, Seen, below, started_at, table
 from supervisor.tools.ending import Ending
 from supervisor.tools.log_limit import LOOK_EVERY, Punch, find_punch, reopen, trim
 from supervisor.tools.orphans import Orphans
+from supervisor.tools.spare import FREE, STAY, Spare
 
 GO = b"g"
 READY = b"r"
+TAKE = b"t"
 END_JOB = signal.SIGUSR1
 LINGER = 0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
+TAKE_TIMEOUT = 30.0  # seconds in which the process of a command must take what it is to run
 REPORTED = 100  # leftover processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # All signals whose disposition is not the default here: exec would hand "ignored" on to the command.
@@ -72,8 +82,31 @@ def unpack(buffer: bytearray) -> Any:
     return message
 
 
+def _receive(source: socket.socket) -> Any:
+    """Return the next message of a blocking socket whose sender waits for our answer; None at its end."""
+    buffer = bytearray()
+    while (message := unpack(buffer)) is None:
+        chunk = source.recv(65536)
+        if not chunk:
+            return None
+        buffer += chunk
+    return message
+
+
+def _receive_fds(source: socket.socket, most: int) -> list[int]:
+    """Return the descriptors that come with the next byte; none at the end of the socket."""
+    _, fds, _, _ = socket.recv_fds(source, 1, most)
+    for fd in fds:
+        os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by default
+    return fds
+
+
+Given = tuple[socket.socket, list[int]]
+"""The wire and the streams of one command."""
+
+
 class Launcher:
-    """Forks a warden for each wire that arrives, until the owner (its pidfd) is gone."""
+    """Gives each wire that arrives to a warden, until the owner (its pidfd) is gone."""
 
     def __init__(self, requests: socket.socket, owner: int | None) -> None:
         self._requests = requests
@@ -83,6 +116,7 @@ class Launcher:
         self._is_subreaper = _become_subreaper(self._libc)
         self._poll = select.poll()
         self._orphans = Orphans(self._poll, _tell)
+        self._spare = Spare(self._poll)
         self._wakeup, writer = os.pipe()
         for fd in (self._wakeup, writer):
             os.set_blocking(fd, False)
@@ -105,39 +139,74 @@ class Launcher:
             self._orphans.leave(ready)
             self._orphans.reap()
             self._orphans.step()
+            for warden in self._spare.hear(ready):
+                self._orphans.release(warden)
             if is_wanted:
                 is_wanted = self._owner not in ready
                 if is_wanted and self._requests.fileno() in ready:
-                    is_wanted = self._fork()
+                    is_wanted = self._launch()
                 if not is_wanted:
                     for fd in (self._requests.fileno(), *([] if self._owner is None else [self._owner])):
                         self._poll.unregister(fd)
+        if (spare := self._spare.take()) is not None:
+            self._spare.drop(spare[1])
+            signal.alarm(1)  # ends us, if the spare was stopped
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(spare[0], 0)
 
-    def _fork(self) -> bool:
+    def _launch(self) -> bool:
+        """Give the next command to a warden; return False if there will be none."""
         # We receive one byte at a time: each carries the descriptors of one command.
-        _, fds, _, _ = socket.recv_fds(self._requests, 1, 4)
+        fds = _receive_fds(self._requests, 4)
         if len(fds) < 2:
             return False
-        for fd in fds:
-            os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by default
         wire, streams = socket.socket(fileno=fds[0]), fds[1:]
         try:
-            child = os.fork()
+            if not self._give_to_spare(wire, streams):
+                self._fork(wire, streams)
         except OSError as error:
             _tell(wire, "failed", error.errno, b"fork")
             wire.close()
-        else:
-            if child == 0:
-                self._requests.close()
-                self._orphans.close_all()
-                _guard(wire, streams, self._owner, self._libc, self._punch)
-            if self._is_subreaper:
-                self._orphans.keep(child, wire)
-            else:
-                wire.close()
         for fd in streams:
             os.close(fd)
         return True
+
+    def _give_to_spare(self, wire: socket.socket, streams: list[int]) -> bool:
+        """Give a command to the spare; return False if there is none."""
+        if (spare := self._spare.take()) is None:
+            return False
+        warden, link = spare
+        try:
+            if not self._orphans.is_alive(warden):  # the process that it has forked may hold the link open
+                raise ChildProcessError
+            socket.send_fds(link, [TAKE], [wire.fileno(), *streams])
+        except OSError:  # it was killed
+            self._spare.drop(link)
+            return False
+        self._orphans.keep(warden, wire)
+        return True
+
+    def _fork(self, wire: socket.socket, streams: list[int]) -> None:
+        """Fork a warden for a command."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                child = os.fork()
+            except OSError:
+                ours.close()
+                raise
+            if child == 0:
+                self._requests.close()
+                ours.close()
+                self._orphans.close_all()
+                self._spare.close_all()
+                _guard((wire, streams), theirs, self._owner, self._libc, self._punch)
+        if self._is_subreaper:
+            self._orphans.keep(child, wire)
+            self._spare.keep(child, ours)
+        else:
+            wire.close()
+            ours.close()
 
 
 def _become_subreaper(libc: Any) -> bool:
@@ -155,17 +224,63 @@ def _find_libc() -> Any:
         return None
 
 
-def _guard(wire: socket.socket, streams: list[int], owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
+class Place(NamedTuple):
+    """What a warden has of its own, whichever command it guards."""
+
+    identity: tuple[int, float | None]
+    wakeup: int
+    owner: int | None
+    punch: Punch | None
+    is_subreaper: bool
+
+
+def _guard(first: Given, link: socket.socket, owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
     code = 1  # tells the launcher to end what is left
+    given: Given | None = first
     try:
-        Warden(wire, streams, owner, punch, is_subreaper=_become_subreaper(libc)).run()
+        identity = os.getpid(), started_at(os.getpid())
+        place = Place(identity, _wake_by_signals(), owner, punch, _become_subreaper(libc))
+        while True:
+            warden = Warden(place)
+            given = given or _take_given(link)
+            if given is None or not warden.take(*given):
+                warden.leave()
+                break
+            if warden.is_remembered:
+                link.close()
+            is_free = warden.run() and not warden.is_remembered
+            if is_free:
+                # Before the owner learns of the end: it may have another command at once.
+                link.send(FREE)
+            warden.report()
+            given = None
+            if not is_free or link.recv(1) != STAY:
+                break
         code = 0
     except BaseException:  # noqa: BLE001 - this process has no other reader
         import traceback  # slow to import, and almost never needed
 
-        _tell(wire, "broken", traceback.format_exc())
+        if given is not None:
+            _tell(given[0], "broken", traceback.format_exc())
     finally:
         os._exit(code)
+
+
+def _take_given(link: socket.socket) -> Given | None:
+    """Wait for the next command; return None if there will be none."""
+    fds = _receive_fds(link, 4)
+    return (socket.socket(fileno=fds[0]), fds[1:]) if fds else None
+
+
+def _wake_by_signals() -> int:
+    """Return a descriptor to read from whenever a child has changed state, or the end of a job is asked for."""
+    wakeup, writer = os.pipe()
+    os.set_blocking(wakeup, False)
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(END_JOB, signal.SIG_IGN)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return wakeup
 
 
 def _tell(wire: socket.socket, *message: object) -> None:
@@ -174,96 +289,82 @@ def _tell(wire: socket.socket, *message: object) -> None:
 
 
 class Warden:
-    """One command, from its fork to the end of the last process that it started."""
+    """The guard of one command: from the fork of its process, before the command is known, to the end of the last
+    process that it started."""
 
-    def __init__(
-        self, wire: socket.socket, streams: list[int], owner: int | None, punch: Punch | None, *, is_subreaper: bool
-    ) -> None:
-        self._wire = wire
-        self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # descriptors that tell of the owner
-        self._is_subreaper = is_subreaper
-        argv, self._cwd, environment, self._grace, self._record = self._read_request()
-        self._argv: list[bytes] = argv
-        self._environment: dict[bytes, bytes] = environment
-        wakeup, wakeup_writer = os.pipe()
-        os.set_blocking(wakeup, False)
-        os.set_blocking(wakeup_writer, False)
-        self._wakeup = wakeup
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(END_JOB, (lambda *_: None) if self._record else signal.SIG_IGN)
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._owner = set() if place.owner is None else {place.owner}  # descriptors that tell of the owner
         self._is_told_to_end = False
-        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         self._began = 0.0
         self._status: int | None = None  # of the command, as waitpid returns it
-        gate_reader, self._gate = os.pipe()
+        self._unsent = bytearray()
+        self._gate, gate = socket.socketpair()
         self._news, news_writer = os.pipe()
         self._leader = os.fork()
         if self._leader == 0:
-            os.close(self._gate)
-            self._become_command(streams, gate_reader, news_writer)
-        os.close(gate_reader)
+            self._gate.close()
+            _become_command(gate, news_writer)
+        gate.close()
         os.close(news_writer)
         # Read while the command's process gets ready.
-        self._identities = self._leader, started_at(self._leader), os.getpid(), started_at(os.getpid())
-        self._unsent = bytearray()
-        self._punch = punch
-        self._log = reopen(streams[0]) if self._record is not None and punch is not None else None
-        self._tells_begin = self._record is not None or len(streams) == 3
+        self._identities = self._leader, started_at(self._leader), *place.identity
+
+    def take(self, wire: socket.socket, streams: list[int]) -> bool:
+        """Read the request for a command, and pass it to its process; return False if the owner has given up."""
+        self._wire = wire
+        self._owner.add(wire.fileno())
+        request = _receive(wire)  # the owner sends GO only after `started`
+        if request is None:
+            return False
+        order, self._grace, self._record = request
+        if self._record is not None:
+            signal.signal(END_JOB, lambda *_: None)
+        self.is_remembered = self._record is not None or len(streams) == 3
+        self._gate.settimeout(TAKE_TIMEOUT)
+        socket.send_fds(self._gate, [TAKE], streams)
+        self._gate.sendall(order)
+        is_logged = self._record is not None and self._place.punch is not None
+        self._log = reopen(streams[0]) if is_logged else None
         for fd in streams:
             os.close(fd)
+        return True
 
-    def run(self) -> None:
-        """Start, guard, end, report; return when no process of the command is left."""
+    def leave(self) -> None:
+        """End the process of a command that will not come."""
+        self._gate.close()
+        os.waitpid(self._leader, 0)
+
+    def run(self) -> bool:
+        """Start, guard and end it; return whether no process of the command is left, for certain."""
         if not self._open_gate():
             if self._status is None:
                 os.kill(self._leader, signal.SIGKILL)  # it waits at the gate, and is not reaped: the pid is its own
                 os.waitpid(self._leader, 0)
-            return
-        if self._tells_begin and not self._has_begun():
-            return
+            return False
+        if self.is_remembered and not self._has_begun():
+            return False
         if self._record is not None:
             self._let_go()
         is_ended = self._watch()
         self._end(is_ended=is_ended)
+        return self._place.is_subreaper and self._is_nobody_left()
 
-    def _read_request(self) -> Any:
-        buffer = bytearray()
-        while (request := unpack(buffer)) is None:
-            chunk = self._wire.recv(65536)  # the owner sends GO only after `started`, so this is the request alone
-            if not chunk:
-                os._exit(0)  # the owner gave up before it sent the request
-            buffer += chunk
-        return request
-
-    def _become_command(self, streams: list[int], gate: int, news: int) -> NoReturn:
-        filename: bytes = self._cwd
-        try:
-            signal.set_wakeup_fd(-1)
-            for signum in _TOUCHED_SIGNALS:
-                signal.signal(signum, signal.SIG_DFL)
-            os.setsid()
-            if len(streams) == 1:
-                streams = [os.open(os.devnull, os.O_RDONLY), *streams, *streams]
-            for number, fd in enumerate(streams):
-                os.dup2(fd, number)
-            os.chdir(self._cwd)
-            os.write(news, READY)
-            if os.read(gate, 1) != GO:
-                os._exit(0)
-            filename = self._argv[0]
-            os.execvpe(filename, self._argv, self._environment)  # noqa: S606 - running the command is the purpose
-        except OSError as error:
-            os.write(news, marshal.dumps((error.errno, filename[:1024])))  # one atomic write
-        finally:
-            os._exit(127)
+    def report(self) -> None:
+        """Tell the owner the rest, and close what belongs to the command."""
+        self._send_reports()
+        self._wire.close()
+        os.close(self._news)
 
     def _open_gate(self) -> bool:
         """Report the start and wait for `GO`; return False if there is nothing to run (any more)."""
-        while not (ready := self._wait(None, *self._owner, self._news) - {self._wakeup}):
+        while not (ready := self._wait(None, *self._owner, self._news) - {self._place.wakeup}):
             pass  # a child changed state: the news pipe says what happened
         if self._news not in ready:
             return False
         news = os.read(self._news, 4096)
+        if not news:
+            raise ChildProcessError("the process that was to run the command was killed")
         if news != READY:
             self._report_failure(news)
             return False
@@ -275,9 +376,9 @@ class Warden:
         if self._wire.fileno() not in ready or self._wire.recv(1) != GO:
             return False
         self._began = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # the command was killed meanwhile: `_watch` finds its status
-            os.write(self._gate, GO)
-        os.close(self._gate)
+        with contextlib.suppress(OSError):  # the command was killed meanwhile: `_watch` finds its status
+            self._gate.send(GO)
+        self._gate.close()
         return True
 
     def _report_failure(self, news: bytes) -> None:
@@ -328,9 +429,9 @@ class Warden:
         return False
 
     def _trim_log(self) -> None:
-        if self._log is not None and self._punch is not None:
+        if self._log is not None and self._place.punch is not None:
             with contextlib.suppress(OSError):  # this file system has no holes, or there is no room for the line
-                trim(self._log, self._punch)
+                trim(self._log, self._place.punch)
 
     def _has_exited(self) -> bool:
         """Reap all our children that have exited; return whether the command itself has."""
@@ -358,7 +459,7 @@ class Warden:
             # While the leader is not reaped, the group's number is certainly its own.
             if ending.step(alive, now, group=None if self._status is not None else self._leader):
                 break
-            if not (alive or self._is_subreaper or self._status is None):
+            if not (alive or self._place.is_subreaper or self._status is None):
                 break  # zombies that are not ours to reap, as far as this platform shows
             self._wait(pause)
             pause = min(pause * 2, 0.05)
@@ -371,7 +472,6 @@ class Warden:
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
         ]
         self._unsent += pack(("done", rows[:REPORTED], len(rows)))
-        self._send_reports()
         self._trim_log()
         code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
         self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
@@ -395,7 +495,7 @@ class Warden:
         if self._status is None:
             return False
         try:
-            if self._is_subreaper:
+            if self._place.is_subreaper:
                 # All processes below a subreaper are below one of its children. Without children none is left: exact.
                 os.waitpid(-1, os.WNOHANG)
             else:
@@ -409,7 +509,7 @@ class Warden:
     def _alive(self, ending: Ending) -> list[Seen]:
         processes = table()
         mine = below(processes, os.getpid())
-        if not self._is_subreaper:
+        if not self._place.is_subreaper:
             mine |= {pid: s for pid, s in processes.items() if s.group == self._leader or ending.knows(s)}
         # A zombie that is our child and could not be reaped has threads that still run.
         return [seen for seen in mine.values() if not seen.is_zombie or seen.parent == os.getpid()]
@@ -417,12 +517,42 @@ class Warden:
     def _wait(self, seconds: float | None, *fds: int) -> set[int]:
         """Sleep until a descriptor is ready (or at its end), a child changes state, or the time is over."""
         poll = select.poll()
-        for fd in (*fds, self._wakeup):
+        for fd in (*fds, self._place.wakeup):
             poll.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(seconds * 1000)))}
-        if self._wakeup in ready:
-            self._is_told_to_end |= END_JOB in os.read(self._wakeup, 4096)
+        if self._place.wakeup in ready:
+            self._is_told_to_end |= END_JOB in os.read(self._place.wakeup, 4096)
         return ready
+
+
+def _become_command(gate: socket.socket, news: int) -> NoReturn:
+    """Take a command, wait for `GO`, and execute it; exit if one of them does not come."""
+    filename = b""
+    try:
+        signal.set_wakeup_fd(-1)
+        for signum in _TOUCHED_SIGNALS:
+            signal.signal(signum, signal.SIG_DFL)
+        os.setsid()
+        streams = _receive_fds(gate, 3)
+        request = _receive(gate) if streams else None
+        if request is None:
+            os._exit(0)
+        argv, cwd, environment = request
+        if len(streams) == 1:
+            streams = [os.open(os.devnull, os.O_RDONLY), *streams, *streams]
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+        filename = cwd
+        os.chdir(cwd)
+        os.write(news, READY)
+        if gate.recv(1) != GO:
+            os._exit(0)
+        filename = argv[0]
+        os.execvpe(filename, argv, environment)  # noqa: S606 - running the command is the purpose
+    except OSError as error:
+        os.write(news, marshal.dumps((error.errno, filename[:1024])))  # one atomic write
+    finally:
+        os._exit(127)
 
 
 def main() -> None:

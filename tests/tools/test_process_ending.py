@@ -257,16 +257,18 @@ async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, millis
 EXITED_MEANWHILE = """
 import os, socket, sys, threading
 from supervisor.tools.guarded import encode_request
-from supervisor.tools.warden import GO, Warden, unpack
+from supervisor.tools.warden import GO, Place, Warden, unpack
 
 ours, theirs = socket.socketpair()
 ours.sendall(encode_request(sys.argv[1], "/", os.environ, 0.1))
-warden = Warden(theirs, [os.open(os.devnull, os.O_WRONLY)], None, None, is_subreaper=False)
+wakeup, _ = os.pipe()
+warden = Warden(Place((os.getpid(), None), wakeup, None, None, is_subreaper=False))
+assert warden.take(theirs, [os.open(os.devnull, os.O_WRONLY)])
 threading.Thread(target=lambda: ours.recv(65536) and ours.send(GO)).start()  # as soon as it has started
 assert warden._open_gate()
 os.waitid(os.P_PID, warden._leader, os.WEXITED | os.WNOWAIT)
 warden._end(is_ended=True)
-theirs.close()
+warden.report()
 received = bytearray(ours.makefile("rb").read())
 while (message := unpack(received)) is not None:
     if message[0] == "exited":
@@ -287,11 +289,13 @@ def test_an_exit_before_the_first_signal_was_not_caused_by_it(command, env):
 REPORTING = """
 import os, socket, sys, threading
 from supervisor.tools.guarded import encode_request
-from supervisor.tools.warden import GO, Warden, unpack
+from supervisor.tools.warden import GO, Place, Warden, unpack
 
 ours, theirs = socket.socketpair()
 ours.sendall(encode_request(sys.argv[1], "/", os.environ, 0.1))
-warden = Warden(theirs, [os.open(os.devnull, os.O_WRONLY)], None, None, is_subreaper=False)
+wakeup, _ = os.pipe()
+warden = Warden(Place((os.getpid(), None), wakeup, None, None, is_subreaper=False))
+assert warden.take(theirs, [os.open(os.devnull, os.O_WRONLY)])
 threading.Thread(target=lambda: ours.recv(65536) and ours.send(GO)).start()  # as soon as it has started
 assert warden._open_gate()
 os.waitid(os.P_PID, warden._leader, os.WEXITED | os.WNOWAIT)
@@ -299,6 +303,7 @@ assert warden._has_exited()
 sent = []
 warden._wire = type("Wire", (), {"sendall": lambda self, piece: sent.append(bytearray(piece))})()
 warden._end(is_ended=False)
+warden._send_reports()
 while (message := unpack(sent[0])) is not None:
     print(message[0])
 """
