@@ -251,7 +251,8 @@ def _guard(first: Given, link: socket.socket, owner: int | None, libc: Any, punc
             is_free = warden.run() and not warden.is_remembered
             if is_free:
                 # Before the owner learns of the end: it may have another command at once.
-                link.send(FREE)
+                with contextlib.suppress(OSError):  # the launcher was killed: then the link is at its end
+                    link.send(FREE)
             warden.report()
             given = None
             if not is_free or link.recv(1) != STAY:

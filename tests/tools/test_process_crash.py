@@ -178,7 +178,8 @@ async def test_a_killed_launcher_is_replaced(marker):
             async with open_process("echo second", env=env) as second:
                 await second.release()
                 assert (await second.wait(30)).output.text == "second\n"
-            assert (await first.wait(30)).output.text == "first\n"
+            finished = await first.wait(30)
+            assert (finished.output.text, finished.exit_code, finished.trouble) == ("first\n", 0, None)
     assert launcher_pid() != before
 
 
