@@ -41,6 +41,7 @@ NOT_EXECUTED = {
     "docs/how-to/discord.md": "needs an app at Discord",
     "docs/how-to/langgraph.md": "needs a model; examples/langgraph_agent.py is executed",
     "docs/how-to/openai-agents.md": "needs a model; examples/openai_agents_agent.py is executed",
+    "docs/how-to/people.md": "a part of a configuration, which a test above reads",
     "docs/how-to/pydantic-ai.md": "needs a model; examples/pydantic_ai_agent.py is executed",
     "docs/how-to/questions.md": "a part of a program; examples/form.py is a whole one",
     "docs/how-to/repair.md": "needs sessions of other programs",
