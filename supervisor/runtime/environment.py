@@ -21,6 +21,7 @@ import msgspec
 from supervisor.core import ids
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
+from supervisor.core.rules import Rule
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, find_folder, working_directory
 
@@ -118,6 +119,13 @@ class Environment:
     def attempting(self, session: str, why_left: Callable[[], str | None]) -> AbstractContextManager[None]:
         """Return a context that encloses an attempt. `why_left` says at its end why it was stopped, if it was."""
         return _NOTHING
+
+    shares_rules = False
+    """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
+
+    async def read_rules(self) -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere, as they are now."""
+        return ()
 
     async def claim_expiry(self, approval: str) -> bool:
         """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""

@@ -3,12 +3,16 @@
 A client reads a history without a worker. So what was signalled counts while no worker lives.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 from temporalio import workflow
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from supervisor.temporal.wire import CARD
+from supervisor.core.values import Approval
+from supervisor.temporal.wire import CARD, ONCE, WITHDRAWAL, decision_id
 
 
 @workflow.defn(name=CARD, sandboxed=False)
@@ -32,4 +36,34 @@ class CardWorkflow:
             await self._news.wait()
 
 
-CLAIMS: Final = (CardWorkflow,)
+@workflow.defn(name=WITHDRAWAL, sandboxed=False)
+class WithdrawalWorkflow:
+    """Claims an approval for its withdrawal, under the id with which a decision would claim it."""
+
+    @workflow.run
+    async def run(self) -> None:
+        pass
+
+
+async def claim_withdrawn(approvals: Sequence[Approval]) -> None:
+    """Claim approvals that were withdrawn: a decision that comes later is closed at once, without a worker. If a
+    decision was faster, it learns from the tree that it came too late. Call it in a workflow."""
+
+    async def claim(approval: str) -> None:
+        with suppress(WorkflowAlreadyStartedError):
+            await workflow.start_child_workflow(
+                WITHDRAWAL,
+                id=decision_id(approval),
+                id_reuse_policy=ONCE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                memo={"decision": {"kind": "withdrawn"}},
+            )
+
+    with anyio.CancelScope(shield=True):
+        async with anyio.create_task_group() as tasks:
+            for each in approvals:
+                if each.status == "withdrawn":
+                    tasks.start_soon(claim, each.id)
+
+
+CLAIMS: Final = (CardWorkflow, WithdrawalWorkflow)

@@ -16,7 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, ServerUnavailable
+from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.values import Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.connection import SOON, border
@@ -99,8 +99,8 @@ class Deciding:
         with border(self._trees.named):
             described = await self._trees.client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
         claimed = (await described.memo())["decision"]
-        if claimed["kind"] == "expired":
-            return DecisionResult(kind="closed", approval=approval, status="expired")
+        if claimed["kind"] in ("expired", "withdrawn"):
+            return DecisionResult(kind="closed", approval=approval, status=claimed["kind"])
         winner = from_wire(claimed, DecisionRequest)
         mine = DecisionRequest(approval=approval, root=root, at=winner.at, **decision_fields(decision))
         about = ("kind", "arguments", "scope", "pattern", "value")
@@ -120,6 +120,9 @@ class Deciding:
         """Return the result of a decision on an approval that is not pending any more, or that its tree never asked."""
         try:
             await self._trees.mirror.read(root)
-        except ServerUnavailable:
-            return await self._lost_claim(root, approval, decision)
+        except ServerUnavailable as unread:
+            try:
+                return await self._lost_claim(root, approval, decision)
+            except NotFound:
+                raise unread from None
         return lost(self._trees.store, approval, decision)

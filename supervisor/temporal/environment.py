@@ -27,6 +27,7 @@ from temporalio.exceptions import (
 from supervisor.core.errors import InvalidInput, ToolFailed
 from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import approval_route
+from supervisor.core.rules import Rule
 from supervisor.core.toolcontext import StepContext, ToolContext
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.clock.clock import Clock
@@ -38,6 +39,7 @@ from supervisor.temporal.wire import (
     EXPIRY,
     LARGEST,
     ONCE,
+    READ_RULES,
     BodyRequest,
     BodyResult,
     CallFacts,
@@ -78,6 +80,7 @@ class WorkflowEnvironment(Environment):
 
     runs_elsewhere = True
     claims_decisions = True
+    shares_rules = True
     most_live = 1000
 
     def __init__(self, cwd: str, lost_after: float, largest: int = LARGEST) -> None:
@@ -113,6 +116,17 @@ class WorkflowEnvironment(Environment):
         if not path.startswith("/"):
             raise InvalidInput(f"the folder {named!r} is relative to one that is not known; write an absolute path")
         return path
+
+    async def read_rules(self) -> tuple[Rule, ...]:
+        handle = workflow.start_local_activity(
+            READ_RULES,
+            start_to_close_timeout=timedelta(seconds=20),
+            retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
+        )
+        cancellation = await wait_for(handle)
+        if cancellation is not None:
+            raise cancellation
+        return tuple(from_wire(each, Rule) for each in handle.result())
 
     async def claim_expiry(self, approval: str) -> bool:
         with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return

@@ -51,6 +51,7 @@ from supervisor.temporal.connection import SOON, border, connect
 from supervisor.temporal.decisions import Deciding
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
+from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.starting import start_session
 from supervisor.temporal.trees import SOON_ENOUGH, Trees
@@ -115,6 +116,7 @@ class TemporalSupervisor(Supervisor):
         self.mirror = Mirror(client, named, self._store, feed or in_memory, self.runner.journal)
         self.trees = Trees(client, named, self._store, self.mirror)
         self._deciding = Deciding(self.trees)
+        self._rules = NamespaceRules(client, named)
 
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
@@ -225,7 +227,7 @@ class TemporalSupervisor(Supervisor):
         await self._refuse_inside("changing rules")
         who = await self._admission.of_command(by, "make rules")
         if rule.session is None:
-            self._refuse("a rule for every session", "name a session, or declare rules in code")
+            return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
         _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule))
         return rule if answer is None else from_wire(answer, Rule)
@@ -233,9 +235,11 @@ class TemporalSupervisor(Supervisor):
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         await self._refuse_inside("changing rules")
         who = await self._admission.of_command(by, "make rules")
+        if any(each.id == rule for each in await self._rules.find()):
+            return await self._rules.revoke(rule, who)
         known = next((each for each in await self.find_rules() if each.id == rule), None)
         if known is None or known.session is None:
-            raise NotFound(f"there is no rule {rule} in {self.where}")
+            raise NotFound(f"there is no rule {rule} in {self.where}: it was revoked already, or is written in code")
         await command(self.trees, known.session, "revoke_rule", known.session, who, rule)
         return known
 
@@ -359,10 +363,11 @@ class TemporalSupervisor(Supervisor):
         return await self.near.find_audit(after=after, limit=limit)
 
     async def find_rules(self) -> Page[Rule]:
-        """Return the rules of all open trees: a rule ends with its tree."""
+        """Return the rules of the namespace, and those of all open trees, which end with their trees."""
+        shared = await self._rules.find()
         await self.mirror.read_all()
         opened = {row.id for row in self._store.find_sessions(is_open=True)}
-        return self._whole(each for each in await self.near.find_rules() if each.session in opened)
+        return self._whole([*shared, *(each for each in await self.near.find_rules() if each.session in opened)])
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""

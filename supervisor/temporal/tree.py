@@ -33,9 +33,10 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.bridge import is_evicted
-from supervisor.temporal.claims import CLAIMS
+from supervisor.temporal.claims import CLAIMS, claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
 from supervisor.temporal.order import in_order
+from supervisor.temporal.rulebook import RulesWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -156,9 +157,11 @@ class Tree:
             try:
                 refused = await self._begin(supervisor, start)
                 while await self._goes_on(runner, start.session):
+                    await self._claim_withdrawn()
                     self._show()
                     while self._commands:
                         await self._do(supervisor, self._commands.pop(0))
+                await self._claim_withdrawn()
                 self._show()
             except BaseException:  # before a task group waits for the tasks: they must know that this is no cancel
                 _leave(runner)
@@ -233,6 +236,10 @@ class Tree:
             await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
         except ApplicationError as gone:
             log.debug("decision.not_answered", approval=request.approval, reason=str(gone))
+
+    async def _claim_withdrawn(self) -> None:
+        gone = [found for each in self._shown if (found := self._store.get_approval(each)) is not None]
+        await claim_withdrawn(gone)
 
     def _show(self) -> None:
         """Write what people are asked where a client reads it without a worker, if it has changed."""
@@ -358,4 +365,4 @@ class ExpiryWorkflow:
         pass
 
 
-WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, *CLAIMS)
+WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)

@@ -19,6 +19,7 @@ from supervisor.loading import refuse_nameless
 from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.bodies import run_body
 from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.tree import WORKFLOWS, Offer
 from supervisor.temporal.wire import QUEUE
 
@@ -54,7 +55,7 @@ async def work(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS,
-        activities=[run_body],
+        activities=[run_body, NamespaceRules(client, store).read_for_call],
         interceptors=[Offer(by_name, lost_after)],
         max_cached_workflows=cached,
         max_heartbeat_throttle_interval=HEARTBEATS,

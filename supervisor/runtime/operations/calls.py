@@ -126,6 +126,13 @@ class Call(ABC):
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
 
+    async def read_rules(self) -> None:
+        """Read the rules that are kept elsewhere, if there are any. A replay does not do that."""
+        host = self.attempt.host
+        if host.environment.shares_rules:
+            with self.attempt.settling.holding():
+                host.rules.shared = await host.environment.read_rules()
+
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
         approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
@@ -221,6 +228,8 @@ class Call(ABC):
             await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
         await self.attempt.pass_barrier()  # no effect before the agent has asked for everything in its journal
+        if not is_executing:
+            await self.read_rules()
         try:
             await self.perform(arguments, is_executing=is_executing)
         except Denied as denied:
@@ -279,6 +288,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
         try:
             if record is None:
                 await attempt.hold()
+                await call.read_rules()
                 await call.request()
             if call.record.state == "asked":
                 await wait_for_person(attempt, operation)

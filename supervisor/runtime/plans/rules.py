@@ -34,6 +34,8 @@ class Ruling:
 
     def __init__(self, from_code: Iterable[Rule] = ()) -> None:
         self.from_code = tuple(from_code)
+        self.shared: tuple[Rule, ...] = ()
+        """Rules that are kept elsewhere, as they were read last."""
 
     def of_call(
         self,
@@ -51,7 +53,7 @@ class Ruling:
         `command`: the name of the argument that is a shell command. `claims`: names of arguments that are the caller's
         words. `secret`: names of secret arguments, which no pattern may match.
         """
-        own = [rule for rule in (*self.from_code, *facts.rules) if is_about(rule, tool, claims)]
+        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
         written = book(view)
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         rules = (*own, *found)

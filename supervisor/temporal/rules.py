@@ -1,0 +1,113 @@
+"""Reading and changing the rules of a namespace (rulebook.py).
+
+Rules
+- They are read just before each call is asked for, and just before its effect. So a deny holds for what begins after it
+  was read. On one machine it holds for what begins after it was added.
+- Each look asks the server whether something has changed. The history is read only if it has.
+- If the server does not answer, no call begins.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+from temporalio import activity
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import LimitExceeded, NotFound
+from supervisor.core.rules import Rule, checked
+from supervisor.core.store_urls import TemporalStore
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.rulebook import RuleChange, Standing
+from supervisor.temporal.wire import QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
+
+LARGEST: Final = 256 * 1024
+"""Bytes of JSON that all rules may have together: each call's look returns them."""
+
+
+class NamespaceRules:
+    def __init__(self, client: Client, named: TemporalStore) -> None:
+        self._client = client
+        self._named = named
+        self._known: tuple[str, int] = ("", 0)
+        """The run and the length of the history that was read last."""
+        self._standing = Standing([])
+
+    async def find(self) -> list[Rule]:
+        """Return the rules, oldest first. Raises ServerUnavailable."""
+        with border(self._named):
+            await self._read()
+        return list(self._standing.rules.values())
+
+    async def add(self, rule: Rule, by: str, new_id: str) -> Rule:
+        """Add a rule; see Supervisor.add_rule. Raises LimitExceeded."""
+        await self.find()
+        if (same := self._standing.find_same(rule)) is not None:
+            return same
+        added = replace(checked(rule), id=new_id)
+        if len(to_json([*self._standing.documents(), to_wire(added)], "the rules")) > LARGEST:
+            raise LimitExceeded(f"the rules of {self._named} have {LARGEST} bytes as JSON: revoke some of them")
+        await self._change(RuleChange(by=by, at=datetime.now(UTC), rule=added))
+        await self.find()
+        found = self._standing.find_same(added)
+        if found is None:
+            raise NotFound(f"rule {new_id} was added, and revoked at once; add it again")
+        return found
+
+    async def revoke(self, rule: str, by: str) -> Rule:
+        """Revoke a rule; see Supervisor.revoke_rule. Raises NotFound."""
+        await self.find()
+        if (known := self._standing.rules.get(rule)) is None:
+            raise NotFound(f"there is no rule {rule} in {self._named}: it was revoked already, or is written in code")
+        await self._change(RuleChange(by=by, at=datetime.now(UTC), revoked=rule))
+        return known
+
+    @activity.defn(name=READ_RULES)
+    async def read_for_call(self) -> list[Any]:
+        """Return the rules, for a tree."""
+        await self._read()
+        return self._standing.documents()
+
+    async def _change(self, change: RuleChange) -> None:
+        with border(self._named, maybe_done=True):
+            await self._client.start_workflow(
+                RULES_TYPE,
+                [],
+                id=RULES_ID,
+                task_queue=QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                start_signal="change",
+                start_signal_args=[to_wire(change)],
+                rpc_timeout=SOON,
+            )
+
+    async def _read(self) -> None:
+        handle = self._client.get_workflow_handle(RULES_ID)
+        try:
+            described = await handle.describe(rpc_timeout=SOON)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND or "amespace" in error.message:
+                raise
+            return
+        now = described.run_id, described.history_length
+        if now == self._known:
+            return
+        standing = Standing([])
+        length = 0
+        current = self._client.get_workflow_handle(RULES_ID, run_id=described.run_id)
+        async for event in current.fetch_history_events(rpc_timeout=SOON):
+            length += 1
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                (before,) = await self._decode(event.workflow_execution_started_event_attributes.input.payloads)
+                standing = Standing(before)
+            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                for each in await self._decode(event.workflow_execution_signaled_event_attributes.input.payloads):
+                    standing.take(from_wire(each, RuleChange))
+        self._known, self._standing = (described.run_id, length), standing
+
+    async def _decode(self, payloads: Any) -> list[Any]:
+        return await self._client.data_converter.decode(payloads)
