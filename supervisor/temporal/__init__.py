@@ -9,6 +9,7 @@
     runs         runs and watches                           wire         what is written to a server
     served       the Supervisor of a server                 mirror_store where a mirror is kept
     cards        one card, however many servers             claims       workflows that claim by their ids
+    rules        rules for all sessions                     rulebook     the workflow that keeps them
     connection   servers, namespaces, errors                order        in which cancelled tasks go on
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.

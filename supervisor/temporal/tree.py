@@ -156,13 +156,14 @@ class Tree:
         async with hosting(runner):
             try:
                 refused = await self._begin(supervisor, start)
-                while await self._goes_on(runner, start.session):
+                is_over = False
+                while not is_over:
+                    is_over = not await self._goes_on(runner, start.session)
                     await self._claim_withdrawn()
                     self._show()
                     while self._commands:
+                        is_over = False
                         await self._do(supervisor, self._commands.pop(0))
-                await self._claim_withdrawn()
-                self._show()
             except BaseException:  # before a task group waits for the tasks: they must know that this is no cancel
                 _leave(runner)
                 raise

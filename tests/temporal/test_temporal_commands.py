@@ -75,7 +75,6 @@ REFUSED = {
     ("prune", "--older-than", "1d"): 2,
     ("retry", "j"): 2,
     ("fork", "j", "--before", "2"): 2,
-    ("rules", "allow", "remove"): 2,
     ("start", "nothing"): 2,
     ("start", "janitor", "5"): 2,
     ("show", "nowhere"): 5,

@@ -1,0 +1,104 @@
+"""Rules for all sessions of a namespace, and races of decisions with withdrawals: in processes of this one."""
+
+import anyio
+import pytest
+from temporal_server import namespace, working
+
+from supervisor import Approve, Context, agent, allow, deny, tool
+from supervisor.temporal import open_temporal
+
+ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
+"""Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def press(button: str) -> str:
+    return button
+
+
+@agent
+async def pressing(ctx: Context, button: str) -> list[str]:
+    result = await ctx.call(press, button)
+    return [result.kind, result.content]
+
+
+@agent
+async def asking(ctx: Context, number: int) -> None:
+    async with ctx.task_group() as tasks:
+        for each in range(number):
+            tasks.start_soon(one, str(each))
+
+
+async def one(ctx: Context, button: str) -> None:
+    await ctx.call(press, button)
+
+
+@pytest.fixture(autouse=True)
+async def bounded():
+    with anyio.fail_after(120):
+        yield
+
+
+async def test_a_rule_for_all_sessions_holds_for_calls_that_begin_after_it():
+    """An allow runs a call without a person; a deny holds for one that was asked before, and is approved after it."""
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        added = await supervisor.add_rule(allow("press", '{"button": "red"}'), by="ana")
+        assert (await supervisor.add_rule(allow("press", '{"button": "red"}'), by="bob")).id == added.id
+        assert await (await supervisor.start(pressing, "red")).result() == ["ok", "red"]
+        run = await supervisor.start(pressing, "blue")
+        async with run.watch_approvals() as asked:
+            waiting = await anext(asked)
+        denied = await supervisor.add_rule(deny("press"), by="ana")
+        await supervisor.decide(waiting.id, Approve(by="ana"))
+        kind, content = await run.result()
+        assert (kind, denied.id in content) == ("denied", True)
+        assert [each.id for each in await supervisor.find_rules()] == [added.id, denied.id]
+        await supervisor.revoke_rule(denied.id, by="bob")
+        assert await (await supervisor.start(pressing, "red")).result() == ["ok", "red"]
+
+
+async def test_a_rule_counts_when_the_server_has_it():
+    """No worker lives when it is added: the first call of the next one obeys it."""
+    url = await namespace()
+    async with working(url, [pressing]):
+        pass  # it has made the search attributes
+    async with open_temporal(url) as supervisor:
+        await supervisor.add_rule(deny("press"), by="ana")
+        run = await supervisor.start("pressing", "red")
+        async with working(url, [pressing]):
+            assert (await run.result())[0] == "denied"
+
+
+async def test_a_decision_and_a_withdrawal_claim_the_same_approval():
+    """Each of twenty approvals is decided or withdrawn, never both; later ones are closed, without a worker too."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        async with working(url, [asking]):
+            run = await supervisor.start(asking, 20)
+            waiting = list(await until_asked(supervisor, 20))
+            results = {}
+
+            async def decide(approval: str) -> None:
+                results[approval] = await supervisor.decide(approval, Approve(by="ana"))
+
+            async with anyio.create_task_group() as tasks:
+                for number, each in enumerate(waiting):
+                    if number == 10:
+                        tasks.start_soon(supervisor.cancel, run.session)
+                    tasks.start_soon(decide, each.id)
+            await run.outcome()
+            ended = {each.id: each.status for each in await supervisor.find_approvals(pending=False, limit=None)}
+            for approval, result in results.items():
+                assert (result.kind, ended[approval]) in ENDS
+        for approval, status in ended.items():
+            if status == "withdrawn":
+                late = await supervisor.decide(approval, Approve(by="bob"))
+                assert (late.kind, late.status) == ("closed", "withdrawn")
+
+
+async def until_asked(supervisor, count: int):
+    while len(found := await supervisor.find_approvals(limit=None)) < count:
+        await anyio.sleep(0.05)
+    return found
