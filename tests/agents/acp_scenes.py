@@ -144,7 +144,7 @@ class ForkingStore(MemoryStore):
     def commit(self) -> None:
         super().commit()
         folder = self._home.folder.with_name(f"home{len(self.lives)}")
-        shutil.copytree(self._home.folder, folder)
+        shutil.copytree(self._home.folder, folder, ignore=shutil.ignore_patterns("*.new"))  # one may be renamed now
         self.lives.append((fork(self), Home(folder)))
 
 
