@@ -77,6 +77,22 @@ def word(text: str) -> str:
     return _NOT_IN_NAMES.sub("_", text)
 
 
+class Answers:
+    """Shows what a framework's model writes (`Context.stream`), with a blank line between two answers."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+
+    def write(self, stream: Callable[[str], None], answer: object, piece: str) -> None:
+        """Show the next piece of an answer. `answer`: what tells it from the others; not None."""
+        if not piece:
+            return
+        if self._last is not None and self._last != answer:
+            stream("\n\n")
+        self._last = answer
+        stream(piece)
+
+
 class Names:
     """Names the operations of one attempt."""
 

@@ -78,8 +78,8 @@ def langgraph_agent(
     `deps`: makes the graph's runtime context. It is called in each attempt, since a resumed run has no other.
     `segment_timeout`: the deadline in seconds of what runs between two interrupts.
     `idempotent`: whether nodes may run again after a crash without asking a person.
-    `stream`: whether the tokens of chat models are heartbeats, and not only the ends of nodes. `options`: as in
-    `@agent`.
+    `stream`: whether people see what chat models write, and each token is a heartbeat, as the end of a node is.
+    `options`: as in `@agent`.
     Raises InvalidInput for a graph that cannot be resumed, or for one without `messages` and `input`.
     """
     if isinstance(graph, Pregel):

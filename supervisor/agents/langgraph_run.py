@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, messages_from_dict, messages_to_dict
 from langgraph.types import Command, StateSnapshot
 
 from supervisor.abc import Context, ToolContext
+from supervisor.agents.framework import Answers
 from supervisor.agents.langgraph_checks import Graph
 from supervisor.agents.langgraph_questions import Asking, GraphFailed
 from supervisor.agents.plain_json import as_json
@@ -43,6 +44,7 @@ class GraphRun:
         self._number = 0
         self._given: dict[str, Any] = {}
         """The answers to the interrupts of the last segment, by their ids."""
+        self._answers = Answers()
         self._has_begun = False
         """Whether a segment has ended, so that the checkpointer must know the thread."""
 
@@ -172,9 +174,16 @@ class GraphRun:
             durability="sync",  # what a node did is in the thread before the next one begins
         )
         async with ctx.model_call(), aclosing(events):  # type: ignore[type-var] # it is an async generator
-            async for _ in events:
+            async for event in events:
                 ctx.heartbeat()
+                self._show(event)
         return self._rest(await self._read())
+
+    def _show(self, event: Any) -> None:
+        """Show what a chat model of the graph writes."""
+        _, mode, content = event
+        if mode == "messages" and isinstance(message := content[0], AIMessageChunk):
+            self._answers.write(self._ctx.stream, message.id or "", "".join(_texts(message.content)))
 
     def _input(self) -> Any:
         made: Any = {"messages": [HumanMessage(self._text)]}
@@ -235,3 +244,12 @@ def _in_words(rest: Mapping[str, Any]) -> str:
     if rest["before"]:
         return f"the graph stops at {' and '.join(rest['before'])}"
     return "the graph has ended"
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Iterate over the texts of a message's content, which is one text or a list of blocks."""
+    for block in [content] if isinstance(content, str) else content:
+        if isinstance(block, str):
+            yield block
+        elif block.get("type") == "text":
+            yield str(block.get("text", ""))

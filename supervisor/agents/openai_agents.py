@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from supervisor.abc import Context, Operations, ToolContext
-from supervisor.agents.framework import Names, call_sub_agent, calling_sub_agents, framework_agent, word
+from supervisor.agents.framework import Answers, Names, call_sub_agent, calling_sub_agents, framework_agent, word
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.foreign_tool import foreign_tool
@@ -93,8 +93,8 @@ def openai_agent(
     `deps`: makes the context of a run, for its tools. It is called in each attempt, since a resumed run has no other.
     `policy`: what happens to a call of a tool if no rule applies, and if the tool needs no approval itself.
     `tool_timeout`: the deadline in seconds of a call whose tool has none.
-    `stream`: whether the model streams; each part is a heartbeat. A model that does not stream has
-    `first_progress_timeout` for its whole answer. `options`: as in `@agent`.
+    `stream`: whether the model streams: people see what it writes, and each part is a heartbeat. A model that does not
+    stream has `first_progress_timeout` for its whole answer. `options`: as in `@agent`.
     Raises InvalidInput for a context that is no function, and for a tool that would act under no rule.
     """
     if not isinstance(agent, Agent):
@@ -170,6 +170,7 @@ class _Bridge:
         self.settings = settings
         self.path = path
         self.names = Names()
+        self.answers = Answers()
         self.requests = 0
         self.run_config = replace(settings.run_config, model=None)
         self.streams = settings.stream

@@ -1,13 +1,14 @@
 """What the loop of an OpenAI agent reads: its model's answers and the lists of MCP servers are steps.
 
 Rules
-- Each part of a streamed answer is a heartbeat. The journal has the whole answer, and it is read as the provider's
-  client reads it: a server may leave out what it should say.
+- Each part of a streamed answer is a heartbeat, and its text is shown. The journal has the whole answer, and it is read
+  as the provider's client reads it: a server may leave out what it should say.
 - The program may have connected an MCP server. Otherwise it is connected when it is first needed, so a replay that only
   reads the journal does not need it. Runs of one process share the connection, and the last one closes it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
@@ -19,7 +20,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseFun
 from pydantic import TypeAdapter
 
 from supervisor.abc import Context, StepContext
-from supervisor.agents.framework import Names
+from supervisor.agents.framework import Answers, Names
 
 _usages: Final = TypeAdapter(Usage)
 CLOSE_TIMEOUT: Final = 5.0  # seconds that closing a connection may take
@@ -29,6 +30,7 @@ class Loop(Protocol):
     """The loop that a model and its servers are of."""
 
     names: Names
+    answers: Answers
     requests: int
     run_config: RunConfig
 
@@ -127,7 +129,8 @@ class StepModel(Model):
             if not isinstance(model, Model):
                 model = loop.run_config.model_provider.get_model(model)
             if loop.streams:
-                response = await _collect(model.stream_response(*args, **kwargs), step)
+                write = partial(loop.answers.write, step.stream, object())
+                response = await _collect(model.stream_response(*args, **kwargs), step, write)
             else:
                 response = await model.get_response(*args, **kwargs)
             return _dumped(response)
@@ -175,12 +178,14 @@ def _read_response(raw: dict[str, Any]) -> ModelResponse:
     )
 
 
-async def _collect(events: AsyncIterator[Any], step: StepContext) -> ModelResponse:
-    """Return the response that a stream ends with; each of its events is a heartbeat."""
+async def _collect(events: AsyncIterator[Any], step: StepContext, write: Callable[[str], None]) -> ModelResponse:
+    """Return the response that a stream ends with; each of its events is a heartbeat. `write` gets its text."""
     done: list[Any] = []
     async for event in events:
         step.heartbeat()
         match event.type:
+            case "response.output_text.delta":
+                write(event.delta)
             case "response.output_item.done":
                 done.append(event.item)
             case "response.completed":

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from supervisor.abc import Context
-from supervisor.agents.framework import Names, call_sub_agent, framework_agent
+from supervisor.agents.framework import Answers, Names, call_sub_agent, framework_agent
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.tool_schema import tool_schema
@@ -43,7 +43,14 @@ try:
         durable_unit_scope,
     )
     from pydantic_ai.exceptions import UserError
-    from pydantic_ai.messages import ModelResponse, ToolCallPart
+    from pydantic_ai.messages import (
+        ModelResponse,
+        PartDeltaEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ToolCallPart,
+    )
     from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset
 
@@ -76,8 +83,9 @@ def pydantic_agent(
     `name`: what people and rules call it, as in `NAME.TOOL`.
     `deps`: makes the dependencies of a run. It is called in each attempt, since a resumed run has no others.
     `policy`: what happens to a call of a tool if no rule applies, and if the tool asks for no approval itself.
-    `tool_timeout`: the deadline of a call, in seconds. `stream`: whether the model streams; each part is a heartbeat. A
-    model that does not stream has `first_progress_timeout` for its whole answer. `options`: as in `@agent`.
+    `tool_timeout`: the deadline of a call, in seconds. `stream`: whether the model streams: people see what it writes,
+    and each part is a heartbeat. A model that does not stream has `first_progress_timeout` for its whole answer.
+    `options`: as in `@agent`.
     Raises InvalidInput for dependencies without a factory, and for a toolset without an id.
     """
     if not isinstance(agent, Agent):
@@ -204,11 +212,12 @@ class _Durability(BaseDurabilityCapability[Any]):
     def __init__(
         self, agent_name: str, ctx: Context | None, *, policy: Policy, tool_timeout: float, stream: bool
     ) -> None:
-        super().__init__(name=agent_name, event_stream_handler=self._beat if stream else None)
+        super().__init__(name=agent_name, event_stream_handler=self._show if stream else None)
         self._ctx = ctx
         self.policy: Policy = policy
         self.tool_timeout = tool_timeout
         self.names = Names()
+        self._answers = Answers()
 
     @property
     def ctx(self) -> Context:
@@ -228,9 +237,16 @@ class _Durability(BaseDurabilityCapability[Any]):
     def get_default_conversation_id(self, run_id: str) -> str:
         return self.ctx.session
 
-    async def _beat(self, run: RunContext[Any], events: AsyncIterable[Any]) -> None:
-        async for _ in events:
+    async def _show(self, run: RunContext[Any], events: AsyncIterable[Any]) -> None:
+        """Show what the model writes. Each part of a stream is a heartbeat."""
+        answer = object()
+        async for event in events:
             self.ctx.heartbeat()
+            match event:
+                case PartStartEvent(part=TextPart(content=piece)):
+                    self._answers.write(self.ctx.stream, answer, piece)
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=piece)):
+                    self._answers.write(self.ctx.stream, answer, piece)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return Tools(super().get_wrapper_toolset(toolset) or toolset, self)

@@ -41,6 +41,28 @@ async def approve_all(supervisor, run, **decided):
     return asked
 
 
+async def texts_of(supervisor, spec):
+    """Run an agent, and return each text that people saw while its models wrote."""
+    seen = []
+
+    async def look(session):
+        async with supervisor.watch_text(session) as watch:
+            while True:
+                seen.append((await anext(watch)).text)
+
+    run = await supervisor.start(spec, "go", session="texts")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look, run.session)
+        assert (outcome := await run.outcome()).kind == "succeeded", outcome
+        tasks.cancel_scope.cancel()
+    return [text for text in seen if text]
+
+
+ANSWER = ("The tide ", "is low.")
+"""What the scripted models write, piece by piece, a second apart; each does so twice."""
+SEEN = ["The tide ", "The tide is low.", "The tide is low.\n\nThe tide ", "The tide is low.\n\nThe tide is low."]
+
+
 def refusal_of(bad):
     """Return the test that each of these declarations is refused. `bad`: by name, how it is declared, and what the
     error must name."""

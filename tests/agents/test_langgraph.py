@@ -8,10 +8,13 @@ from typing import Annotated, Any, TypedDict
 import anyio
 import pytest
 from dying import fork
-from framework_scenes import keep_in_the_loop, opened
+from framework_scenes import ANSWER, SEEN, keep_in_the_loop, opened, texts_of
 from framework_table import ChatModel, Wanted
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -556,3 +559,37 @@ async def test_on_trio_it_is_refused_before_anything_is_journaled():
         with pytest.raises(InvalidInput, match="asyncio"):
             await supervisor.start(planner_of(graph_of(plan=does("plan"))), "go", session="s")
         assert not (await supervisor.find_sessions()).items
+
+
+class Telling(BaseChatModel):
+    """Writes its text piece by piece, as a text or as blocks of content."""
+
+    @property
+    def _llm_type(self):
+        return "telling"
+
+    def _generate(self, *args, **kwargs):
+        raise NotImplementedError
+
+    async def _astream(self, messages, *args, **kwargs):
+        for piece in ANSWER:
+            await anyio.sleep(1)
+            content = piece if len(messages) == 1 else [{"type": "text", "text": piece}, {"type": "thinking"}]
+            yield ChatGenerationChunk(message=AIMessageChunk(content))
+        await anyio.sleep(1)
+
+
+async def test_people_see_what_chat_models_write():
+    """While they write, with a blank line between two answers; what a node returns is no text that was written."""
+
+    async def tells(state):
+        return {"messages": [await Telling().ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("one", tells)
+    graph.add_node("two", tells)
+    graph.add_edge(START, "one")
+    graph.add_edge("one", "two")
+    agent = langgraph_agent("teller", graph.compile(checkpointer=InMemorySaver()))
+    async with opened() as supervisor:
+        assert await texts_of(supervisor, agent) == SEEN

@@ -20,7 +20,8 @@ from agents import (
 from agents.mcp import MCPServerStdio
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from dying import fork
-from framework_scenes import approve_all, opened, refusal_of
+from framework_scenes import ANSWER, SEEN, approve_all, opened, refusal_of, texts_of
+from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import BaseModel
 from watching import next_of
 
@@ -261,3 +262,37 @@ test_an_openai_agent_that_cannot_be_durable_is_refused = refusal_of(BAD)
 
 def test_tools_that_the_provider_runs_belong_to_the_request():
     assert openai_agent("a", Agent("A", tools=[WebSearchTool()])).name == "a"
+
+
+class Telling(ScriptedModel):
+    """Writes its text piece by piece, and then gives the answer of its script."""
+
+    async def stream_response(self, *args, **kwargs):
+        for number, piece in enumerate(ANSWER):
+            await anyio.sleep(1)
+            yield ResponseTextDeltaEvent(
+                type="response.output_text.delta",
+                delta=piece,
+                content_index=0,
+                item_id="1",
+                output_index=0,
+                sequence_number=number,
+                logprobs=[],
+            )
+        await anyio.sleep(1)
+        async for event in super().stream_response(*args, **kwargs):
+            if "delta" not in event.type:
+                yield event
+
+
+async def test_people_see_what_the_model_writes():
+    """While it writes, with a blank line between two answers."""
+
+    @function_tool
+    async def look() -> str:
+        return "seen"
+
+    steps = [[function_call("look", {}, call_id="c")], [assistant_message("".join(ANSWER))]]
+    agent = Agent("Teller", tools=[look], model=Telling([ModelStep.respond(lambda _: steps.pop(0))] * 2))
+    async with opened() as supervisor:
+        assert await texts_of(supervisor, helper_of(agent)) == SEEN

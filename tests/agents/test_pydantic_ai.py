@@ -6,12 +6,13 @@ from typing import Any
 import anyio
 import pytest
 from dying import fork
-from framework_scenes import approve_all, opened, refusal_of
+from framework_scenes import ANSWER, SEEN, approve_all, opened, refusal_of, texts_of
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext, ToolReturn, UsageLimits
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 from watching import next_of
@@ -243,3 +244,23 @@ async def test_a_fallback_in_the_step_sees_a_failed_request_and_one_around_it_do
         assert outcome.value == "done"
     else:
         assert (outcome.kind, "503" in outcome.cause) == ("failed", True)
+
+
+async def test_people_see_what_the_model_writes():
+    """While it writes, and not again in a replay; the calls of tools and what it thinks are not in it."""
+
+    async def stream(messages, info):
+        yield {0: DeltaThinkingPart(content="hm")}
+        for piece in ANSWER:
+            await anyio.sleep(1)
+            yield piece
+        await anyio.sleep(1)
+        if not any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts):
+            yield {2: DeltaToolCall(name="look", json_args="{}", tool_call_id="c")}
+
+    def look() -> str:
+        return "seen"
+
+    async with opened() as supervisor:
+        agent = pydantic_agent("teller", agent_of(look, model=FunctionModel(stream_function=stream)))
+        assert await texts_of(supervisor, agent) == SEEN

@@ -90,6 +90,22 @@ def test_the_page_shows_the_text_and_then_the_message(daemon, person):
         olga.page.locator("#writing").wait_for(state="hidden")
 
 
+def test_the_page_without_scripts_shows_what_is_written_when_it_is_loaded(one_daemon, person):
+    """As text, whatever is in it; and nothing once it is said."""
+    with one_daemon.client() as client:
+        begin(client, "plain")
+        olga = person(one_daemon, java_script_enabled=False, viewport={"width": 360, "height": 640})
+        olga.page.goto("/sessions/plain")
+        assert olga.page.locator("#written").text_content() == SHOWN
+        assert olga.page.locator("#writing").is_visible()
+        say(client, "hello", "plain")
+        until(lambda: "And more" in client.get("/api/activity").text)
+        say(client, "goodbye", "plain")
+        until(lambda: client.get("/api/sessions/plain").json()["outcome"])
+        olga.page.reload()
+        assert not olga.page.locator("#writing").is_visible()
+
+
 def test_an_entry_that_comes_while_the_page_is_asked_for_again_is_shown(one_daemon, person):
     """The page that is under way does not have it yet."""
     with one_daemon.client() as client:

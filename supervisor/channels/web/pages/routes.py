@@ -36,6 +36,7 @@ from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
+from supervisor.core.activity import StreamedText
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
@@ -167,6 +168,8 @@ async def show_session(visit: Visit) -> Response:
 
 
 async def _session(visit: Visit, session: str, status: int = 200, *, told: str = "", typed: str = "") -> Response:
+    async with visit.supervisor.watch_text(session) as watch:  # before the journals: what is said meanwhile is in them
+        written = await anext(watch, StreamedText())
     found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
     view = next(each for each in found.sessions if each.id == session)
     (root,) = tree.nodes(found.sessions)
@@ -193,6 +196,7 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         "hears": view.outcome is None or _begins_turns(rows[view.id]),
         "told": told,
         "typed": typed,
+        "written": written,
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
         "stream": stream_url(f"/api/sessions/{view.id}/events", found.cursor, shows="all"),
     }
