@@ -58,7 +58,7 @@ async def test_a_limit_of_slack_stops_the_text_and_nothing_else():
 
 @pytest.mark.parametrize("platform", ["discord", "telegram"])
 async def test_a_limit_stops_the_text_and_nothing_else(platform):
-    """The request is not repeated after the wait that the platform asks for, and what is said is posted at once."""
+    """The request is not repeated after the wait that the platform asks for, and a message is posted at once."""
     limited, asked = True, []
 
     def answer(request):

@@ -168,7 +168,7 @@ async def show_session(visit: Visit) -> Response:
 
 
 async def _session(visit: Visit, session: str, status: int = 200, *, told: str = "", typed: str = "") -> Response:
-    async with visit.supervisor.watch_text(session) as watch:  # before the journals: what is said meanwhile is in them
+    async with visit.supervisor.watch_text(session) as watch:  # before the journals: a message since then is in them
         written = await anext(watch, StreamedText())
     found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
     view = next(each for each in found.sessions if each.id == session)
