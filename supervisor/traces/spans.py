@@ -51,13 +51,15 @@ _propagator: Final = TraceContextTextMapPropagator()
 class _Session:
     """What is known of a session."""
 
-    __slots__ = ("_above", "attempt", "calls", "fold")
+    __slots__ = ("_above", "attempt", "calls", "fold", "missed")
 
     def __init__(self, fold: SessionFold) -> None:
         self.fold = fold
         self.attempt: Span | None = None
         self.calls: dict[str, Span] = {}
         """The spans of calls whose bodies have begun in this process."""
+        self.missed: list[Ended] = []
+        """Waits that ended while no process ran the session. The next attempt here writes them."""
         self._above: Context | None = None
 
     @property
@@ -194,9 +196,14 @@ class Spans:
 
     def _take(self, entry: JournalEntry) -> None:
         known = self._live.get(entry.session) or self._find(entry.session, entry)
-        if known is not None:
-            for ended in known.fold.take(entry.event):
+        if known is None:
+            return
+        if isinstance(entry.event, e.AttemptStarted):
+            for ended in known.missed:
                 self._write(known, ended)
+            known.missed.clear()
+        for ended in known.fold.take(entry.event):
+            self._write(known, ended)
 
     def _write(self, known: _Session, ended: Ended) -> None:
         span = known.calls.pop(ended.operation, None)
@@ -211,8 +218,11 @@ class Spans:
     def _find(self, session: str, entry: JournalEntry | None = None) -> _Session | None:
         """Return what is known of a session before an entry, or now. None: another process owns its tree."""
         if (known := self._idle.get(session)) is not None:
-            self._idle.move_to_end(session)
-            return known if self._store.owns(known.fold.root) else None
+            if self._store.owns(known.fold.root):
+                self._idle.move_to_end(session)
+                return known
+            del self._idle[session]
+            return None
         row = self._store.get_session(session)
         if row is None or not self._store.owns(row.root):
             return None
@@ -227,16 +237,12 @@ class Spans:
     def _read(self, session: str, entry: JournalEntry | None) -> _Session:
         """Fold the journal of a session up to an entry."""
         known = _Session(SessionFold(session, self._contents))
-        missed: list[Ended] = []
         for row in self._store.journal(session):
             if entry is not None and row.position >= entry.position:
                 break
             if type(row.event) in _OWN:
-                missed.clear()
-            missed += [ended for ended in known.fold.take(row.event) if ended.kind == "wait"]
-        if entry is not None and isinstance(entry.event, e.AttemptStarted):
-            for ended in missed:
-                self._write(known, ended)
+                known.missed.clear()
+            known.missed += [ended for ended in known.fold.take(row.event) if ended.kind == "wait"]
         return known
 
     def _safely(self, do: Callable[[], T]) -> T | None:

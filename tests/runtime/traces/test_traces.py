@@ -19,6 +19,7 @@ from supervisor import (
     MemoryStore,
     RunFailed,
     SqliteStore,
+    ToolFailed,
     agent,
     tool,
 )
@@ -55,6 +56,11 @@ async def fails(why: str) -> None:
     raise ValueError(why)
 
 
+@tool(policy="allow")
+async def gives_up(why: str) -> None:
+    raise ToolFailed(why, reason=why)
+
+
 async def summarise(text: str) -> str:
     with own("model"):
         return text[:3]
@@ -87,6 +93,7 @@ async def asker(ctx: Context) -> str:
 @agent
 async def clumsy(ctx: Context) -> None:
     await ctx.call(fails, "the reason is private")
+    await ctx.call(gives_up, "of a private kind")
     await ctx.step(breaks, "this one, too")
 
 
@@ -223,6 +230,7 @@ async def test_a_span_of_a_failure_says_its_kind(spans):
     failed = {span.name: span.attributes["error.type"] for span in spans if span.status.status_code is StatusCode.ERROR}
     assert failed == {
         "execute_tool fails": "exception",
+        "execute_tool gives_up": "error",
         "step breaks": "LookupError",
         "attempt clumsy": "failed",
         "invoke_agent clumsy": "failed",
