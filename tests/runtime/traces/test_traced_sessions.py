@@ -47,8 +47,12 @@ async def echo(ctx: Context, text: str) -> str:
 
 
 @agent
-async def sleeper(ctx: Context) -> str | None:
+async def sleeper(ctx: Context) -> None:
     await ctx.sleep(HOUR)
+
+
+@agent
+async def curious(ctx: Context) -> str | None:
     return baggage.get_baggage("whose")
 
 
@@ -152,7 +156,7 @@ async def test_an_agent_does_not_see_the_baggage_of_its_starter(spans):
     """A later attempt would not have it."""
     async with traced() as supervisor:
         token = context.attach(baggage.set_baggage("whose", "the starter's"))
-        run = await supervisor.start(sleeper)
+        run = await supervisor.start(curious)
         context.detach(token)
         assert await run.result() is None
 
