@@ -31,6 +31,14 @@ MODULES = (
     "supervisor.events",
     "supervisor.testing",
 )
+"""The public modules that need no extra."""
+MODULES_OF_EXTRAS = (
+    "supervisor.agents.acp",
+    "supervisor.agents.pydantic_ai",
+    "supervisor.agents.openai_agents",
+    "supervisor.agents.langgraph",
+)
+"""Those that need the packages of one: the site is built without them, so only the page of the public API has them."""
 app = make_app()
 """What the page of the command line shows."""
 OF_THE_ROOT = ("CONTRIBUTING", "CHANGELOG", "SECURITY", "CODE_OF_CONDUCT")

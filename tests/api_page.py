@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_origin
+from typing import Literal, get_origin
 
 from cyclopts import App
 
@@ -24,19 +24,12 @@ from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.table import endpoints
 from supervisor.cli import make_app
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
-MODULES = (
-    "supervisor",
-    "supervisor.channels",
-    "supervisor.channels.sdk",
-    "supervisor.tools",
-    "supervisor.events",
-    "supervisor.testing",
-    "supervisor.agents.acp",
-    "supervisor.agents.pydantic_ai",
-    "supervisor.agents.openai_agents",
-    "supervisor.agents.langgraph",
-)
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "reference" / "api.md"
+sys.path.append(str(DOCS))
+import from_code  # noqa: E402 # how the site is made knows what is public
+
+MODULES = (*from_code.MODULES, *from_code.MODULES_OF_EXTRAS)
 BLOCK = re.compile(r"^```(python|text) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ONLY_HANDED = {"AgentSpec", "ToolSpec"}
 ONLY_MADE = {
@@ -56,17 +49,6 @@ SHOWN_FIELDS = {("CopyingStore", "copies")}
 """What a program reads of them all the same."""
 SHOWN_DECORATORS = {"overload", "property", "asynccontextmanager", "contextmanager", "dataclass(frozen=True)"}
 HIDDEN_BASES = {"ABC", "DeclaredFunction", "Store"}
-
-
-def names_of(module: str) -> list[str]:
-    """Return the public names of a module."""
-    found = importlib.import_module(module)
-    named = getattr(found, "__all__", None)
-    return sorted(named or (name for name, each in vars(found).items() if name[0].isalpha() and not is_module(each)))
-
-
-def is_module(found: Any) -> bool:
-    return isinstance(found, ModuleType)
 
 
 def stubs_of(module: str, name: str) -> list[ast.stmt]:
@@ -110,7 +92,7 @@ class _Spelt(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         found = self._known.get(node.id)
-        is_private = node.id not in names_of("supervisor")
+        is_private = node.id not in from_code.public_names("supervisor")
         if is_private and (
             get_origin(found) is Literal or (node.id.isupper() and isinstance(found, int | float | str))
         ):

@@ -3,7 +3,8 @@
 import ast
 
 import pytest
-from api_page import BLOCK, MODULES, PAGE, block_of, bound_by, names_of
+from api_page import BLOCK, MODULES, PAGE, block_of, bound_by
+from from_code import public_names
 
 BLOCKS = [match.groups() for match in BLOCK.finditer(PAGE.read_text())]
 REFRESH = "write the page again: python -m tests.api_page"
@@ -14,7 +15,7 @@ def test_the_page_names_what_a_module_offers(module):
     """Each public name once; a name that the page lacks is private."""
     shown = [ast.parse(body).body for _, kind, body in BLOCKS if kind == module]
     named = [{name for node in nodes for name in bound_by(node)} for nodes in shown]
-    assert sorted(name for names in named for name in names) == names_of(module), REFRESH
+    assert sorted(name for names in named for name in names) == public_names(module), REFRESH
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for _, kind, body in BLOCKS])

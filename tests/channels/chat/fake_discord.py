@@ -3,14 +3,13 @@
 import itertools
 import json
 import re
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from platform_server import served
 
 TOKEN = "a-bot-token"
 APPLICATION = "900"
@@ -171,47 +170,21 @@ def signed(payload, *, key=KEY, at=None):
 def serving(discord):
     """Serve it on loopback, at `discord.url`."""
 
-    class Request(BaseHTTPRequestHandler):
-        def handle_any(self):
-            url = urlsplit(self.path)
-            length = int(self.headers.get("content-length", 0))
-            body = self.rfile.read(length)
-            if len(body) < length:  # the process that sent it was killed in between
-                return
-            if discord.is_out:
-                status, answer = 500, {"message": "Internal Server Error", "code": 0}
-            elif discord.limited > 0:
-                discord.limited -= 1
-                status, answer = 429, {"message": "You are being rate limited.", "retry_after": 0.01}
-            elif self.headers.get("authorization") != f"Bot {TOKEN}":
-                status, answer = 401, {"message": "401: Unauthorized", "code": 0}
-            else:
-                params = dict(parse_qsl(url.query))
-                status, answer = discord.answer(self.command, url.path, params, json.loads(body or b"null"))
-            raw = b"" if status == 204 else json.dumps(answer).encode()
-            if discord.unwell > 0:
-                discord.unwell -= 1
-                status, raw = 502, b"<html>Bad Gateway"
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(raw)))
-            with suppress(ConnectionError):  # who asked has died
-                self.end_headers()
-                self.wfile.write(raw)
+    def respond(asked):
+        if discord.is_out:
+            status, answer = 500, {"message": "Internal Server Error", "code": 0}
+        elif discord.limited > 0:
+            discord.limited -= 1
+            status, answer = 429, {"message": "You are being rate limited.", "retry_after": 0.01}
+        elif asked.headers.get("authorization") != f"Bot {TOKEN}":
+            status, answer = 401, {"message": "401: Unauthorized", "code": 0}
+        else:
+            params, body = dict(parse_qsl(asked.url.query)), json.loads(asked.body or b"null")
+            status, answer = discord.answer(asked.method, asked.url.path, params, body)
+        if discord.unwell > 0:
+            discord.unwell -= 1
+            return 502, b"<html>Bad Gateway", {}
+        return status, b"" if status == 204 else json.dumps(answer).encode(), {}
 
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815 # the server's names
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    discord.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with served(respond) as discord.url:
         yield discord
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

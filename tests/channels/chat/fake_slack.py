@@ -5,11 +5,11 @@ import hmac
 import itertools
 import json
 import math
-import threading
 import time
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from contextlib import contextmanager
+from urllib.parse import parse_qsl, urlencode
+
+from platform_server import served
 
 SECRET = "a signing secret"
 TOKEN = "xoxb-a-token"
@@ -199,51 +199,29 @@ def signed(body, media_type, *, at=None, secret=SECRET):
 def serving(slack):
     """Serve it on loopback, at `slack.url`."""
 
-    class Request(BaseHTTPRequestHandler):
-        def do_POST(self):
-            url = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
-            is_json = self.headers.get("content-type", "").startswith("application/json")
-            arguments = dict(parse_qsl(url.query)) | (json.loads(body) if is_json and body else dict(parse_qsl(body)))
-            status, headers = 200, {"X-OAuth-Scopes": slack.scopes}
-            if slack.out is not None:
-                answer = None
-            elif slack.limited > 0:
-                slack.limited -= 1
-                status, headers, answer = 429, {"Retry-After": "0"}, {"ok": False, "error": "ratelimited"}
-            elif (wait := slack.allowed_at.get(url.path.rsplit("/", 1)[1], 0) - time.monotonic()) > 0:
-                slack.calls.append(url.path.rsplit("/", 1)[1])
-                status, headers, answer = 429, {"Retry-After": math.ceil(wait)}, {"ok": False, "error": "ratelimited"}
-            elif self.headers.get("authorization") != f"Bearer {TOKEN}" and not url.path.endswith("/respond"):
-                answer = {"ok": False, "error": "invalid_auth"}
-            else:
-                answer = slack.answer(url.path.rsplit("/", 1)[1], arguments)
-            raw = json.dumps(answer).encode()
-            if slack.out is not None:
-                status, raw = slack.out
-            elif slack.unwell > 0:
-                slack.unwell -= 1
-                status, raw = slack.page
-            self.send_response(status)
-            for name, value in {"content-type": "application/json", "content-length": len(raw), **headers}.items():
-                self.send_header(name, str(value))
-            with suppress(ConnectionError):  # who asked has died
-                self.end_headers()
-                self.wfile.write(raw)
+    def respond(asked):
+        method, text = asked.url.path.rsplit("/", 1)[1], asked.body.decode()
+        if slack.out is not None:
+            return *slack.out, {}
+        limited = {"ok": False, "error": "ratelimited"}
+        if slack.limited > 0:
+            slack.limited -= 1
+            return page(429, limited, {"Retry-After": "0"})
+        if (wait := slack.allowed_at.get(method, 0) - time.monotonic()) > 0:
+            slack.calls.append(method)
+            return page(429, limited, {"Retry-After": math.ceil(wait)})
+        if asked.headers.get("authorization") != f"Bearer {TOKEN}" and method != "respond":
+            return page(200, {"ok": False, "error": "invalid_auth"}, {})
+        is_json = asked.headers.get("content-type", "").startswith("application/json")
+        arguments = dict(parse_qsl(asked.url.query)) | (json.loads(text) if is_json and text else dict(parse_qsl(text)))
+        return page(200, slack.answer(method, arguments), {"X-OAuth-Scopes": slack.scopes})
 
-        do_GET = do_POST  # noqa: N815 # the server's names
+    def page(status, answer, headers):
+        if slack.unwell > 0:
+            slack.unwell -= 1
+            return *slack.page, headers
+        return status, json.dumps(answer).encode(), headers
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    slack.url = f"http://127.0.0.1:{server.server_address[1]}/api/"
-    try:
+    with served(respond) as url:
+        slack.url = f"{url}/api/"
         yield slack
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

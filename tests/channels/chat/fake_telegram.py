@@ -9,9 +9,9 @@ import json
 import re
 import threading
 import time
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 
+from platform_server import served
 from pydantic import BaseModel
 
 TOKEN = "4242:an-abc_secret"
@@ -275,45 +275,21 @@ def live(message):
 def serving(telegram):
     """Serve it on loopback, at `telegram.url`."""
 
-    class Request(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(asked):
+        bot, _, method = asked.url.path[1:].partition("/")
+        if telegram.out is not None:
+            return *telegram.out, {}
+        if bot != f"bot{telegram.token}":
+            status, answer = refused(401, "Unauthorized")
+        else:
+            status, answer = telegram.answer(method, json.loads(asked.body or b"{}"))
+            if telegram.unwell and method in ("sendMessage", "editMessageText"):
+                telegram.unwell -= 1
+                return 502, b"<html>Bad Gateway", {}
+        return status, json.dumps(answer).encode(), {}
 
-        def do_POST(self):
-            length = int(self.headers.get("content-length", 0))
-            body = self.rfile.read(length)
-            if len(body) < length:  # the process that sent it was killed in between
-                self.close_connection = True
-                return
-            bot, _, method = self.path[1:].partition("/")
-            if telegram.out is not None:
-                status, raw = telegram.out
-            elif bot != f"bot{telegram.token}":
-                status, raw = 401, json.dumps(refused(401, "Unauthorized")[1]).encode()
-            else:
-                status, answer = telegram.answer(method, json.loads(body or b"{}"))
-                raw = json.dumps(answer).encode()
-                if telegram.unwell and method in ("sendMessage", "editMessageText"):
-                    telegram.unwell -= 1
-                    status, raw = 502, b"<html>Bad Gateway"
-            with suppress(ConnectionError):  # who asked has died
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    telegram.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield telegram
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        assert telegram.wrong == [], telegram.wrong
+    with served(respond, keeps_connections=True) as telegram.url:
+        try:
+            yield telegram
+        finally:
+            assert telegram.wrong == [], telegram.wrong
