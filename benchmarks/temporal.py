@@ -32,6 +32,7 @@ from supervisor.temporal import open_temporal, run_worker
 
 AT_ONCE: Final = 20
 BARE: Final = "bare"
+_ENDED: Final = "WorkflowType = 'supervisor.tree' AND ExecutionStatus = 'Completed'"
 
 
 @activity.defn
@@ -93,10 +94,11 @@ async def holder(ctx: Context) -> None:
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
     with scratch() as folder, _server(folder) as target:
-        _compare_decisions(report, folder, target, smoke)
         _compare_rates(report, target, smoke)
-        _compare_cancels(report, folder, target, smoke)
-        _count_events(report, target)
+        if "BENCHMARK_TREES" not in os.environ:
+            _compare_decisions(report, folder, target, smoke)
+            _compare_cancels(report, folder, target, smoke)
+            _count_events(report, target)
     return {"rows": report.rows}
 
 
@@ -209,11 +211,14 @@ async def _rates_ours(target: str, count: int) -> tuple[float, float]:
         assert len(approvals) == count
         all_wait = perf_counter()
 
-        async def end(approval: Any) -> None:
+        async def decide(approval: Any) -> None:
             await supervisor.decide(approval.id, Approve(by="ana"))
-            assert (await (await supervisor.get_run(approval.session)).outcome()).kind == "succeeded"
 
-        await _with_each(approvals, end)
+        await _with_each(approvals, decide)
+        client = await Client.connect(target, namespace=supervisor.where.rpartition("/")[2])
+        with anyio.fail_after(3600):
+            while (await client.count_workflows(_ENDED)).count < count:
+                await anyio.sleep(0.1)
         return all_wait - begun, perf_counter() - all_wait
 
 
