@@ -205,21 +205,25 @@ async def _decide_bare(target: str, count: int) -> list[float]:
 
 async def _rates_ours(target: str, count: int) -> tuple[float, float]:
     async with _working(target, [agents.asker], cached=count) as supervisor:
+        client = await Client.connect(target, namespace=supervisor.where.rpartition("/")[2])
         begun = perf_counter()
         await _start(supervisor, count)
-        approvals = await supervisor.find_approvals(limit=None)
-        assert len(approvals) == count
+        await _until(client, "SupervisorPending IS NOT NULL", count)
         all_wait = perf_counter()
+        approvals = await supervisor.find_approvals(limit=None)
 
         async def decide(approval: Any) -> None:
             await supervisor.decide(approval.id, Approve(by="ana"))
 
         await _with_each(approvals, decide)
-        client = await Client.connect(target, namespace=supervisor.where.rpartition("/")[2])
-        with anyio.fail_after(3600):
-            while (await client.count_workflows(_ENDED)).count < count:
-                await anyio.sleep(0.1)
+        await _until(client, _ENDED, count)
         return all_wait - begun, perf_counter() - all_wait
+
+
+async def _until(client: Client, query: str, count: int) -> None:
+    with anyio.fail_after(3600):
+        while (await client.count_workflows(query)).count < count:
+            await anyio.sleep(0.1)
 
 
 async def _rate_bare(target: str, count: int) -> float:
