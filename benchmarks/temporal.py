@@ -161,7 +161,7 @@ def _compare_cancels(report: Report, folder: Path, target: str, smoke: bool) -> 
 def _count_events(report: Report, target: str) -> None:
     report.compare("Events of a workflow's history, of which Temporal allows 51,200")
     allowed, asked, bare = anyio.run(_events, target)
-    report.ratio("events of a call that asks nobody", [allowed], unit="")
+    report.ratio("events of a call without an approval", [allowed], unit="")
     report.ratio("events of a tree with one call that a person approves", [asked], unit="")
     report.ratio("events of a bare workflow with a signal and an activity", [bare], unit="")
 

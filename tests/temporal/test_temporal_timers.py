@@ -80,7 +80,7 @@ async def removing(path: str) -> str:
 
 @agent(approval_expires_in=7 * DAY)
 async def unanswered(ctx: Context) -> list[tuple[str, float]]:
-    """Asks about a call, asks a question in a scope of a day, and asks a question of two weeks. Nobody answers."""
+    """Asks about a call, asks a question in a scope of a day, and asks a question of two weeks. No answer comes."""
     begun = await ctx.now()
     found: list[tuple[str, float]] = []
 
