@@ -283,7 +283,9 @@ class LocalSupervisor(StoreSupervisor):
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self.refuse_inside("deciding")
         self.audience.has_readers = True
-        await self.admission.of_decision(approval, decision, channel)
+        found = self.store.get_approval(approval) if self.people is not None else None
+        if found is not None:
+            await self.admission.of_decision(found, decision, channel)
         result = await decide(self._runner, approval, decision, channel)
         if not result.running and result.kind in ("accepted", "already"):
             root = self.reader.get_row(self.reader.get_approval(approval).session).root

@@ -216,6 +216,11 @@ class Mirror:
                 found += (msgspec.convert(each, Approval) for each in memo["pending"])
         return sorted(found, key=lambda each: each.created_at)
 
+    def find_unread(self) -> list[Approval]:
+        """Return what is pending in trees that this mirror has not read yet, where every tree is followed."""
+        memos = [look.asked for root, look in self._looks.items() if self._store.get_session(root) is None]
+        return [msgspec.convert(each, Approval) for memo in memos if memo for each in memo["pending"]]
+
     # -- following ---------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -193,7 +193,11 @@ class TemporalSupervisor(Supervisor):
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         await self._refuse_inside("deciding")
         check_identity(decision.by)
-        await self._admission.of_decision(approval, decision, channel)
+        if self.near.people is not None:
+            try:  # as it is now, since the mirror may not have it yet
+                await self._admission.of_decision(await self.get_approval(approval), decision, channel)
+            except NotFound:
+                return DecisionResult(kind="unknown", approval=approval)
         result = await self._deciding.decide(approval, decision, channel)
         self.decided[result.kind] += 1
         return result
@@ -350,7 +354,8 @@ class TemporalSupervisor(Supervisor):
                 raise
             return Page(tuple(map(_offered, here[:limit])), None, make_cursor(self._store.id, 0))
         page = await self.near.find_approvals(pending=pending, session=session, after=after, limit=limit)
-        return Page(tuple(map(_offered, page)), page.next, page.cursor)
+        unread = self.mirror.find_unread() if pending and session is None and page.next is None else []
+        return Page(tuple(map(_offered, [*page, *unread][:limit])), page.next, page.cursor)
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000

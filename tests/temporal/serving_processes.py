@@ -9,6 +9,7 @@ import fake_slack
 import httpx
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
+EVE = "another-token-that-is-long-enough"
 TOML = """
 [server]
 port = 0
@@ -16,6 +17,9 @@ port = 0
 roles = ["operator"]
 tokens = ["{hash}"]
 identities = {{ slack = "U-ANA" }}
+[people.eve]
+roles = []
+tokens = ["{other}"]
 [channels.slack]
 conversation = "C1"
 base_url = "{slack}"
@@ -31,7 +35,7 @@ class Served:
         self.cluster = cluster
         self.mirror = cluster.folder / f"{name}.db"
         self.toml = cluster.folder / "supervisor.toml"
-        self.toml.write_text(TOML.format(hash=hash_token(TOKEN), slack=slack.url))
+        self.toml.write_text(TOML.format(hash=hash_token(TOKEN), other=hash_token(EVE), slack=slack.url))
         self.process: subprocess.Popen | None = None
 
     def start(self, *options: str) -> None:
@@ -67,6 +71,14 @@ class Served:
     def shows(self, approval: str) -> bool:
         """Whether its mirror says that a card of the approval was posted."""
         return any("slack" in each["shown"] for each in self.get("/api/approvals")["items"] if each["id"] == approval)
+
+    def decide(self, approval: str, token: str = TOKEN) -> int:
+        """Approve over HTTP. Return the status."""
+        headers = {"authorization": f"Bearer {token}"}
+        document = {"decision": "approve"}
+        return httpx.post(
+            f"{self.url}/api/approvals/{approval}/decision", headers=headers, json=document, timeout=60
+        ).status_code
 
     def press(self, slack, message, code: str) -> None:
         headers, body = slack.press(message, code, "U-ANA")

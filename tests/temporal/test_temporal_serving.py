@@ -2,7 +2,7 @@
 
 import fake_slack
 import pytest
-from serving_processes import Served, cards, has_buttons
+from serving_processes import EVE, Served, cards, has_buttons
 
 
 @pytest.fixture
@@ -86,3 +86,17 @@ def test_a_mirror_is_only_read_by_other_programs(cluster, slack):
     assert cluster.url in cluster.run("approve", asked["id"], *there, code=6)
     assert "--mirror" in cluster.run("serve", "--mirror", str(server.mirror), "--port", "0", code=2)
     assert [each["id"] for each in cluster.pending()] == [asked["id"]]
+
+
+def test_a_mirror_that_is_lost_while_no_worker_lives_shows_what_waits(cluster, slack):
+    """From the server alone. A person who may not decide is refused; a decision counts when a worker lives."""
+    cluster.worker()
+    asked = start(cluster)
+    cluster.kill()
+    server = Served(cluster, slack)
+    server.start()
+    assert [each["id"] for each in server.get("/api/approvals")["items"]] == [asked["id"]]
+    assert server.decide(asked["id"], EVE) == 403
+    assert server.decide(asked["id"]) == 202
+    cluster.worker()
+    assert cluster.outcome("j")["kind"] == "succeeded"

@@ -10,7 +10,7 @@ from typing import NoReturn
 from supervisor.core.encoding import printable
 from supervisor.core.errors import NotEntitled
 from supervisor.core.people import People
-from supervisor.core.values import Decision, check_identity
+from supervisor.core.values import Approval, Decision, check_identity
 from supervisor.logs import FactLog
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
@@ -44,15 +44,12 @@ class Admission:
             await self._refuse(who, "send messages", session, why)
         return who
 
-    async def of_decision(self, approval: str, decision: Decision, channel: str | None) -> None:
+    async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> None:
         """Raise NotEntitled if the person may not make this decision."""
-        found = self._runner.journal.store.get_approval(approval) if self.people is not None else None
-        if self.people is None or found is None:
-            return
         check_identity(decision.by)
-        why = self.people.why_not_decide(decision.by, found, decision)
+        why = None if self.people is None else self.people.why_not_decide(decision.by, approval, decision)
         if why is not None:
-            await self.refusals.note(approval, decision.by, why, channel)
+            await self.refusals.note(approval.id, decision.by, why, channel)
             raise NotEntitled(why)
 
     async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
