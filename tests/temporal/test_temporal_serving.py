@@ -1,5 +1,7 @@
 """A server on a namespace: HTTP, pages and cards over a mirror, which may be lost, and servers that may die."""
 
+import signal
+
 import fake_slack
 import pytest
 from serving_processes import EVE, Served, cards, has_buttons
@@ -32,6 +34,8 @@ def test_people_decide_on_a_card_and_over_http_as_on_one_machine(cluster, slack)
     cluster.until(lambda: not has_buttons(cards(slack)[0]))
     assert server.get("/api/sessions/j")["outcome"]["kind"] == "succeeded"
     assert len(cards(slack)) == 1
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_a_server_that_was_killed_goes_on_with_its_mirror_or_without(cluster, slack):
