@@ -367,6 +367,8 @@ class Channel(ABC):
       process left, and the card may be as it should be. The caller bounds their time. If `post` raises, the approval
       also goes to the next channel, and this one is tried again later, until it takes the approval or the approval is
       decided.
+    - A card is posted again, after a restart too, only if its `face` differs from that of the last post. If the card is
+      gone, `post` and `notify` raise CardGone; then they are called without it.
     - A card that cannot show an approval whole has no button that approves it.
     - A channel decides through the Supervisor that `serve` gets, with the approval's id, never "what waits" (A2).
     - Text of agents and tools is hostile: `supervisor.channels.sdk` has what makes it harmless.
@@ -425,9 +427,14 @@ class Channel(ABC):
     async def post(self, approval: Approval, card: str | None) -> str:
         """Show an approval, and return the id of its card. `card`: the id that an earlier post returned.
 
-        Raises OSError if it is not known whether the approval is shown; ConnectionRefusedError, or any other exception,
-        if it is not shown.
+        Raises CardGone if `card` does not exist any more; OSError if it is not known whether the approval is shown;
+        ConnectionRefusedError, or any other exception, if it is not shown.
         """
+
+    def face(self, approval: Approval, *, is_notice: bool = False) -> str | None:
+        """Return what `post` (with `is_notice`: `notify`) would show now, such as the message as JSON. Two cards with
+        the same text look the same. None: not known, so that cards are renewed at each start."""
+        return None
 
     async def notify(self, approval: Approval, card: str | None) -> str:
         """Say that an approval waits and where (a link), without buttons; otherwise as `post`, which a channel that

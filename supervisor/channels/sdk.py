@@ -3,7 +3,7 @@ web and the terminal, which show more than approvals, do. So a channel of yours 
 docs/how-to/write-a-channel.md builds one.
 
     the table [channels.NAME]    ChannelSettings, ChannelSetup, Secret, Problem
-    the channel                  Channel of supervisor.channels, with Webhook and WebhookReply
+    the channel                  Channel of supervisor.channels, with Webhook and WebhookReply; CardGone
     a card                       make_card, asked_facts, is_default, decided, page_of, remark, still_waits, summary
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
@@ -67,6 +67,7 @@ from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem,
 from supervisor.core.agent_spec import AgentSpec as AgentSpec
 from supervisor.core.chat_words import read_word
 from supervisor.core.errors import (
+    CardGone as CardGone,
     InvalidInput as InvalidInput,
     NotEntitled as NotEntitled,
     NotFound as NotFound,
@@ -95,6 +96,7 @@ __all__ = [
     "Answering",
     "Button",
     "Card",
+    "CardGone",
     "ChannelSettings",
     "ChannelSetup",
     "Chat",

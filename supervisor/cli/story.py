@@ -258,7 +258,8 @@ def _card(event: e.AnyEvent) -> str | None:
         case e.CardFailed():
             return f"could not be shown in {_where(event)}{_because(event.error)} [{event.approval}]"
         case e.CardRetired():
-            return f"its card in {_where(event)} says what was decided [{event.approval}]"
+            became = "is gone" if event.is_gone else "says what was decided"
+            return f"its card in {_where(event)} {became} [{event.approval}]"
     return None
 
 

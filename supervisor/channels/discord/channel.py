@@ -47,10 +47,10 @@ from supervisor.channels.discord.talk import DiscordChat, thread_of
 from supervisor.channels.modal_fields import read_modal, refused
 from supervisor.channels.presses import FORMS
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
+from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
+from supervisor.core.visible import json_text, visible
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -109,6 +109,8 @@ class Discord(Channel):
         self._commands = Commands(chat, self.conversations, self._answering, people, conversation)
         self._link = link
         self._fixed = ""
+        self._gone: dict[str, str] = {}
+        """The card of each approval that was found to be gone."""
         self._mention = mention
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
@@ -142,21 +144,31 @@ class Discord(Channel):
         return there
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        mentioned = self._mentioned(approval)
-        return await self._show(approval, card, card_message(approval, _now(), self._link, mentioned))
+        return await self._show(approval, card, self._message(approval, is_notice=False))
 
     async def notify(self, approval: Approval, card: str | None) -> str:
-        return await self._show(approval, card, notice_message(approval, self._link, self._mentioned(approval)))
+        return await self._show(approval, card, self._message(approval, is_notice=True))
+
+    def face(self, approval: Approval, *, is_notice: bool = False) -> str:
+        return json_text(self._message(approval, is_notice=is_notice))
+
+    def _message(self, approval: Approval, *, is_notice: bool) -> Payload:
+        mentioned = self._mentioned(approval)
+        if is_notice:
+            return notice_message(approval, self._link, mentioned)
+        return card_message(approval, approval.created_at, self._link, mentioned)
 
     async def _show(self, approval: Approval, card: str | None, message: Payload) -> str:
         began = _now()
-        if card is not None and await self._renew(approval, card, message):
+        if card is not None:
+            await self._renew(approval, card, message)
             return card
         # For some minutes, a repeated request with the same nonce posts no second message. A nonce has at most 25
         # characters: the last ones of an id are random.
         # The message of a nonce that was used before may be gone, or elsewhere, so a deleted card and a place count.
-        other = f"{approval.id} {card or ''} {self._fixed}"
-        nonce = sha256(other.encode()).hexdigest()[:25] if card or self._fixed else approval.id[-25:]
+        gone = self._gone.get(approval.id, "")
+        other = f"{approval.id} {gone} {self._fixed}"
+        nonce = sha256(other.encode()).hexdigest()[:25] if gone or self._fixed else approval.id[-25:]
         once = {"nonce": nonce, "enforce_nonce": True}
         place = await self._opened(self._place_of(approval))
         try:
@@ -213,29 +225,30 @@ class Discord(Channel):
         return author["id"] == self._application or bool(author.get("bot"))
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, retired_message(approval, self._link))
+        self._gone.pop(approval.id, None)
+        try:
+            await self._update(card, retired_message(approval, self._link))
+        except DiscordRefused as error:
+            if error.code not in GONE:
+                raise
 
     def shows_whole(self, approval: Approval) -> bool:
         return shows_whole(approval)
 
-    async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
-        """Show an approval on its old card; False if the card is gone, or the bot may no longer change it."""
+    async def _renew(self, approval: Approval, card: str, message: Payload) -> None:
+        """Show an approval on its old card. Raises CardGone if it is gone, or if the bot may not see it any more."""
         try:
-            return await self._update(card, message)
+            await self._update(card, message)
         except DiscordRefused as error:
-            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
-            return False
-
-    async def _update(self, card: str, message: Payload) -> bool:
-        """Replace the content of a card; False if the card is gone."""
-        conversation, _, id_ = card.partition(":")
-        try:
-            await self._rest.call("PATCH", f"/channels/{conversation}/messages/{id_}", message)
-        except DiscordRefused as error:
-            if error.code not in GONE:
+            if error.code not in GONE and error.status != 403:
                 raise
-            return False
-        return True
+            self._gone[approval.id] = card
+            raise CardGone(str(error)) from None
+
+    async def _update(self, card: str, message: Payload) -> None:
+        """Replace the content of a card."""
+        conversation, _, id_ = card.partition(":")
+        await self._rest.call("PATCH", f"/channels/{conversation}/messages/{id_}", message)
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         for place in dict.fromkeys([self._place_of(approval), self._conversation]):

@@ -52,10 +52,10 @@ from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import SlackChat, heard_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
+from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
+from supervisor.core.visible import json_text, visible
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -64,16 +64,12 @@ ACK: Final = 2.0  # seconds within which Slack gets an answer, even if work rema
 WHISPER: Final = 20_000  # UTF-16 units in one answer
 LIST: Final = 3000  # before <, > and & are written as entities
 CLOCKS_DIFFER: Final = 60.0  # seconds between our clock and Slack's, at most
-GONE: Final = (
-    "message_not_found",
-    "thread_not_found",
-    "channel_not_found",
-    "cant_update_message",
-    "edit_window_closed",
-)
-"""Slack's error codes for a card that is gone or can no longer be changed."""
-
-
+GONE: Final = ("message_not_found", "thread_not_found", "channel_not_found")
+"""Slack's error codes for a card that is gone."""
+OUT: Final = ("not_in_channel", "is_archived")
+"""Its codes for a card that stands where the app cannot reach it any more."""
+FIXED: Final = ("cant_update_message", "edit_window_closed")
+"""Its codes for a card that stands, and cannot be changed any more. Its buttons work."""
 _MEMBER: Final = re.compile(r"[UW][A-Z0-9-]+")
 _PLACE: Final = re.compile(r"[CDG][A-Z0-9]+|@[UW][A-Z0-9-]+")
 
@@ -152,19 +148,26 @@ class Slack(Channel):
         return there
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        mentioned = self._mentioned(approval)
-        return await self._show(approval, card, card_blocks(approval, _now(), self._link, mentioned), mentioned)
+        return await self._show(approval, card, self._message(approval, is_notice=False))
 
     async def notify(self, approval: Approval, card: str | None) -> str:
-        mentioned = self._mentioned(approval)
-        return await self._show(approval, card, notice_blocks(approval, self._link, mentioned), mentioned)
+        return await self._show(approval, card, self._message(approval, is_notice=True))
 
-    async def _show(
-        self, approval: Approval, card: str | None, blocks: Sequence[Payload], mentioned: Sequence[str]
-    ) -> str:
+    def face(self, approval: Approval, *, is_notice: bool = False) -> str:
+        return json_text(self._message(approval, is_notice=is_notice))
+
+    def _message(self, approval: Approval, *, is_notice: bool) -> Payload:
+        mentioned = self._mentioned(approval)
+        if is_notice:
+            blocks = notice_blocks(approval, self._link, mentioned)
+        else:
+            blocks = card_blocks(approval, approval.created_at, self._link, mentioned)
+        return {"blocks": blocks, "text": mentions_text(mentioned) + card_text(approval)}
+
+    async def _show(self, approval: Approval, card: str | None, message: Payload) -> str:
         began = _now()
-        message = {"blocks": blocks, "text": mentions_text(mentioned) + card_text(approval)}
-        if card is not None and await self._renew(approval, card, message):
+        if card is not None:
+            await self._renew(approval, card, message)
             return card
         conversation, thread = self._place_of(approval)
         try:
@@ -219,29 +222,30 @@ class Slack(Channel):
         return [each for each in found if _MEMBER.fullmatch(each)]
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, {"blocks": retired_blocks(approval, self._link), "text": card_text(approval)})
+        try:
+            await self._update(card, {"blocks": retired_blocks(approval, self._link), "text": card_text(approval)})
+        except SlackRefused as error:
+            if error.reason not in (*GONE, *FIXED):
+                raise
 
     def shows_whole(self, approval: Approval) -> bool:
         return shows_whole(approval)
 
-    async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
-        """Show an approval on its old card; False if the card is gone, or the app may no longer change it."""
+    async def _renew(self, approval: Approval, card: str, message: Payload) -> None:
+        """Show an approval on its old card. Raises CardGone."""
         try:
-            return await self._update(card, message)
+            await self._update(card, message)
         except SlackRefused as error:
-            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
-            return False
-
-    async def _update(self, card: str, message: Payload) -> bool:
-        """Replace the content of a card; False if the card is gone."""
-        conversation, _, ts = card.partition(":")
-        try:
-            await self._web.write("chat.update", channel=conversation, ts=ts, **message)
-        except SlackRefused as error:
-            if error.reason not in GONE:
+            if error.reason in (*GONE, *OUT):
+                raise CardGone(str(error)) from None
+            if error.reason not in FIXED:
                 raise
-            return False
-        return True
+            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
+
+    async def _update(self, card: str, message: Payload) -> None:
+        """Replace the content of a card."""
+        conversation, _, ts = card.partition(":")
+        await self._web.write("chat.update", channel=conversation, ts=ts, **message)
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         places = dict.fromkeys([self._place_of(approval), (self._conversation, None)])

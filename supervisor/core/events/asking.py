@@ -157,6 +157,8 @@ class CardPosted(Event, frozen=True, kw_only=True):
     is_whole: bool = True
     place: str = ""
     is_notice: bool = False
+    shows: str = ""
+    """A digest of what the card shows; "" if that is not known. The event is repeated if that changes."""
 
 
 @traits("audited", "card", "not copied", "no progress")
@@ -178,6 +180,8 @@ class CardRetired(Event, frozen=True, kw_only=True):
     channel: str
     place: str = ""
     is_notice: bool = False
+    is_gone: bool = False
+    """Whether it was found to be gone, while the approval was pending: a person has deleted it."""
 
 
 CardEvent = CardBegun | CardPosted | CardFailed | CardRetired

@@ -20,8 +20,11 @@ from supervisor.core.values import Approval
 class Left:
     """The state of one target's card by earlier events: it exists, may exist, or could not be posted."""
 
-    def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
+    def __init__(
+        self, card: str | None = None, begun_at: datetime | None = None, failure: str = "", shows: str = ""
+    ) -> None:
         self.card = card
+        self.shows = shows
         self.begun_at = begun_at
         self.failure = failure
 
@@ -67,10 +70,14 @@ def left_by(noted: Iterable[e.AnyEvent], approval: str) -> dict[str, Left]:
             case e.CardBegun() if event.approval == approval:
                 found[target_of(event)] = Left(begun_at=event.at)
             case e.CardPosted() if event.approval == approval:
-                found[target_of(event)] = Left(event.card)
+                found[target_of(event)] = Left(event.card, shows=event.shows)
             case e.CardFailed() if event.approval == approval:
                 there = found.get(target_of(event))
-                found[target_of(event)] = Left(None if there is None else there.card, failure=event.error)
+                found[target_of(event)] = Left(
+                    None if there is None else there.card,
+                    failure=event.error,
+                    shows="" if there is None else there.shows,
+                )
             case e.CardRetired() if event.approval == approval:
                 found.pop(target_of(event), None)
             case _:

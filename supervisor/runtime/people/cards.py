@@ -9,6 +9,9 @@ Rules
   that no process knows of has none.
 - A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
   each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
+- A card is renewed only if what it shows has changed. The digest of that is noted with the card, so it holds for the
+  next process, too.
+- A card that is gone is noted as retired, and then posted as a new one is. So no process knows of two.
 - A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
 - A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then
@@ -22,6 +25,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
 from typing import Any, Protocol
 
 import anyio
@@ -29,6 +33,7 @@ import anyio
 from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
+from supervisor.core.errors import CardGone
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
@@ -41,6 +46,7 @@ AT_ONCE = 4  # cards that a channel is given at the same time
 AGAIN = 5.0  # seconds until a card that could not be posted or retired is tried again; doubled each time
 SELDOM = 600.0  # seconds: the longest of these waits
 STUCK_AFTER = 5.0  # seconds
+_DIGEST = 16  # characters of the digest of what a card shows
 RETIRED, RENEWED = 1, 2
 """The ranks of work that is not URGENT."""
 
@@ -61,6 +67,8 @@ class Card:
         """When posting it began, if it is not known whether the card was posted."""
         self.is_noted = False
         """Whether the journal says that the card exists or may exist."""
+        self.shows = ""
+        """The digest of what it shows; "" if that is not known."""
         self.says: Approval | None = None
         """The approval as this process last showed it."""
         self.reminded_at: datetime | None = None
@@ -131,7 +139,7 @@ class Target:
         """Take over a card that an earlier process left."""
         if approval not in self._cards:
             card = self._cards[approval] = Card()
-            card.id, card.begun_at, card.failure = left.card, left.begun_at, left.failure
+            card.id, card.begun_at, card.failure, card.shows = left.card, left.begun_at, left.failure, left.shows
             card.is_noted = card.id is not None or card.begun_at is not None
 
     def begin(self, approval: Approval, rank: int = URGENT) -> None:
@@ -206,31 +214,84 @@ class Target:
             left = self._host.find_left(approval).get(self.key)
             card.id = None if left is None else left.card
             card.is_noted = card.id is not None
+            card.shows = "" if left is None else left.shows
         known = found = card.id
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
-        if found is None and self.keeps_cards:
+        card.says = self._host.mark(approval)
+        if found is None or found != known or not card.shows or card.shows != self._face(card.says):
+            posted = None if found is None else await self._renew(approval, card, found)
+            if posted is None:
+                known = None
+                posted = await self._post(approval, card)
+            if posted is None:
+                return
+            await self._note_posted(approval, card, posted, is_new=posted != known)
+        card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
+
+    async def _renew(self, approval: Approval, card: Card, found: str) -> str | None:
+        """Show an approval on its card, and return the id that the card has now; None if it does not exist any more."""
+        try:
+            return await self._give(approval, card, found)
+        except CardGone as error:
+            log.info("card.gone", target=self.key, approval=approval.id, reason=str(error))
+            return None
+
+    async def _post(self, approval: Approval, card: Card) -> str | None:
+        """Post a card, and return its id; None if the approval was decided meanwhile."""
+        found = None
+        if self.keeps_cards:
             found = await self._claim(approval, card)
             if found is None and self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
                 card.begun_at = None
-                return
+                return None
         card.says = self._host.mark(approval)
         try:
-            posted = await (self._channel.notify if self.is_notice else self._channel.post)(card.says, found)
+            return await self._give(approval, card, found)
         except Exception as error:
             if found is None and not _may_be_there(error):
                 card.begun_at = None
             raise
+
+    async def _give(self, approval: Approval, card: Card, found: str | None) -> str:
+        """Give the channel an approval. A card that is gone is noted, so that no process takes it for one any more."""
+        assert card.says is not None
+        try:
+            return await (self._channel.notify if self.is_notice else self._channel.post)(card.says, found)
+        except CardGone:
+            card.id, card.shows, card.begun_at = None, "", None
+            if card.is_noted:
+                await self._note(approval, e.CardRetired, is_gone=True)
+                card.is_noted = False
+            raise
+
+    async def _note_posted(self, approval: Approval, card: Card, posted: str, *, is_new: bool) -> None:
+        """Note a card that was posted or renewed, and what it shows. Then open it, or send its reminder.
+
+        A card that is opened after it was noted is noted without what it shows: if this process dies in between, the
+        next one opens it."""
+        assert card.says is not None
         card.id, card.begun_at = posted, None
-        if posted != known and (self._channel.asks or self.is_notice):
-            is_whole = not self.is_notice and self._channel.shows_whole(approval)
-            await self._note(approval, e.CardPosted, card=posted, is_whole=is_whole)
+        is_kept = self._channel.asks or self.is_notice
+        opens = self._channel.opens_cards and not self.is_notice
+        is_whole = not self.is_notice and self._channel.shows_whole(approval)
+        note, face = partial(self._note, approval, e.CardPosted, card=posted, is_whole=is_whole), self._face(card.says)
+        if is_new and is_kept:
+            await note(shows="" if opens else face)
             card.is_noted = True
-            if self._channel.opens_cards and not self.is_notice:
+            if opens:
                 await self._channel.post(card.says, posted)
-        if card.says.reminded_at not in (None, card.reminded_at) and posted == known:
+        if card.says.reminded_at not in (None, card.reminded_at) and not is_new:
             await self._channel.remind(card.says, posted)
-        card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
+        if not is_new and is_kept and face != card.shows:
+            await note(shows=face)
+        card.shows = face
+
+    def _face(self, says: Approval) -> str:
+        """Return a digest of all that the card and its reminder say; "" if the channel cannot tell it."""
+        if (face := self._channel.face(says, is_notice=self.is_notice)) is None:
+            return ""
+        return sha256(f"{says.reminded_at}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
 
     async def _claim(self, approval: Approval, card: Card) -> str | None:
         """Claim the posting of a card. Return the card that another process has posted, if there is one."""

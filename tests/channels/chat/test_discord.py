@@ -14,6 +14,7 @@ from test_platform_cards import call
 
 from supervisor import Approve, Deny, InvalidInput, MemoryStore
 from supervisor.channels.discord import Discord, DiscordRefused, DiscordRest, register
+from supervisor.channels.sdk import CardGone
 
 pytestmark = pytest.mark.anyio
 
@@ -186,7 +187,9 @@ async def test_cards_are_found_again_or_posted_anew(discord):
             after = datetime.now(UTC) + timedelta(minutes=3)
             assert await later.find_card(approval, after, after) is None
             del discord.messages[card["id"]]
-            assert await later.post(approval, f"77:{card['id']}") != f"77:{card['id']}"
+            with pytest.raises(CardGone):
+                await later.post(approval, f"77:{card['id']}")
+            assert await later.post(approval, None) != f"77:{card['id']}"
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
@@ -270,7 +273,8 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
         await card_of(discord)
         (approval,) = await supervisor.find_approvals()
         discord.refused = "/channels/76/"
-        assert await channel(discord).post(approval, "76:1") == f"77:{max(discord.messages, key=int)}"
+        with pytest.raises(CardGone):  # it is not for the bot any more
+            await channel(discord).post(approval, "76:1")
         with pytest.raises(DiscordRefused):  # and is tried again
             await channel(discord).retire(approval, "76:1")
         await supervisor.decide(approval.id, Deny(by="ana"))
@@ -279,9 +283,12 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
 async def test_a_card_that_was_deleted_minutes_ago_is_posted_anew(discord):
     """A11: Discord answers a nonce that it knows with the deleted message."""
     asked = call({"command": "ls"})
-    first = await channel(discord).post(asked, None)
+    chat = channel(discord)
+    first = await chat.post(asked, None)
     del discord.messages[first.partition(":")[2]]
-    second = await channel(discord).post(asked, first)
+    with pytest.raises(CardGone):
+        await chat.post(asked, first)
+    second = await chat.post(asked, None)
     assert list(discord.messages) == [second.partition(":")[2]]
 
 

@@ -26,6 +26,7 @@ from supervisor import Context, Option, agent
 from supervisor.channels.discord import Discord, components, interactions
 from supervisor.channels.discord.commands import COMMANDS
 from supervisor.channels.presses import FORMS, buttons_of
+from supervisor.channels.sdk import CardGone
 from supervisor.core.people import People, Person
 
 PEERS = Path(__file__).parents[3] / ".peers" / "node_modules"
@@ -146,7 +147,10 @@ async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcor
         while (await cards())[-1]["components"]:
             await anyio.sleep(0.02)
         await peer.delete(f"{messages}/{card['id']}")
-        assert await channel().post(approval, f"{simcord['conversation']}:{card['id']}")
+        later = channel()
+        with pytest.raises(CardGone):
+            await later.post(approval, f"{simcord['conversation']}:{card['id']}")
+        assert await later.post(approval, None)
 
 
 @agent

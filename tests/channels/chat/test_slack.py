@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, until
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
+from supervisor.channels.sdk import CardGone
 from supervisor.channels.slack import Slack, payloads
 from supervisor.channels.slack.web import SlackWeb
 from supervisor.core.errors import StoreUnreadable
@@ -224,8 +225,27 @@ async def test_a_card_that_was_deleted_is_posted_anew(slack, refusals):
         (approval,) = await supervisor.find_approvals()
         card = f"C1:{slack.messages['C1'].pop()['ts']}"
         chat, slack.refusals = channel(slack), refusals
-        assert await chat.post(approval, card) != card
+        with pytest.raises(CardGone):
+            await chat.post(approval, card)
+        assert await chat.post(approval, None) != card
         assert len(slack.messages["C1"]) == 1
+        await supervisor.decide(approval.id, Approve(by="ana"))
+
+
+async def test_a_card_that_slack_refuses_to_change_is_kept(slack):
+    """R3: its buttons work, so there is no second one. A refusal that may pass is tried again."""
+    async with opened(channel(slack), platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        await card_of(slack)
+        (approval,) = await supervisor.find_approvals()
+        chat, card = channel(slack), f"C1:{slack.messages['C1'][0]['ts']}"
+        slack.refusals = {"chat.update": "edit_window_closed"}
+        assert await chat.post(approval, card) == card
+        slack.refusals = {"chat.update": "internal_error"}
+        with pytest.raises(OSError, match="internal_error"):
+            await chat.post(approval, card)
+        assert len(slack.messages["C1"]) == 1
+        slack.refusals = {}
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 

@@ -1,0 +1,155 @@
+"""R3: a card is renewed only if what it shows has changed, and a card that a person deleted is posted again, once."""
+
+from copy import deepcopy
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, opened
+
+from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor.channels import Channel
+from supervisor.channels.sdk import CardGone
+
+pytestmark = pytest.mark.anyio
+SOON = 30.0
+
+
+@tool
+async def deploy() -> str:
+    return "done"
+
+
+@agent
+async def deployer(ctx: Context) -> str:
+    return (await ctx.call(deploy)).kind
+
+
+class Wall(Channel):
+    """A platform that tells what a card shows. `cards`: text and buttons of each; `posts`: the cards it was given."""
+
+    name = "wall"
+    keeps_cards = True
+
+    def __init__(self, style="plain", cards=None, *, opens_cards=False) -> None:
+        self.style, self.opens_cards = style, opens_cards
+        self.cards: dict[str, tuple[str, bool]] = {} if cards is None else cards
+        self.posts: list[str | None] = []
+        self.reminded: list[str] = []
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    def face(self, approval, *, is_notice=False):
+        return f"{self.style} {approval.id} {approval.escalated_to}"
+
+    async def post(self, approval, card):
+        self.posts.append(card)
+        if card is not None and card not in self.cards:
+            raise CardGone("a person has deleted it")
+        is_open = not self.opens_cards or card is not None
+        card = card or f"card {len(self.posts)}"
+        self.cards[card] = (self.face(approval), is_open)
+        return card
+
+    async def find_card(self, approval, since, until):
+        return None if self.opens_cards else next((card for card in self.cards), None)
+
+    async def remind(self, approval, card):
+        self.reminded.append(card)
+
+    async def retire(self, approval, card):
+        if card in self.cards:
+            self.cards[card] = ("decided", False)
+
+    def live(self):
+        return [card for card, (_, is_open) in self.cards.items() if is_open]
+
+
+async def left_by(wall, store, **options):
+    """Let a process show what waits, and die. Return its store."""
+    async with opened(store, channels=[wall], adopt=True, **options) as supervisor:
+        if not await supervisor.find_sessions():
+            await supervisor.start(deployer, session="s")
+        await anyio.sleep(3 * SOON)
+        left = fork(store)
+        await supervisor.cancel("s")
+    return left
+
+
+async def test_a_restart_renews_a_card_only_if_what_it_shows_has_changed():
+    """Once for each change, such as another style; the next process finds in the journal what the card shows."""
+    cards, styles = {}, ["plain", "plain", "fancy", "fancy"]
+    store, posts = MemoryStore(), []
+    for style in styles:
+        wall = Wall(style, deepcopy(cards))
+        store = await left_by(wall, store)
+        posts.append(wall.posts)
+        cards = dict.fromkeys(wall.cards, ("", True))
+    assert posts == [[None], [], ["card 1"], []]
+
+
+async def test_a_reminder_is_not_repeated_by_a_restart():
+    """A10: the card of a reminded approval is as it should be, too."""
+    options = {"remind_after": SOON}
+    first = Wall()
+    store = await left_by(first, MemoryStore(), **options)
+    again = Wall(cards={"card 1": ("", True)})
+    await left_by(again, store, **options)
+    assert (first.posts, first.reminded) == ([None, "card 1"], ["card 1"])
+    assert (again.posts, again.reminded) == ([], [])
+
+
+async def test_a_card_that_was_not_opened_is_opened_by_the_next_process():
+    """It is noted without what it shows, since the process may die before the card gets its buttons."""
+    wall = Wall(opens_cards=True)
+    store = await left_by(wall, MemoryStore())
+    assert wall.posts == [None, "card 1"]
+    posts = []
+    for _ in range(2):
+        again = Wall(cards={"card 1": ("", False)}, opens_cards=True)
+        store = await left_by(again, store)
+        posts.append(again.posts)
+    assert posts == [["card 1"], []]
+
+
+async def test_a_deleted_card_is_posted_again_with_the_next_reminder():
+    """It is noted as gone before the new one is posted, so that no process knows of two."""
+    wall, store = Wall(), MemoryStore()
+    async with opened(store, channels=[wall], remind_after=SOON) as supervisor:
+        run = await supervisor.start(deployer, session="s")
+        await anyio.sleep(1)
+        wall.cards.clear()
+        await anyio.sleep(2 * SOON)
+        assert (wall.live(), wall.reminded) == (["card 3"], [])
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Approve(by="ana"))
+        assert await run.result() == "ok"
+        await anyio.sleep(1)
+    assert wall.live() == []
+    kinds = [type(event).__name__ for event in events(store, "s") if type(event).__name__.startswith("Card")]
+    assert kinds == ["CardBegun", "CardPosted", "CardRetired", "CardBegun", "CardPosted", "CardRetired"]
+
+
+@pytest.mark.parametrize("opens_cards", [False, True])
+async def test_no_death_around_a_deleted_card_leaves_two_or_none(opens_cards):
+    """A process dies after each commit, before or after what it does next. The next one completes the card."""
+    wall, gone = Wall(opens_cards=opens_cards), []
+    store = ForkingStore(lambda: deepcopy(wall.cards))
+    async with opened(store, channels=[wall], remind_after=SOON) as supervisor:
+        await supervisor.start(deployer, session="s")
+        await anyio.sleep(1)
+        wall.cards.clear()
+        gone.append(len(store.copies))
+        await anyio.sleep(2 * SOON)
+        copies, last = store.copies[gone[0] :], deepcopy(wall.cards)
+        await supervisor.cancel("s")
+    later = [*(cards for _, cards in copies[1:]), last]
+    deaths = [(left, cards) for (left, now), then in zip(copies, later, strict=True) for cards in (now, then)]
+    assert len(deaths) > 4
+    for left, cards in deaths:
+        again = Wall(cards=deepcopy(cards), opens_cards=opens_cards)
+        async with opened(fork(left), channels=[again], adopt=True, remind_after=SOON) as supervisor:
+            await anyio.sleep(3 * SOON)
+            assert len(again.live()) == 1
+            await supervisor.decide((await supervisor.find_approvals())[0].id, Approve(by="ana"))
+            await anyio.sleep(60)
+            assert (again.live(), supervisor.store.find_shown()) == ([], [])
