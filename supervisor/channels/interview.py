@@ -12,14 +12,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from supervisor.channels.form_words import is_optional, option_text, takes
+from supervisor.channels.form_words import fields_of, is_optional, option_text, takes
 from supervisor.core.fields import Field
 from supervisor.core.forms import BLANK, ROOT, Reading, change, count_of, find, problem_at, read, write
+from supervisor.core.values import Approval
 from supervisor.core.visible import visible
 
 NOTHING: Final = '""'
 """Typed for an empty text, where an empty line says that there is none."""
 _REMOVE: Final = ("remove", "remove the last")
+_YES_OR_NO: Final = ("yes", "no")
 _YES: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
@@ -31,6 +33,10 @@ class Prompt(msgspec.Struct, frozen=True):
     text: str
     takes_empty: bool = False
     """Whether two quotation marks are a text of their own here."""
+    offers: tuple[str, ...] = ()
+    """The lines to choose from, if the field takes no others; a surface may show them as buttons."""
+    may_skip: bool = False
+    """Whether an empty line leaves the field out."""
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -38,6 +44,14 @@ class _Step(msgspec.Struct, frozen=True):
     """value: a line of text; has: whether an object is given; more: whether a list has another item."""
     place: str
     label: str
+
+
+def interview_of(approval: Approval) -> "Interview | None":
+    """Return the interview for an answer, or for edited arguments; None if that takes JSON or a single text."""
+    field = fields_of(approval)
+    if field is None or field.kind == "json":
+        return None
+    return Interview(field, UNSET if approval.kind == "question" else approval.arguments)
 
 
 class Interview:
@@ -60,11 +74,12 @@ class Interview:
         match step.kind:
             case "has":
                 given = "yes" if count_of(field, self._texts, step.place) else "no"
-                return Prompt(step.label, f"give it? yes or no{_about(field)}", given)
+                return Prompt(step.label, f"give it? yes or no{_about(field)}", given, offers=_YES_OR_NO)
             case "more":
                 count = count_of(field, self._texts, step.place)
                 removing = ", or remove the last" if count else ""
-                return Prompt(step.label, f"has {count}: another? yes or no{removing}", "no")
+                offers = (*_YES_OR_NO, *(_REMOVE[1:] if count else ()))
+                return Prompt(step.label, f"has {count}: another? yes or no{removing}", "no", offers=offers)
             case _ if field.kind == "choice":
                 text = option_text(field.options[int(text)]) if text else ""
             case _ if field.kind == "switch":
@@ -72,7 +87,8 @@ class Interview:
             case _ if text == "" and self._texts.get(f"{step.place}{BLANK}") == "empty":
                 text = NOTHING
         words = f"{takes(field)}{', optional' if is_optional(field) else ''}{_about(field)}"
-        return Prompt(step.label, words, text, "empty" in field.blanks)
+        offers = _YES_OR_NO if field.kind == "switch" else tuple(option_text(each) for each in field.options)
+        return Prompt(step.label, words, text, "empty" in field.blanks, offers, is_optional(field))
 
     def take(self, line: str) -> str | None:
         """Take a line, and go on to the next field. Returns the problem of a line that does not fit."""
@@ -100,6 +116,17 @@ class Interview:
         at = steps.index(self._step) if self._step is not None else len(steps)
         self._go_to(max(0, at - 1))
         return at > 0
+
+    @property
+    def count(self) -> int:
+        """The number of questions of the form as it is filled in now."""
+        return sum(1 for _ in self._steps(self._field, ROOT, ""))
+
+    @property
+    def number(self) -> int:
+        """The number of the present question, from 1; the one after the last if nothing is asked any more."""
+        steps = [*self._steps(self._field, ROOT, "")]
+        return 1 + (steps.index(self._step) if self._step is not None else len(steps))
 
     @property
     def reading(self) -> Reading:

@@ -8,6 +8,7 @@ docs/how-to/write-a-channel.md builds one.
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
+    a form, field by field       interview_of, whose Interview says what each Prompt asks, and what a line means
     a press, by its code         Answering, which finds the person, decides, and says what became of it
     sessions in chats            Chat, which is subclassed, and Conversations; Heard, Earlier, Piece
     HTTP requests                HttpClient, HttpReply (they need httpx): bounded, and without addresses in logs
@@ -45,6 +46,7 @@ from supervisor.channels.chat import WRITING, Chat, Earlier, Heard, Piece
 from supervisor.channels.conversations import Conversations
 from supervisor.channels.form_words import has_form
 from supervisor.channels.granting import Grant
+from supervisor.channels.interview import NOTHING, Interview, Prompt, interview_of
 from supervisor.channels.lengths import Facts, fit, fit_facts, fit_lines, length
 from supervisor.channels.modal_fields import ModalField, modal_fields, read_modal, refused
 from supervisor.channels.presses import (
@@ -91,6 +93,7 @@ __all__ = [
     "EDIT",
     "EXPLAIN",
     "FORMS",
+    "NOTHING",
     "REPLY",
     "WRITING",
     "Answering",
@@ -110,11 +113,13 @@ __all__ = [
     "Heard",
     "HttpClient",
     "HttpReply",
+    "Interview",
     "Mention",
     "ModalField",
     "Piece",
     "Pressed",
     "Problem",
+    "Prompt",
     "Reply",
     "Result",
     "Secret",
@@ -133,6 +138,7 @@ __all__ = [
     "has_form",
     "headline",
     "heard_lines",
+    "interview_of",
     "is_default",
     "json_text",
     "length",

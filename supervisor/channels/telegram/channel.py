@@ -13,6 +13,7 @@ Rules
 - The person who presses is told the result alone, in an alert. An answer to a written message is a reply to it, so in a
   group all of its members see it. A refused press leaves the card as it is.
 - An answer that Telegram does not take is logged. The decision stands.
+- Of an answer or of edited arguments with fields, one field after the other is asked (filling.py).
 """
 
 import re
@@ -27,20 +28,30 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from supervisor.abc import Channel, Supervisor
-from supervisor.channels.answering import Answering
+from supervisor.channels.answering import Answering, Pressed
 from supervisor.channels.cards import decided
 from supervisor.channels.conversations import Conversations
-from supervisor.channels.lengths import fit
+from supervisor.channels.form_words import has_form
+from supervisor.channels.lengths import fit, length
 from supervisor.channels.presses import EXPLAIN, FORMS, code_of_reply
 from supervisor.channels.telegram import polling, updates
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
+from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import (
     ALERT,
+    BODY,
+    JSON,
+    LEAVE,
+    SEND,
     TEXT,
     Mentioned,
     card_message,
+    field_message,
+    filled_message,
+    left_message,
     notice_message,
     prompt_message,
+    read_fill,
     reminder_message,
     retired_message,
     shows_whole,
@@ -49,10 +60,10 @@ from supervisor.channels.telegram.messages import (
 from supervisor.channels.telegram.talk import TelegramChat, in_topic
 from supervisor.channels.telegram.updates import Press, Unknown, Words
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
+from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
+from supervisor.core.visible import json_text, visible
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -61,6 +72,8 @@ GONE: Final = ("message to edit not found", "message can't be edited", "chat not
 """Telegram's words for a card that is gone or can no longer be changed."""
 COMMANDS: Final = ("start", "id", "help", "new", "pending", "approve", "deny", "answer", "stop")
 _PLACE: Final = re.compile(r"(?:@(?=[0-9])|(?=-))?(-?[0-9]{1,18})")
+TELLING: Final = 64
+"""Answers to people that are under way at the same time."""
 NOTHING: Final = "."
 """A reply that gives no reason: a message of Telegram's is never empty."""
 
@@ -108,6 +121,8 @@ class Telegram(Channel):
         self._polling = polling.Polling(self._api, self._take)
         self._chat = TelegramChat(self._api, name)
         self._conversations = None if agent is None else Conversations(self._chat, agent, self._answering)
+        self._fillings = Fillings()
+        self._telling = anyio.Semaphore(TELLING, max_value=TELLING)
         self._is_fixed = False
         """Whether all cards go to the conversation, and none to the chat in which its session began."""
         self._supervisor: Supervisor | None = None
@@ -138,16 +153,24 @@ class Telegram(Channel):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        mentioned = self._mentioned(approval)
-        if card is not None and await self._renew(approval, card, card_message(approval, self._link, mentioned)):
+        if card is not None:
+            await self._renew(card, self._message(approval, is_notice=False))
             return await self._remind(approval, card)
-        return await self._send(approval, card_message(approval, self._link, mentioned, is_open=False))
+        return await self._send(approval, card_message(approval, self._link, self._mentioned(approval), is_open=False))
 
     async def notify(self, approval: Approval, card: str | None) -> str:
-        message = notice_message(approval, self._link, self._mentioned(approval))
-        if card is not None and await self._renew(approval, card, message):
+        message = self._message(approval, is_notice=True)
+        if card is not None:
+            await self._renew(card, message)
             return await self._remind(approval, card)
         return await self._send(approval, message)
+
+    def face(self, approval: Approval, *, is_notice: bool = False) -> str:
+        return json_text(self._message(approval, is_notice=is_notice))
+
+    def _message(self, approval: Approval, *, is_notice: bool) -> dict[str, Any]:
+        make = notice_message if is_notice else card_message
+        return make(approval, self._link, self._mentioned(approval))
 
     async def _remind(self, approval: Approval, card: str) -> str:
         """Send the last reminder, unless it was sent; return the id of the card, which says so."""
@@ -179,7 +202,11 @@ class Telegram(Channel):
         return begun.chat, begun.thread
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, retired_message(approval, _now(), self._link))
+        try:
+            await self._update(card, retired_message(approval, _now(), self._link))
+        except TelegramRefused as error:
+            if not _says_gone(error):
+                raise
 
     def shows_whole(self, approval: Approval) -> bool:
         return shows_whole(approval)
@@ -192,24 +219,19 @@ class Telegram(Channel):
         known = [(each, self._people.find_by_identity(self.name, each)) for each in found]
         return [(id_, person.name) for id_, person in known if person is not None and id_.isascii() and id_.isdigit()]
 
-    async def _renew(self, approval: Approval, card: str, message: dict[str, Any]) -> bool:
-        """Show an approval on its old card; False if the card is gone, or the bot may no longer change it."""
+    async def _renew(self, card: str, message: dict[str, Any]) -> None:
+        """Show an approval on its old card. Raises CardGone if it is gone, or if the bot was removed from its chat."""
         try:
-            return await self._update(card, message)
+            await self._update(card, message)
         except TelegramRefused as error:
-            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
-            return False
-
-    async def _update(self, card: str, message: dict[str, Any]) -> bool:
-        """Replace the content of a card; False if the card is gone."""
-        chat, id_ = _place(card)
-        try:
-            await self._api.call("editMessageText", chat_id=chat, message_id=id_, **message)
-        except TelegramRefused as error:
-            if not any(gone in error.text.lower() for gone in GONE):
+            if not _says_gone(error) and error.status != 403:
                 raise
-            return False
-        return True
+            raise CardGone(str(error)) from None
+
+    async def _update(self, card: str, message: dict[str, Any]) -> None:
+        """Replace the content of a card."""
+        chat, id_ = _place(card)
+        await self._api.call("editMessageText", chat_id=chat, message_id=id_, **message)
 
     # -- what people do ----------------------------------------------------------------------------------------------
 
@@ -250,9 +272,9 @@ class Telegram(Channel):
             log.error("act.failed", channel=self.name, error=repr(error))
             text = "That failed here. A decision that was made stands. See: supervisor approvals."
         if isinstance(act, Words) and text is not None:
-            self._tell(self._answer, act, text)
+            await self._tell(self._answer, act, text)
         elif not isinstance(act, Words):
-            self._tell(self._alert, act.query, text or "")
+            await self._tell(self._alert, act.query, text or "")
 
     async def _do(self, act: Press | Words | Unknown, *, is_again: bool) -> str | None:
         match act:
@@ -263,16 +285,20 @@ class Telegram(Channel):
             case Unknown():
                 return "This supervisor does not know that button."
 
-    def _tell(self, tell: Callable[..., Awaitable[None]], *what: Any) -> None:
-        """Tell a person something, while the next update is taken."""
+    async def _tell(self, tell: Callable[..., Awaitable[object]], *what: Any) -> None:
+        """Tell a person something, while the next update is taken. If TELLING people wait for their answers, no update
+        is taken until one has it."""
         assert self._tasks is not None
+        await self._telling.acquire()
         self._tasks.start_soon(self._try_to_tell, tell, *what)
 
-    async def _try_to_tell(self, tell: Callable[..., Awaitable[None]], *what: Any) -> None:
+    async def _try_to_tell(self, tell: Callable[..., Awaitable[object]], *what: Any) -> None:
         try:
             await tell(*what)
         except (TelegramRefused, OSError) as error:  # the decision stands; only the answer failed
             log.warning("answer.not_told", channel=self.name, error=str(error))
+        finally:
+            self._telling.release()
 
     async def _alert(self, query: str, text: str) -> None:
         await self._api.call("answerCallbackQuery", callback_query_id=query, text=fit(text, ALERT), show_alert=True)
@@ -287,18 +313,18 @@ class Telegram(Channel):
         found = await self._answering.find_pressed(self._supervisor, press.approval, str(press.user))
         if isinstance(found, str):
             return found
+        if (of_form := read_fill(press.code)) is not None:
+            return await self._filled(press, found, *of_form)
         if press.code in FORMS:
             if (hidden := await self._answering.why_hidden(self._supervisor, found)) is not None:
                 return hidden
             if found.approval.status != "pending":
                 self._retire_pressed(press)
                 return f"This is over: {decided(found.approval, _now())}."
-            try:
-                prompt = prompt_message(press.code, found.approval, press.message, (str(press.user), found.name))
-            except InvalidInput as error:
-                return str(error)
-            self._tell(self._ask, press, prompt)
-            return "Reply to the message below."
+            if (filling := self._fillings.begin(press.user, found.approval, press.code)) is not None:
+                await self._tell(self._ask_field, filling, press, self._question(filling, found, press.user))
+                return ""
+            return await self._ask_for_text(press, found, press.code)
         if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
             return unseen
         result = await self._answering.decide(self._supervisor, found, press.code, None, _now())
@@ -306,8 +332,84 @@ class Telegram(Channel):
             self._retire_pressed(press)
         return result.text
 
-    async def _ask(self, press: Press, prompt: dict[str, Any]) -> None:
-        await self._api.call("sendMessage", chat_id=press.chat, **in_topic(press.thread), **prompt)
+    async def _ask_for_text(self, press: Press, found: Pressed, code: str) -> str:
+        """Ask for a text, or for JSON, in a reply; return the text for the person who pressed."""
+        person, link = (str(press.user), found.name), self._link if has_form(found.approval) else None
+        try:
+            prompt = prompt_message(code, found.approval, press.message, person, link)
+        except InvalidInput as error:
+            return str(error)
+        await self._tell(self._ask, press, prompt)
+        return "Reply to the message below."
+
+    async def _ask(self, at: Press | Words, prompt: dict[str, Any]) -> int:
+        posted = await self._api.call("sendMessage", chat_id=at.chat, **in_topic(at.thread), **prompt)
+        return int(posted["message_id"])
+
+    # -- forms -------------------------------------------------------------------------------------------------------
+
+    def _question(self, filling: Filling, found: Pressed, user: int) -> dict[str, Any]:
+        """Return the message of a form's present question."""
+        person, interview = (str(user), found.name), filling.interview
+        if (prompt := interview.prompt) is None:
+            return filled_message(*filling.result(), filling.token, filling.code, found.approval, person)
+        return field_message(prompt, (interview.number, interview.count), filling.token, found.approval, person)
+
+    async def _ask_field(self, filling: Filling, at: Press | Words, question: dict[str, Any]) -> None:
+        """Post a question, in reply to the card or to the answer before it."""
+        replied = {"message_id": at.message, "allow_sending_without_reply": True}
+        filling.message = await self._ask(at, question | {"reply_parameters": replied})
+
+    async def _edit(self, chat: int, message: int, content: dict[str, Any]) -> None:
+        await self._update(f"{chat}:{message}", content)
+
+    async def _filled(self, press: Press, found: Pressed, token: str, action: str) -> str:
+        """Take a press on a question of a form; return the text for the person who pressed."""
+        assert self._supervisor is not None
+        approval = found.approval
+        filling = self._fillings.find(press.user, approval.id, token)
+        if isinstance(filling, str):
+            return filling
+        told, left = "", ""
+        if approval.status != "pending":
+            told = left = f"This is over: {decided(approval, _now())}."
+        elif action == LEAVE:
+            left = "The form was left. Nothing was decided."
+        elif action == JSON:
+            told, left = await self._ask_for_text(press, found, filling.code), "The form was left for JSON."
+        elif action == SEND and filling.interview.prompt is None:
+            shown, problems = filling.result()
+            if problems or length(shown) > BODY:
+                return "Nothing was decided: it does not fit."
+            result = await self._answering.decide(self._supervisor, found, filling.code, shown, _now())
+            if not result.is_decision:
+                return result.text
+            told = left = result.text
+        elif (problem := filling.press(action)) is not None:
+            return problem
+        if left:
+            self._fillings.end(press.user, approval.id)
+        content = left_message(left) if left else self._question(filling, found, press.user)
+        await self._tell(self._edit, press.chat, press.message, content)
+        return told
+
+    async def _filled_in(self, words: Words, found: Pressed, token: str) -> str | None:
+        """Take a reply to a question of a form; return the text for its sender if the next question is not asked."""
+        approval = found.approval
+        filling = self._fillings.find(words.user, approval.id, token)
+        if isinstance(filling, str):
+            return filling
+        if approval.status != "pending":
+            self._fillings.end(words.user, approval.id)
+            return f"This is over: {decided(approval, _now())}."
+        label = filling.interview.prompt.label if filling.interview.prompt is not None else ""
+        if (problem := filling.write(words.text)) is not None:
+            return f"That does not fit: {problem}. Reply to the question again."
+        if filling.message is not None:
+            done = left_message(f"{label or 'your answer'}: {words.text}")
+            await self._tell(self._edit, words.chat, filling.message, done)
+        await self._tell(self._ask_field, filling, words, self._question(filling, found, words.user))
+        return None
 
     def _retire_pressed(self, press: Press) -> None:
         assert self._supervisor is not None
@@ -363,12 +465,14 @@ class Telegram(Channel):
         who = person if isinstance(person, str) else f"You are {person.name} here. Write /pending to see what waits."
         return f"{who}\nThis chat's id is {words.chat}."
 
-    async def _replied(self, words: Words, code: str, approval: str) -> str:
+    async def _replied(self, words: Words, code: str, approval: str) -> str | None:
         """Decide by a reply: to a prompt, with the text that it asks for; to a card, with a word or an answer."""
         assert self._supervisor is not None
         found = await self._answering.find_pressed(self._supervisor, approval, str(words.user))
         if isinstance(found, str):
             return found
+        if (of_form := read_fill(code)) is not None:
+            return await self._filled_in(words, found, of_form[0])
         text: str | None = words.text
         if not code:
             code, text = code_of_reply(words.text, found.approval)
@@ -379,6 +483,10 @@ class Telegram(Channel):
         if (unseen := self._answering.why_unseen(self, found.approval, code, self._link)) is not None:
             return unseen
         return (await self._answering.decide(self._supervisor, found, code, text, _now())).text
+
+
+def _says_gone(error: TelegramRefused) -> bool:
+    return any(gone in error.text.lower() for gone in GONE)
 
 
 def _card(chat: int, message: int, approval: Approval) -> str:

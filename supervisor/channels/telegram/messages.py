@@ -32,8 +32,9 @@ from supervisor.channels.cards import (
     with_choices,
     with_gutter,
 )
+from supervisor.channels.interview import Prompt
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
@@ -51,13 +52,22 @@ LABEL: Final = 64
 ROW: Final = 36
 """UTF-16 units of the labels of the buttons in one row, so that a phone shows them whole."""
 BUTTONS: Final = 40
+OFFERS: Final = 60
+"""Buttons of one question of a form; of a longer choice, the person replies with one."""
+ABOUT: Final = 800
+SHOWN: Final = 1200
+"""UTF-16 units of what a field takes, and of the text that it has."""
 ENTITIES: Final = 100
 
 Message = dict[str, Any]
 Mentioned = Sequence[tuple[str, str]]
 """(id, name) of each person whom a message mentions."""
 
-_REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}) )?({APPROVAL_ID})")
+FILL: Final = "fill."
+"""The beginning of the code of a question of a form; its token follows."""
+KEEP, SKIP, EMPTY, BACK, LEAVE, JSON, SEND = "keep", "skip", "empty", "back", "leave", "json", "send"
+"""What the buttons of a question do; a number is one of its choices."""
+_REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}|{re.escape(FILL)}[0-9a-f]{{6}}) )?({APPROVAL_ID})")
 _BYLINE: Final = re.compile(r".+ #([0-9]{1,18})")
 _TRAPS: Final = re.compile(r"(?<![\w`])[@#$](?=\w)[\w@]+|(?<![\w/<>])/[A-Za-z0-9_]{1,64}(?:@\w+)?(?![\w/<>])")
 """What Telegram would make a mention, a tag, or a command that a tap sends."""
@@ -134,16 +144,88 @@ def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Mes
     return _reply(text, card)
 
 
-def prompt_message(code: str, approval: Approval, message: int, person: tuple[str, str]) -> Message:
-    """Return the message that asks a person for the text that a press needs, in a reply. Raises InvalidInput for a
-    press without a form."""
+def prompt_message(
+    code: str, approval: Approval, message: int, person: tuple[str, str], link: str | None = None
+) -> Message:
+    """Return the message that asks a person for the text that a press needs, in a reply. `link`: of the web inbox,
+    where the approval has fields. Raises InvalidInput for a press without a form."""
     form = form_of(code, approval)
     optional = "" if form.is_required else ", or with a dot to give none"
     text = _mentions([person]).add(f"{form.title}. Reply to this message with: {form.label}{optional}.\n")
     if form.text:
         text.add(form.text, "pre").add("\n")
+    if (page := page_of(approval, link)) is not None and code != EXPLAIN:
+        text.add(f"Or fill it in here: {page}\n")
     prompt = _reply(text.add(f"{code} {approval.id}", "code"), message)
     return prompt | {"reply_markup": {"force_reply": True, "selective": True}}
+
+
+def field_message(
+    prompt: Prompt, part: tuple[int, int], token: str, approval: Approval, person: tuple[str, str]
+) -> Message:
+    """Return the question for one field of a form. `part`: its number, and that of all. `token`: of the question."""
+    text = _mentions([person]).add(f"{part[0]} of {max(part)}: ")
+    text.add(fit(prompt.label or "your answer", HEADLINE, remark=False), "code").add("\n")
+    text.add(fit(visible(prompt.about, lines=True), ABOUT), "pre").add("\n")
+    offers = prompt.offers if len(prompt.offers) <= OFFERS else ()
+    buttons = [(str(number), visible(offer)) for number, offer in enumerate(offers)]
+    if prompt.text and not offers:
+        text.add("It is now:\n").add(fit(visible(prompt.text, lines=True), SHOWN), "pre").add("\n")
+        buttons.append((KEEP, "Keep it"))
+    if prompt.may_skip:
+        buttons.append((SKIP, "Leave it out"))
+    if prompt.takes_empty and not offers:
+        buttons.append((EMPTY, "Empty text"))
+    text.add("Press a button.\n" if offers else "Reply to this message with it.\n")
+    buttons += [(BACK, "Back")] * (part[0] > 1) + [(JSON, "As JSON"), (LEAVE, "Leave the form")]
+    return _form_message(text, buttons, token, approval)
+
+
+def filled_message(
+    shown: str, problems: Sequence[str], token: str, code: str, approval: Approval, person: tuple[str, str]
+) -> Message:
+    """Return the message that shows what was filled in, or its problems, with the button that decides."""
+    buttons = [(BACK, "Back"), (JSON, "As JSON"), (LEAVE, "Leave the form")]
+    text = _mentions([person])
+    if problems:
+        text.add("It does not fit as a whole. Go back and change it:\n").add(fit("\n".join(problems), BODY), "pre")
+    elif length(shown) > BODY:
+        text.add("It is too long to be shown here, so it cannot be sent here: give it as JSON.")
+    else:
+        text.add("Nothing is decided yet. You filled in:\n").add(shown, "pre")
+        buttons.insert(0, (SEND, form_of(code, approval).submit))
+    return _form_message(text.add("\n"), buttons, token, approval)
+
+
+def left_message(text: str) -> Message:
+    """Return what takes the place of a question that needs no answer any more."""
+    return _Text().add(fit(visible(text, lines=True), BODY), "pre").message()
+
+
+def fits_data(approval: Approval) -> bool:
+    """Whether a button can carry an answer to a question about an approval."""
+    return len(f"{FILL}{'f' * 6}.{'9' * 5}:{approval.id}") <= DATA
+
+
+def read_fill(code: str) -> tuple[str, str] | None:
+    """Return the token and the action of a button of a form, the action "" for a reply; None for another code."""
+    if not code.startswith(FILL):
+        return None
+    token, _, action = code.removeprefix(FILL).partition(".")
+    return token, action
+
+
+def _form_message(text: _Text, buttons: Sequence[tuple[str, str]], token: str, approval: Approval) -> Message:
+    rows: list[list[Message]] = []
+    room = 0
+    for action, words in buttons:
+        label = fit(words, LABEL, remark=False) or "(empty)"
+        if length(label) > room or action == BACK:
+            rows.append([])
+            room = ROW
+        room -= length(label)
+        rows[-1].append({"text": label, "callback_data": f"{FILL}{token}.{action}:{approval.id}"})
+    return text.add(f"{FILL}{token} {approval.id}", "code").message(rows)
 
 
 def said_message(text: str, by: str = "") -> Message:

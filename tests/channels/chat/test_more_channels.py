@@ -63,6 +63,10 @@ class TelegramBench(ChannelBench):
     async def press(self, channel, seen, code, identity, text=""):
         message = self.opened[int(seen.card.rpartition(":")[2])]
         self.telegram.press(message, code, identity)
+        if code == "edit":  # field by field, or as JSON
+            while not (forms := [each for each in self.telegram.of_bot() if "fill." in each["text"]]):
+                await anyio.sleep(0.01)
+            self.telegram.press(forms[0], next(each for each in codes(forms[0]) if each.endswith(".json")), identity)
         if code in FORMS:
             prompts = []
             while not prompts:

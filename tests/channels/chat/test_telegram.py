@@ -9,6 +9,7 @@ from fake_telegram import GROUP, TOKEN, FakeTelegram, codes, live, serving
 from platform_scenes import asker, deployer, opened, ran, until
 
 from supervisor import Approve, Deny, InvalidInput
+from supervisor.channels.sdk import CardGone
 from supervisor.channels.telegram import Telegram
 from supervisor.core import events as e
 from supervisor.core.people import People, Person
@@ -85,10 +86,12 @@ async def test_a_reply_edits_the_arguments_and_another_says_why_not(telegram):
     async with opening(telegram) as supervisor:
         edited = await supervisor.start(deployer, "x")
         telegram.press(await card_of(telegram), "edit", ANA)
-        prompt = await until(lambda: telegram.of_bot()[1:])
+        (form,) = await until(lambda: telegram.of_bot()[1:])
+        telegram.press(form, next(code for code in codes(form) if code.endswith("json")), ANA)
+        prompt = await until(lambda: telegram.of_bot()[2:])
         assert '"target": "x"' in prompt[0]["text"]
         telegram.say('{"target": 3}', ANA, reply_to=prompt[0])
-        await until(lambda: telegram.of_bot()[2:])
+        await until(lambda: telegram.of_bot()[3:])
         assert await supervisor.find_approvals()
         telegram.say('{"target": "y", "count": 2}', ANA, reply_to=prompt[0])
         assert await edited.result() == ["ok", "deployed y"]
@@ -258,7 +261,7 @@ async def test_a_card_whose_answer_was_lost_is_posted_anew_and_the_first_never_l
         await until(lambda: not codes(card))
 
 
-async def test_a_card_that_was_deleted_is_posted_anew_and_an_equal_one_is_kept(telegram):
+async def test_a_card_that_was_deleted_is_gone_and_an_equal_one_is_kept(telegram):
     """A11: an edit that changes nothing is a success; a card that is not there any more cannot be renewed."""
     async with opening(telegram) as supervisor:
         await supervisor.start(deployer, "x")
@@ -268,7 +271,8 @@ async def test_a_card_that_was_deleted_is_posted_anew_and_an_equal_one_is_kept(t
         async with chat._api:
             assert await chat.post(approval, place) == place
             telegram.messages.pop((GROUP, card["message_id"]))
-            assert await chat.post(approval, place) != place
+            with pytest.raises(CardGone):
+                await chat.post(approval, place)
             await chat.retire(approval, place)
         await supervisor.decide(approval.id, Approve(by="ana"))
 
