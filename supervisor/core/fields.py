@@ -30,6 +30,8 @@ DEEPEST: Final = 8
 """Levels of fields; what is below takes JSON."""
 MOST_FIELDS: Final = 400
 """Fields of one description; an object with more of them takes JSON. References multiply the fields of a schema."""
+MOST_LOOKS: Final = 10_000
+"""Definitions that are looked at for the fields of one description that take JSON: each may refer to all of them."""
 MOST_OPTIONS: Final = 500
 MOST_ITEMS: Final = 200
 """Of one list; a longer one takes JSON."""
@@ -198,6 +200,7 @@ class _Describer:
         self._tables = {name: table for name in _TABLES if isinstance(table := schema.get(name), Mapping)}
         self._narrow = narrow
         self._left = MOST_FIELDS
+        self._looks = MOST_LOOKS
 
     def field(self, schema: Any, label: str, *, is_required: bool, depth: int, seen: frozenset[str]) -> Field:
         """Return the field of one schema. `seen`: the references that lead to it, of which none may come again."""
@@ -223,10 +226,14 @@ class _Describer:
         return Field(schema=checked, blanks=tuple(blanks), **about, **found)
 
     def _checked(self, schema: Any) -> Mapping[str, Any]:
-        """Return what the JSON of one part is checked against. It may refer to all parts."""
+        """Return what the JSON of one part is checked against: anything, if looking at all that it may refer to would
+        take too long. The whole is checked in any case."""
         if not isinstance(schema, Mapping):
             return {}
-        return self._narrow({**schema, **self._tables})
+        if not _refers(schema):
+            return self._narrow(schema)
+        self._looks -= sum(map(len, self._tables.values()))
+        return {} if self._looks < 0 else self._narrow({**schema, **self._tables})
 
     def _resolved(
         self, said: Mapping[str, Any], seen: frozenset[str]
@@ -290,6 +297,13 @@ class _Describer:
             self.field(part, name, is_required=name in required, depth=depth + 1, seen=seen)
             for name, part in properties.items()
         )
+
+
+def _refers(part: Any) -> bool:
+    """Whether a part of a schema has a reference in it."""
+    if isinstance(part, Mapping):
+        return "$ref" in part or any(map(_refers, part.values()))
+    return isinstance(part, list) and any(map(_refers, part))
 
 
 def _one_of(several: list[Any], word: str) -> Mapping[str, Any]:

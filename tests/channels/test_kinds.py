@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import InvalidInput, People, Person
+from supervisor import Context, InvalidInput, People, Person, agent
 from supervisor.cli.configuring import check
 from supervisor.config import read_configuration
 from supervisor.platforms import ENTRY_POINTS, KINDS, Kind, make_channels, read_tables
@@ -67,6 +67,25 @@ def test_two_tables_may_be_of_one_kind_of_ours(tmp_path, monkeypatch):
     text = f'conversation = "1"\napplication = "2"\npublic_key = "{"0a" * 32}"\n'
     channels = made(tmp_path, f'[channels.discord]\n{text}[channels.second]\nkind = "discord"\n{text}')
     assert [each.name for each in channels] == ["discord", "second"]
+
+
+@agent
+async def helper(ctx: Context, text: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "is_refused"),
+    [
+        ("slack", '"C2"', True),
+        ("discord", '"2"\napplication = "1"\npublic_key = "00"', True),
+        ("telegram", "-2", False),
+    ],
+)
+def test_a_second_channel_of_a_kind_talks_or_says_that_it_does_not(tmp_path, kind, where, is_refused):
+    """Only the ids of Telegram's sessions name their channel."""
+    text = f'[channels.other]\nkind = "{kind}"\nagent = "helper"\nconversation = {where}\n'
+    found = read_tables(written(tmp_path, text), People([Person(name="ana")]), {"helper": helper}, None)[1]
+    assert any("channels.other.agent" in problem for problem in found) is is_refused
 
 
 def test_a_kind_that_is_not_named_is_not_imported(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 from msgspec import UNSET
 from schemas_and_values import ANYTHING, NAMES, schemas_with_values
 
-from supervisor.core.fields import MOST_FIELDS, describe, describe_arguments, same
+from supervisor.core.fields import MOST_FIELDS, MOST_LOOKS, describe, describe_arguments, same
 from supervisor.core.forms import change, read, write
 from supervisor.core.masking import MASK
 from supervisor.core.schemas import schema_of
@@ -32,6 +32,23 @@ def test_arguments_come_back_also_without_a_schema(arguments):
     """A call of a tool that another process knows can be edited by its values alone."""
     field = describe_arguments(arguments)
     assert same(read(field, write(field, arguments)).value, arguments)
+
+
+def test_many_fields_of_json_do_not_each_look_at_many_definitions():
+    """Each may refer to all of them. The whole is checked in any case."""
+    looked = []
+
+    def narrow(schema):
+        looked.append(len(schema.get("$defs", ())))
+        return dict(schema)
+
+    tuples = {"prefixItems": [{"$ref": "#/$defs/d0"}], "type": "array"}
+    schema = {"type": "object", "properties": {f"p{n}": tuples for n in range(390)}}
+    schema["$defs"] = {f"d{n}": {"type": "string"} for n in range(2000)}
+    field = describe(schema, narrow=narrow)
+    assert {part.kind for part in field.parts} == {"json"}
+    assert sum(looked) <= 2 * MOST_LOOKS
+    assert read(field, {"f.0": "[1]"}).problems
 
 
 @given(ANYTHING, st.dictionaries(st.text("f.:n0123blank"), st.text()))

@@ -168,7 +168,10 @@ def field_message(
     text.add(fit(prompt.label or "your answer", HEADLINE, remark=False), "code").add("\n")
     text.add(fit(visible(prompt.about, lines=True), ABOUT), "pre").add("\n")
     offers = prompt.offers if len(prompt.offers) <= OFFERS else ()
-    buttons = [(str(number), visible(offer)) for number, offer in enumerate(offers)]
+    marks = ["✓ " if offer == prompt.text else "" for offer in offers]
+    buttons = [
+        (str(number), f"{mark}{visible(offer)}") for number, (mark, offer) in enumerate(zip(marks, offers, strict=True))
+    ]
     if prompt.text and not offers:
         text.add("It is now:\n").add(fit(visible(prompt.text, lines=True), SHOWN), "pre").add("\n")
         buttons.append((KEEP, "Keep it"))

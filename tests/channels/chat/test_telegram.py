@@ -104,6 +104,30 @@ async def test_a_reply_edits_the_arguments_and_another_says_why_not(telegram):
     assert "not on a Friday" in content
 
 
+async def test_answers_that_are_under_way_are_bounded(telegram, monkeypatch):
+    """Whoever presses how often: a press is taken when an earlier person has the answer."""
+    monkeypatch.setattr("supervisor.channels.telegram.channel.TELLING", 2)
+    under_way, most = [], []
+
+    def taken(method, when):
+        if method == "answerCallbackQuery" and when == "before":
+            under_way.append(method)
+            most.append(len(under_way))
+            time.sleep(0.02)
+            under_way.pop()
+
+    telegram.taken = taken
+    async with opening(telegram) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(telegram)
+        for _ in range(10):
+            telegram.press(card, "deny", EVE)
+        await until(lambda: len(telegram.alerts) == 10)
+        telegram.press(card, "deny", ANA)
+        assert (await run.result())[0] == "denied"
+    assert max(most) <= 2
+
+
 @pytest.mark.parametrize("user", [EVE, STRANGER])
 @pytest.mark.parametrize("code", ["approve.0", "edit"])
 async def test_a_refused_person_is_told_and_the_buttons_stay(telegram, user, code):
