@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, SupervisorError
 from supervisor.core.people import People
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow, TreeView
 from supervisor.core.rules import Rule
@@ -50,6 +50,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 __all__ = [
     "ActivityWatch",
+    "CardGone",
     "Channel",
     "ChildRun",
     "Context",
@@ -356,6 +357,11 @@ class Webhook:
 
     path: str
     receive: Callable[[Mapping[str, str], bytes], Awaitable[WebhookReply]]
+
+
+class CardGone(SupervisorError):
+    """The card that a channel is to renew does not exist any more, or cannot be reached: a person has deleted it, or
+    has removed the app."""
 
 
 class Channel(ABC):

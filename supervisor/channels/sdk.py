@@ -17,6 +17,7 @@ docs/how-to/write-a-channel.md builds one.
 from typing import TYPE_CHECKING
 
 from supervisor.abc import (  # public names of supervisor and supervisor.channels, for channels of this package
+    CardGone as CardGone,
     Channel as Channel,
     Supervisor as Supervisor,
     Webhook as Webhook,
@@ -69,7 +70,6 @@ from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem,
 from supervisor.core.agent_spec import AgentSpec as AgentSpec
 from supervisor.core.chat_words import read_word
 from supervisor.core.errors import (
-    CardGone as CardGone,
     InvalidInput as InvalidInput,
     NotEntitled as NotEntitled,
     NotFound as NotFound,

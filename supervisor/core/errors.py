@@ -57,11 +57,6 @@ class NotFound(SupervisorError, LookupError):
     """No such session, approval, rule or store."""
 
 
-class CardGone(SupervisorError):
-    """The card that a channel is to renew does not exist any more, or cannot be reached: a person has deleted it, or
-    has removed the app."""
-
-
 class SessionConflict(SupervisorError):
     """The session exists, with another agent or another input."""
 

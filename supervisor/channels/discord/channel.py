@@ -27,7 +27,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
+from supervisor.abc import CardGone, Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
 from supervisor.channels.conversations import Conversations
@@ -47,7 +47,7 @@ from supervisor.channels.discord.talk import DiscordChat, thread_of
 from supervisor.channels.modal_fields import read_modal, refused
 from supervisor.channels.presses import FORMS
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError, TreeOwned
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import json_text, visible

@@ -26,7 +26,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from slack_sdk.signature import SignatureVerifier
 
-from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
+from supervisor.abc import CardGone, Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided, still_waits
 from supervisor.channels.conversations import Conversations
@@ -52,7 +52,7 @@ from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import SlackChat, heard_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError, TreeOwned
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import json_text, visible

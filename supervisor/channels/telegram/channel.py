@@ -27,7 +27,7 @@ import httpx
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from supervisor.abc import Channel, Supervisor
+from supervisor.abc import CardGone, Channel, Supervisor
 from supervisor.channels.answering import Answering, Pressed
 from supervisor.channels.cards import decided
 from supervisor.channels.conversations import Conversations
@@ -60,7 +60,7 @@ from supervisor.channels.telegram.messages import (
 from supervisor.channels.telegram.talk import TelegramChat, in_topic
 from supervisor.channels.telegram.updates import Press, Unknown, Words
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import CardGone, InvalidInput, StoreError, SupervisorError
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
 from supervisor.core.visible import json_text, visible

@@ -30,10 +30,9 @@ from typing import Any, Protocol
 
 import anyio
 
-from supervisor.abc import Channel
+from supervisor.abc import CardGone, Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
-from supervisor.core.errors import CardGone
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
