@@ -529,7 +529,8 @@ class LocalSupervisor(StoreSupervisor):
     async def find_rules(self) -> Page[Rule]:
         await checkpoint()
         self._runner.journal.catch_up()
-        return self._lists.whole(self._runner.rules.find(self._runner.journal.look()))
+        view = self._runner.journal.look()  # a commit that is not live yet comes after its position
+        return self._lists.whole(self._runner.rules.find(view), view.position)
 
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()

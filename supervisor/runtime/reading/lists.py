@@ -63,9 +63,9 @@ class Lists:
         self._reader = reader
         self._store = reader.store
 
-    def whole(self, items: Iterable[T]) -> Page[T]:
-        """Return a list that is complete in one page."""
-        return Page(tuple(items), None, self._reader.now())
+    def whole(self, items: Iterable[T], position: int | None = None) -> Page[T]:
+        """Return a list that is complete in one page. `position`: what the items show; None: all that is on disk."""
+        return Page(tuple(items), None, self._reader.now() if position is None else self._reader.cursor_of(position))
 
     def session(self, session: str) -> Pieces[SessionView]:
         """Return one session. Of its tree only what waits there is read. Raises NotFound."""

@@ -41,7 +41,11 @@ class Reader:
 
     def now(self) -> str:
         """Return the cursor of now."""
-        return make_cursor(self.store.id, self.store.last_position())
+        return self.cursor_of(self.store.last_position())
+
+    def cursor_of(self, position: int) -> str:
+        """Return the cursor of a position."""
+        return make_cursor(self.store.id, position)
 
     def position_of(self, cursor: str) -> int:
         """Return the position that a cursor names. Raises InvalidInput, CursorUnknown."""

@@ -9,6 +9,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
 from supervisor.core import events as e
+from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import NotEntitled
 from supervisor.core.ids import RULES
 from supervisor.core.people import People, Person
@@ -321,3 +322,13 @@ async def test_only_operators_change_rules_if_people_have_roles():
         assert list(await supervisor.find_rules()) == [rule]
         await supervisor.revoke_rule(rule.id, by="ana")
         assert list(await supervisor.find_rules()) == []
+
+
+async def test_the_cursor_of_the_rules_is_of_what_they_show(monkeypatch):
+    """An entry that is on disk, but whose commit is not live yet, comes after it: a stream from there shows it."""
+    async with opened() as supervisor:
+        await supervisor.add_rule(allow(deploy, STAGING), by="ben")
+        page, last = await supervisor.find_rules(), supervisor.store.last_position()
+        assert page.cursor == make_cursor(supervisor.store.id, last)
+        monkeypatch.setattr(supervisor.store, "last_position", lambda: last + 1)
+        assert await supervisor.find_rules() == page
