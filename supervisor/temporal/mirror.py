@@ -27,7 +27,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFail
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.abc import Owner
-from supervisor.core.errors import NotFound, ServerUnavailable, StoreError
+from supervisor.core.errors import NotFound, ServerError, ServerUnavailable, StoreDied, StoreError
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
@@ -99,11 +99,11 @@ class Mirror:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, root: str) -> None:
-        """Read what is new in a tree. Raises NotFound; ServerUnavailable if no worker answers, unless every tree is
-        followed and this one is known."""
+        """Read what is new in a tree. Raises NotFound if the namespace has no such tree (any more), and
+        ServerUnavailable if no worker answers, unless every tree is followed and this one is known."""
         try:
             await self._read_on(root)
-        except ServerUnavailable:
+        except (ServerUnavailable, NotFound):
             if not self._is_followed or self._store.get_session(root) is None:
                 raise
         self._journal.catch_up()
@@ -245,7 +245,9 @@ class Mirror:
                 await self._wanted.wait()
             try:
                 await self._follow()
-            except ServerUnavailable as error:
+            except ServerError as error:
+                if not isinstance(error, ServerUnavailable) and not self._is_followed:
+                    raise
                 if lost_at is None:
                     log.warning("server.lost", server=self._named.target, reason=str(error))
                 lost_at = lost_at or anyio.current_time()
@@ -261,9 +263,11 @@ class Mirror:
         elif None in self._followed:
             await self.read_all()
             return
-        for root in list(self._followed):
-            if root is not None:
-                await self.read(root)
+        roots = [root for root in self._followed if root is not None]
+        if self._is_followed:
+            await self._read_some(roots)
+        for root in roots if not self._is_followed else ():
+            await self.read(root)
 
     async def follow_all(self) -> None:
         """Read what is due in all trees, and from now on let every read take what is there. Raises
@@ -299,7 +303,9 @@ class Mirror:
                 except ServerUnavailable as error:
                     look.plan(had_news=False)
                     log.debug("tree.not_read", root=root, reason=str(error))
-                except (NotFound, StoreError) as error:
+                except StoreDied:
+                    raise
+                except (NotFound, ServerError, StoreError) as error:
                     look.plan(had_news=False)
                     log.error("tree.not_read", root=root, reason=str(error))
 

@@ -2,9 +2,12 @@
 
 import signal
 
+import anyio
 import fake_slack
 import pytest
+from clusters import Cluster
 from serving_processes import EVE, Served, cards, has_buttons
+from temporal_server import Server, namespace
 
 
 @pytest.fixture
@@ -90,6 +93,29 @@ def test_a_mirror_is_only_read_by_other_programs(cluster, slack):
     assert cluster.url in cluster.run("approve", asked["id"], *there, code=6)
     assert "--mirror" in cluster.run("serve", "--mirror", str(server.mirror), "--port", "0", code=2)
     assert [each["id"] for each in cluster.pending()] == [asked["id"]]
+
+
+def test_a_server_goes_on_when_that_of_temporal_is_back(tmp_path, slack):
+    """SIGKILL of Temporal's: pages are shown from the mirror meanwhile, and then new sessions come."""
+    temporal = Server(tmp_path / "temporal.db")
+    cluster = Cluster(anyio.run(namespace, temporal), tmp_path)
+    try:
+        cluster.worker()
+        server = Served(cluster, slack)
+        server.start()
+        asked = start(cluster)
+        cluster.until(lambda: server.shows(asked["id"]))
+        temporal.kill()
+        cluster.until(lambda: "server.lost" in server.log.read_text())
+        assert [each["id"] for each in server.get("/api/approvals")["items"]] == [asked["id"]]
+        assert server.decide(asked["id"]) == 503
+        temporal.start()
+        cluster.until(lambda: server.decide(asked["id"]) in (200, 202))
+        assert cluster.outcome("j")["kind"] == "succeeded"
+        cluster.until(lambda: server.get("/api/sessions/j")["outcome"] is not None)
+    finally:
+        cluster.kill()
+        temporal.kill()
 
 
 def test_a_mirror_that_is_lost_while_no_worker_lives_shows_what_waits(cluster, slack):
