@@ -258,7 +258,7 @@ async def test_people_see_what_the_model_writes():
         if not any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts):
             yield {2: DeltaToolCall(name="look", json_args="{}", tool_call_id="c")}
 
-    def look() -> str:
+    async def look() -> str:  # the virtual clock does not wait for the thread of a synchronous one
         return "seen"
 
     async with opened() as supervisor:
