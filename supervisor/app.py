@@ -255,7 +255,7 @@ async def _serve(channel: Channel, supervisor: Supervisor, health: anyio.CancelS
     try:
         await channel.serve(supervisor)
     except Exception as error:  # noqa: BLE001 # a channel may raise anything
-        health.cancel()  # whatever the platform says, this channel does not listen any more
+        health.cancel()  # this channel does not listen any more, also if the platform says that it is well
         channel.down = "it has failed, and listens again after a restart; the log says why"
         log.error("channel.failed", channel=channel.name, error=repr(error))
 

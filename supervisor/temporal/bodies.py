@@ -4,7 +4,7 @@ Rules
 - Before the effect, the server acknowledges a mark: an executing body is never mistaken for one that has not begun.
 - Signs of life are sent as long as the process lives, and say nothing about progress. The deadline of a call and the
   watch over a step are kept here.
-- A body always ends with a document, whatever it raises. Only a step whose worker is stopped raises, and runs again.
+- A body always ends with a document, also if it raises. Only a step whose worker is stopped raises, and runs again.
 """
 
 import os

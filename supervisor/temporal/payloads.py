@@ -109,7 +109,7 @@ class PayloadFolder(StorageDriver):
         return digest
 
     def _write_new(self, path: Path, content: bytes) -> None:
-        mode = self._folder.stat().st_mode  # files are as readable as the folder, whatever the umask is
+        mode = self._folder.stat().st_mode  # files are as readable as the folder, with any umask
         if not path.parent.exists():
             path.parent.mkdir(exist_ok=True)
             path.parent.chmod(mode & 0o7777)

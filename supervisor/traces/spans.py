@@ -249,7 +249,7 @@ class Spans:
         """Return what `do` returns; None, and one line in the log, if it raises."""
         try:
             return do()
-        except Exception as error:  # noqa: BLE001 # whatever a processor of the SDK raises, the run goes on
+        except Exception as error:  # noqa: BLE001 # a processor of the SDK may raise anything, and the run goes on
             if not self._has_failed:
                 self._has_failed = True
                 log.warning("traces.failed", error=type(error).__name__)

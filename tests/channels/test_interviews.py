@@ -29,7 +29,7 @@ def answer(interview: Interview, *lines: str) -> list[str | None]:
 @settings(max_examples=60)
 @given(schemas_with_values())
 def test_lines_that_keep_each_text_give_the_value_back(pair):
-    """Whoever accepts what each prompt shows changes nothing."""
+    """A person who accepts what each prompt shows changes nothing."""
     schema, value = pair
     interview = Interview(describe(schema, value), value)
     while (prompt := interview.prompt) is not None:

@@ -19,7 +19,7 @@ NULLABLE = {"anyOf": [{"type": "object", "properties": {"a": {"type": "string"}}
 @given(schemas_with_values())
 @example(({"type": "array", "items": NULLABLE}, [None, {"b": None}]))
 def test_a_value_comes_back_as_the_same_value(pair):
-    """Every schema, every value that fits it, whatever of it is a field and whatever takes JSON."""
+    """Every schema and every value that fits it, in fields and as JSON."""
     schema, value = pair
     field = describe(schema, value)
     found = read(field, write(field, value))
@@ -203,7 +203,7 @@ def test_no_content_means_what_the_person_says():
 
 
 def test_a_mask_may_stay_and_a_secret_may_be_replaced():
-    """An edit that leaves the mask keeps the secret, whatever its type."""
+    """An edit that leaves the mask keeps the secret, of any type."""
     schema = {"type": "object", "properties": {"pin": {"type": "integer"}, "n": {"type": "integer"}}}
     field = describe_arguments({"pin": MASK, "n": 1}, schema, ["pin"])
     texts = write(field, {"pin": MASK, "n": 1})

@@ -289,7 +289,7 @@ def test_another_run_opens_a_finished_session_again(store):
 
 
 def test_the_end_of_the_latest_run_is_found_without_the_journal(store):
-    """While it is open there is none, whatever ended before it."""
+    """While it is open there is none, even if runs before it have ended."""
     assert store.latest_run("a") is None
     for number in (1, 2):
         beginning = [("a", created())] if number == 1 else []

@@ -1,4 +1,4 @@
-"""Random programs on a cluster: whatever an agent does, its history is replayed in the same order by any process.
+"""Random programs on a cluster: the history of any agent is replayed in the same order by any process.
 
 The programs are those of tests/fuzz: races, timers and scopes that cancel calls, questions, steps and sub-agents at any
 depth, and clean-up that begins operations. The trees that have not ended after a while are cancelled, and messages

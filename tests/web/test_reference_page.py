@@ -48,7 +48,7 @@ async def test_it_shows_every_operation_and_type_and_all_its_links_lead_somewher
 @pytest.mark.parametrize("who", [None, "bob"])
 @pytest.mark.anyio
 async def test_readers_of_the_document_may_read_the_page(who):
-    """Every person, whatever their roles; a client without a login is sent to the form."""
+    """Every person, with any role; a client without a login is sent to the form."""
     async with world() as here, here.client() as client:
         if who is not None:
             await log_in(client, who)

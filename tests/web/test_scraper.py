@@ -1,4 +1,4 @@
-"""A scraper reads the metrics, and nothing else: neither the API nor the pages, by whatever method."""
+"""A scraper reads the metrics, and nothing else: neither the API nor the pages, by any method."""
 
 import pytest
 from sites import person, world

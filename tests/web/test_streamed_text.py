@@ -74,7 +74,7 @@ def test_the_journal_alone_is_the_default_and_nothing_of_it_is_missing_next_to_t
 
 
 def test_the_page_shows_the_text_and_then_the_message(daemon, person):
-    """As text, whatever is in it. It leaves the page with the refresh that shows what was said."""
+    """As text, with any signs in it. It leaves the page with the refresh that shows what was said."""
     daemon.start()
     with daemon.client() as client:
         begin(client)
@@ -91,7 +91,7 @@ def test_the_page_shows_the_text_and_then_the_message(daemon, person):
 
 
 def test_the_page_without_scripts_shows_what_is_written_when_it_is_loaded(one_daemon, person):
-    """As text, whatever is in it; and nothing once the agent has ended."""
+    """As text, with any signs in it; and nothing once the agent has ended."""
     with one_daemon.client() as client:
         begin(client, "plain")
         olga = person(one_daemon, java_script_enabled=False, viewport={"width": 360, "height": 640})

@@ -159,7 +159,7 @@ async def test_a_late_press_is_answered(discord):
 
 @pytest.mark.parametrize("how", ["500", "no access"])
 async def test_a_card_comes_when_discord_is_well_again(discord, monkeypatch, how):
-    """A11: one card, whatever it was that it failed of, and its buttons work."""
+    """A11: one card, for any reason of the failure, and its buttons work."""
     monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
     chat = channel(discord)
     discord.is_out, discord.refused = how == "500", "/channels/77/"

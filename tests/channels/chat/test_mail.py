@@ -76,7 +76,7 @@ def opening(box, store=None, **options):
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 async def test_people_who_may_decide_are_told_in_one_thread(servers, security):
-    """Who asks what, and a link to the page behind its login; the headers by which programs know and sort it."""
+    """Who asks what, and a link to the page, which asks for a login; the headers by which programs know and sort it."""
     box = emptied(servers[security])
     async with opening(box, server=server(box, security)) as supervisor:
         run = await supervisor.start(deployer, "x", session="s1")
@@ -207,7 +207,7 @@ async def test_a_question_is_told_with_its_text(box):
 @settings(max_examples=60, deadline=None)
 @given(approvals(), decided_ones())
 def test_no_text_of_an_agent_is_a_header_or_a_line_of_ours(approval, decided):
-    """Whatever an agent is called and asks: one subject, known headers, our link first, its own words indented."""
+    """Any name and any question: one subject, known headers, our link first, its own words indented."""
     sender = address("supervisor@example.org")
     for letter in (
         asked_letter(approval, "https://inbox.example", "l.example.org", sender, NOW),

@@ -148,7 +148,7 @@ def decided_ones(draw):
 @settings(max_examples=60, deadline=None)
 @given(decided_ones())
 def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
-    """R3: who and when, the id whole, no button; whatever was written as a reason or an answer."""
+    """R3: who and when, the id whole, no button; with any text as the reason or the answer."""
     card = blocks.retired_blocks(approval)
     texts = [text for key, text in texts_of(card) if key == "text"]
     assert all(0 < length(text) <= 2000 for text in texts)

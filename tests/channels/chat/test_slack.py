@@ -200,7 +200,7 @@ PORTAL = 200, b"<html>Sign in"
 
 @pytest.mark.parametrize("how", ["500", "portal", "revoked", "not there"])
 async def test_a_card_comes_when_slack_is_well_again(slack, monkeypatch, how):
-    """A11: one card, whatever it was that it failed of, and its buttons work."""
+    """A11: one card, for any reason of the failure, and its buttons work."""
     monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
     chat, url = channel(slack), slack.url
     if how == "not there":

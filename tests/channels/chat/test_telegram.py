@@ -243,7 +243,7 @@ async def test_hostile_text_is_no_mention_no_command_and_no_reference(telegram):
 
 @pytest.mark.parametrize("how", ["500", "portal", "revoked", "kicked", "refused"])
 async def test_a_card_comes_when_telegram_is_well_again(telegram, how):
-    """A11: one card, whatever it was that it failed of, and its buttons work."""
+    """A11: one card, for any reason of the failure, and its buttons work."""
     chat, url = channel(telegram), telegram.url
     telegram.out = {"500": (500, b"{}"), "portal": (200, b"<html>Sign in")}.get(how)
     telegram.token = "1:x" if how == "revoked" else TOKEN

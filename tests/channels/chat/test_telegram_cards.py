@@ -46,7 +46,7 @@ def test_a_card_keeps_every_limit_and_nothing_in_it_is_live(approval, mentioned)
 @settings(max_examples=40, deadline=None)
 @given(decided_ones())
 def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
-    """R3: who and when, the id whole, no button; whatever was written as a reason or an answer."""
+    """R3: who and when, the id whole, no button; with any text as the reason or the answer."""
     card = messages.retired_message(approval, NOW, "https://example.org/inbox")
     keeps_limits(card)
     assert (codes(card), live(card), ID in card["text"]) == ([], [], True)

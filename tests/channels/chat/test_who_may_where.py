@@ -367,7 +367,7 @@ EDITING += [("slack", edit_in_slack), ("discord", edit_in_discord)]
 
 @pytest.mark.parametrize(("platform", "way"), EDITING, ids=[way.__name__ for _, way in EDITING])
 async def test_no_surface_lets_a_person_edit_a_call_into_a_reserved_one(platform, way):
-    """Whoever may decide what was asked may not, by that, decide what they make of it (A8). A surface that hides its
+    """A person who may decide what was asked may not therefore decide on it as edited (A8). A surface that hides its
     form has the refusal in the audit trail, too."""
     did = set()
     async with world(platform, PEOPLE) as here:

@@ -140,7 +140,7 @@ async def test_a_platform_without_edits_shows_nothing_before_the_whole(monkeypat
 
 
 async def test_a_text_that_nothing_replaces_is_removed_with_its_run():
-    """It is in the memory of a process only, and nobody said it."""
+    """It is in the memory of a process only, and the agent has not said it."""
     chat = ListChat()
     await play(chat, silent)
     assert (chat.texts, chat.done[-1][1]) == ([], "remove")
@@ -167,7 +167,7 @@ async def test_a_text_goes_on_below_what_was_said():
     ids=["429", "refused", "500", "hangs", "slow"],
 )
 async def test_a_message_waits_for_no_edit(wrong, slow):
-    """R9: it is posted at once, whatever becomes of the text before it. No text stays, even one we never heard of."""
+    """R9: it is posted at once, also if the text before it fails. No text stays, even one we never heard of."""
     chat = ListChat()
     chat.wrong, chat.slow = wrong, slow
     await play(chat, writer, 11.0, seconds=60.0)
@@ -217,7 +217,7 @@ def test_a_text_is_as_harmless_as_what_is_said(text):
 
 
 def test_an_end_of_a_fenced_block_is_a_fenced_block():
-    """Whatever stands at the beginning of a message decides how the platform draws the rest."""
+    """The first signs of a message decide how the platform draws the rest."""
     lines = "".join(f"line {number}\n" for number in range(300))
     cut = ending(f"Look:\n```python\n{lines}", 1000)
     assert cut.startswith("…\n```python\nline ")
