@@ -246,7 +246,11 @@ class Target:
                 return None
         card.says = self._host.mark(approval)
         try:
-            return await self._give(approval, card, found)
+            if found is not None and (posted := await self._renew(approval, card, found)) is not None:
+                return posted
+            if found is not None:  # what another process had posted is gone, too
+                found, card.begun_at = None, await self._note(approval, e.CardBegun)
+            return await self._give(approval, card, None)
         except Exception as error:
             if found is None and not _may_be_there(error):
                 card.begun_at = None

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from test_channels import Wall
 
 from supervisor import Approval
+from supervisor.channels.sdk import CardGone
 from supervisor.core import events as e
-from supervisor.runtime.people.card_host import left_by
+from supervisor.runtime.people.card_host import Left, left_by
 from supervisor.runtime.people.poster import Poster
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +103,27 @@ async def test_an_approval_goes_to_the_next_channel_and_is_tried_again_on_the_fi
     of_wall, of_broken = ([type(event) for event in host.noted if event.channel == name] for name in ("wall", "broken"))
     assert of_wall == [e.CardPosted, e.CardRetired]
     assert of_broken == [e.CardFailed, e.CardPosted, e.CardRetired]
+
+
+async def test_a_claimed_card_that_is_gone_is_posted_anew():
+    """Another process had posted it, and a person has deleted it."""
+    host, wall = Kept(), Wall("wall")
+    wall.keeps_cards, post = True, wall.post
+
+    async def refuse(approval, card):
+        if card is not None:
+            raise CardGone("deleted")
+        return await post(approval, card)
+
+    async def claim(approval, begun):
+        return Left("card of another process")
+
+    wall.post, host.claim = refuse, claim
+    async with posting(host, wall) as poster:
+        poster.show(ASKED)
+        await poster.settle()
+    assert wall.posted == [(ASKED.id, None)]
+    assert [type(event) for event in host.noted][-2:] == [e.CardBegun, e.CardPosted]
 
 
 async def test_the_next_process_renews_the_card_that_was_noted():
