@@ -118,7 +118,9 @@ class WorkflowEnvironment(Environment):
         return path
 
     async def read_rules(self) -> tuple[Rule, ...]:
-        handle = workflow.start_local_activity(
+        """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
+        one after the other the first time, and would then write the memo less often."""
+        handle = workflow.start_activity(
             READ_RULES,
             start_to_close_timeout=timedelta(seconds=20),
             retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
