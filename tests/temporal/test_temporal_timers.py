@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from supervisor import Context, QuestionUnanswered, agent, tool
 from supervisor.temporal import connection, worker
-from supervisor.temporal.wire import QUEUE, TREE, Start, to_wire
+from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, TREE, Start, to_wire
 
 pytestmark = pytest.mark.anyio
 DAY = 24 * 3600.0
@@ -42,6 +42,8 @@ async def skipping(monkeypatch, *agents):
             """Its attributes cannot be listed."""
 
         monkeypatch.setattr(worker, "prepare", is_prepared)
+        # of a workflow that is not there, that server says what others say of a namespace
+        await environment.client.start_workflow(RULES_TYPE, [], id=RULES_ID, task_queue=QUEUE)
 
         async def ended(name: str, given=msgspec.UNSET):
             start = Start(agent=name, given=given, session=name, cwd="/", requester="ana", by="ana")
