@@ -89,6 +89,8 @@ class WorkflowEnvironment(Environment):
         self._lost_after = timedelta(seconds=lost_after)
         self._largest = largest
         self._numbers: dict[str, int] = {}
+        self.running = 0
+        """The bodies that run, or wait for a worker."""
 
     def new_session_id(self) -> str:
         return self._random(22)
@@ -145,6 +147,13 @@ class WorkflowEnvironment(Environment):
         return True
 
     async def run_body(self, body: Body) -> Any:
+        self.running += 1
+        try:
+            return await self._run_body(body)
+        finally:
+            self.running -= 1
+
+    async def _run_body(self, body: Body) -> Any:
         request = to_wire(_request(body, self._largest))
         pause = 1.0
         while True:

@@ -145,7 +145,7 @@ class Mirror:
             return False
         after = reached.position
         while True:
-            found = await self.query(root, "entries", after, Entries)
+            found = await self._entries(root, after)
             if found.rows:
                 after, had_news = found.rows[-1][0], True
                 rows = [(session, body) for _, session, body in found.rows]
@@ -156,6 +156,18 @@ class Mirror:
             await self._feed.add(root, (), Reached(described.run_id, after, is_closed=True))
         return had_news
 
+    async def _entries(self, root: str, after: int) -> Entries:
+        """Return entries of a tree after a position, from the workflow that has them (carry.py). If that is kept no
+        more, return what its successors have carried of them."""
+        found = await self.query(root, "entries", after, Entries)
+        last = found.last
+        while found.earlier is not None:
+            try:
+                found = await self.query(root, "entries", after, Entries, run=found.earlier)
+            except NotFound:
+                found = await self.query(root, "carried", after, Entries)
+        return msgspec.structs.replace(found, last=last)
+
     async def describe(self, root: str) -> Any:
         """Return what the server knows of a tree without a worker. Raises NotFound."""
         try:
@@ -164,10 +176,13 @@ class Mirror:
         except NotFound:
             raise NotFound(f"there is no session {root} in {self._named}") from None
 
-    async def query(self, root: str, name: str, given: Any, type_: type[T], patience: timedelta = PATIENCE) -> T:
-        """Ask a tree. Raises ServerUnavailable if no worker answers in time."""
+    async def query(
+        self, root: str, name: str, given: Any, type_: type[T], patience: timedelta = PATIENCE, run: str | None = None
+    ) -> T:
+        """Ask a tree; `run`: one of its earlier workflows. Raises ServerUnavailable if no worker answers in time."""
         try:
-            found = await self._client.get_workflow_handle(root).query(name, given, rpc_timeout=patience)
+            handle = self._client.get_workflow_handle(root, run_id=run)
+            found = await handle.query(name, given, rpc_timeout=patience)
         except WorkflowQueryFailedError as error:
             raise ServerUnavailable(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:

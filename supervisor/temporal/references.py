@@ -10,11 +10,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Final
 
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.events import SessionCreated
 from supervisor.core.tool_spec import ToolSpec
+from supervisor.loading import find_declared
 
 _FILE: Final = re.compile(r"supervisor_agents_[0-9a-f]{12}_(.+)")
 """The name of a module that was loaded by its path (supervisor/loading.py)."""
@@ -45,6 +49,18 @@ def resolve(reference: str) -> ToolSpec[..., Any] | Callable[..., Any]:
     if found is None:
         raise UnknownAgent(f"this worker has no {reference}: its code is not that of the worker which runs the agent")
     return found  # type: ignore[no-any-return] # checked by the caller, which knows whether it is a tool
+
+
+def find_agent(created: SessionCreated) -> AgentSpec[Any, Any]:
+    """Return the agent of a session that another worker has begun. This imports nothing. Raises UnknownAgent."""
+    found = find_declared(created.agent, created.path[-1])
+    where, _, name = created.agent.rpartition(":")
+    if found is None and where.endswith(".py"):
+        here = (_find(module, name) for module in _loaded() if _named(module) == PurePath(where).name)
+        found = next((each for each in here if isinstance(each, AgentSpec)), None)
+    if found is None:
+        raise UnknownAgent(f"this worker has no agent {created.agent}: its code is not that of the session")
+    return found
 
 
 def _function(value: Any) -> Any:

@@ -7,6 +7,8 @@ Rules
 - A signal is a command: it is acknowledged when the server has it, and counts while no worker lives.
 - What people wait for is written into the search attribute and the memo, together with what the journal says.
 - The workflow ends when nothing of its tree is open. No turn begins afterwards.
+- A workflow with many events goes on in a new one (carry.py), as after a graceful stop of a process. So does a tree
+  that is rescued from code that has changed: it parks in the new workflow until the workers have the new code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
 """
 
@@ -20,39 +22,38 @@ import msgspec
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, SupervisorError
+from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError
 from supervisor.core.events import encode_event
-from supervisor.core.values import Approval, DecisionResult
+from supervisor.core.values import Approval
 from supervisor.logs import FactLog
+from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.hub import INBOX
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.bridge import is_evicted
-from supervisor.temporal.claims import CLAIMS, claim_withdrawn
+from supervisor.temporal.carry import pack, unpack
+from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
-from supervisor.temporal.order import in_order
-from supervisor.temporal.rulebook import RulesWorkflow
+from supervisor.temporal.references import find_agent
 from supervisor.temporal.wire import (
-    AGENTS,
-    CLAIM,
-    EXPIRY,
+    CARRIED_LARGEST,
+    LARGEST,
     MEMO,
     MEMO_LARGEST,
     PAGE,
     PENDING,
-    TREE,
+    Carried,
     Command,
     DecisionRequest,
     Entries,
+    Rescue,
     Start,
     decision_id,
     error_document,
-    from_wire,
     to_wire,
 )
 
@@ -60,6 +61,12 @@ log = FactLog(__name__)
 
 KEPT: Final = 100
 """The number of commands whose answers are kept."""
+UNWIND: Final = 5.0
+"""Seconds for which agents may unwind before a tree moves to a new workflow."""
+TOO_LARGE: Final = (
+    "its journal is too large to go on in a new workflow: name a folder for large payloads for the client that starts "
+    "sessions (SUPERVISOR_TEMPORAL_PAYLOADS)"
+)
 PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
 
 
@@ -69,9 +76,22 @@ class TreeStore(MemoryStore):
     is_durable = True
     name = "this Temporal namespace"
 
-    def since(self, after: int) -> Entries:
-        """Return entries after a position, as many as one answer holds."""
+    def __init__(self, carried: Carried | None = None) -> None:
+        super().__init__()
+        self._carried = carried
+        if carried is not None:
+            self.begin()
+            self.write(unpack(carried.journal))
+            self.commit()
+            self._last = carried.last
+
+    def since(self, after: int, *, is_all_there_is: bool = False) -> Entries:
+        """Return entries after a position, as many as one answer holds. `is_all_there_is`: those that were carried,
+        too, where the workflow before cannot be asked."""
         rows, size = list[tuple[int, str, str]](), 0
+        carried = None if is_all_there_is else self._carried
+        if carried is not None and carried.earlier is not None and after < carried.last:
+            return Entries(rows=rows, last=self.last_position(), earlier=carried.earlier)
         for row in self.rows(after):
             body = encode_event(row.event).decode()
             size += len(body)
@@ -86,6 +106,10 @@ class TreeRunner(Runner):
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         super().begin(session, _refused(spec) if spec.holds_process else spec)
+
+    def grew_quiet(self, attempt: Attempt) -> None:
+        super().grew_quiet(attempt)
+        self.attempts.note_change()
 
 
 def _refused(spec: AgentSpec[Any, Any]) -> AgentSpec[Any, Any]:
@@ -133,40 +157,63 @@ class Tree:
         self._shown: list[str] = []
         self._answers: dict[str, Any] = {}
         self._runner: Runner | None = None
+        self._start: Start | None = None
+        self._is_parked = False
+        self._rescue: Rescue | None = None
+        """How a rescue wants the tree to go on in a new workflow."""
+        self._fits = False
+        """Whether the journal was found small enough to be carried."""
+        self._counted_from = 0
+        """The length of the history when it was found too large."""
 
     def take(self, command: DecisionRequest | Command) -> None:
         self._commands.append(command)
         if self._runner is not None:
             self._runner.attempts.note_change()
 
-    def entries(self, after: int) -> Any:
-        return to_wire(self._store.since(after))
+    def entries(self, after: int, *, is_all_there_is: bool = False) -> Any:
+        return to_wire(self._store.since(after, is_all_there_is=is_all_there_is))
 
     def answer(self, command: str) -> Any:
         """Return what a command came to, as {"answer": ...}; None if it was not done yet, or long ago."""
         return self._answers.get(command)
 
     async def run(self, start: Start, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> Any:
-        """Run the tree until nothing of it is open. Return the outcome of the root's latest run."""
+        """Run the tree until nothing of it is open, and return the outcome of the root's latest run. Or run it until it
+        is to go on in a new workflow, and return the Start of that."""
+        self._start = start
+        if start.carried is not None:
+            self._store = TreeStore(start.carried)
+            self._answers = start.carried.answers
+            self._is_parked = start.carried.is_parked
+            self._shown = [each.id for each in self._store.find_approvals(limit=None)]
         environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
-        self._runner = runner = TreeRunner(self._store, None, environment=environment)
+        self._runner = runner = TreeRunner(self._store, None, environment=environment, find_agent=find_agent)
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True
         refused: SupervisorError | None = None
+        following: Start | None = None
         async with hosting(runner):
             try:
-                refused = await self._begin(supervisor, start)
+                if self._is_parked:
+                    runner.attempts.is_closed = True
+                else:
+                    refused = await self._begin(supervisor, start)
                 is_over = False
-                while not is_over:
-                    is_over = not await self._goes_on(runner, start.session)
+                while not is_over and following is None:
+                    is_over = not await self._goes_on(runner, environment, start)
                     await self._claim_withdrawn()
                     self._show()
                     while self._commands:
                         is_over = False
                         await self._do(supervisor, self._commands.pop(0))
+                    if not is_over and self._may_move(runner, environment, start):
+                        following = await self._move(supervisor, runner, start)
             except BaseException:  # before a task group waits for the tasks: they must know that this is no cancel
                 _leave(runner)
                 raise
+        if following is not None:
+            return following
         if refused is not None:  # outside of the task group, which would wrap it
             raise ApplicationError(str(refused), type=type(refused).__name__, non_retryable=True)
         row = self._store.get_session(start.session)
@@ -175,9 +222,12 @@ class Tree:
         return msgspec.to_builtins(row.outcome)
 
     async def _begin(self, supervisor: LocalSupervisor, start: Start) -> SupervisorError | None:
-        """Start the agent. Return why it cannot be started."""
+        """Start the agent, or go on with what was carried. Return why it cannot be started."""
         given = () if start.given is msgspec.UNSET else (start.given,)
         try:
+            if start.carried is not None:
+                await supervisor.resume(start.session)
+                return None
             await supervisor.start(
                 start.agent, *given, session=start.session, cwd=start.cwd, requester=start.requester, by=start.by
             )
@@ -185,21 +235,77 @@ class Tree:
             return error
         return None
 
-    async def _goes_on(self, runner: Runner, root: str) -> bool:
-        """Wait for a command, for news of what people are asked, or for the end. Return whether there is more to do."""
+    async def _goes_on(self, runner: Runner, environment: WorkflowEnvironment, start: Start) -> bool:
+        """Wait for a command, for news of what people are asked, for the end, or for a rest in which the tree can move
+        to a new workflow. Return whether there is more to do."""
         asked = runner.hub.news(INBOX)
 
         def is_over() -> bool:
             return not runner.attempts.has_tasks and not self._store.find_sessions(is_open=True, limit=1)
 
+        def is_told() -> bool:
+            return bool(self._commands) or asked.is_set() or is_over() or self._may_move(runner, environment, start)
+
         try:
-            await runner.attempts.wait_until(lambda: bool(self._commands) or asked.is_set() or is_over())
+            await runner.attempts.wait_until(is_told)
         except anyio.get_cancelled_exc_class():
             if is_evicted():
                 raise
             reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
-            self._commands.append(Command(id="", kind="cancel", session=root, by="temporal", text=reason))
+            self._commands.append(Command(id="", kind="cancel", session=start.session, by="temporal", text=reason))
         return bool(self._commands) or not is_over()
+
+    # -- going on in a new workflow ----------------------------------------------------------------------------------
+
+    def _may_move(self, runner: Runner, environment: WorkflowEnvironment, start: Start) -> bool:
+        """Whether the tree is to go on in a new workflow, and can. It moves when all runs wait. If they never do,
+        nothing new begins until no body runs any more."""
+        length, attempts = workflow.info().get_current_history_length(), runner.attempts
+        late = length - self._counted_from - start.continue_after
+        if self._is_parked or (self._rescue is None and late < 0):
+            return False
+        if not self._fits and not self._can_be_carried(start):
+            log.error("tree.not_moved", session=start.session, events=length, reason=TOO_LARGE)
+            self._counted_from = length
+            return False
+        if self._rescue is not None or late >= start.continue_after:
+            attempts.is_draining = True
+            return not environment.running and not runner.is_executing and not attempts.preparing
+        return not attempts.preparing and all(each.is_quiet for each in attempts.live.values())
+
+    def _can_be_carried(self, start: Start) -> bool:
+        packed = pack(self._store, is_whole=self._rescue is not None)
+        self._fits = start.largest > LARGEST or len(packed) <= CARRIED_LARGEST
+        return self._fits
+
+    async def _move(self, supervisor: LocalSupervisor, runner: Runner, start: Start) -> Start:
+        """Stop all runs so that they can be resumed, and return the Start of the workflow that resumes them."""
+        runner.attempts.is_draining = True
+        runner.attempts.suspend_all("the tree goes on in a new workflow")
+        with anyio.move_on_after(UNWIND):
+            await runner.attempts.wait_until(lambda: not runner.attempts.has_tasks)
+        while True:
+            while self._commands:
+                await self._do(supervisor, self._commands.pop(0))
+            await self._claim_withdrawn()
+            self._show()
+            if not self._commands:
+                break
+        carried = Carried(
+            journal=pack(self._store, is_whole=self._rescue is not None),
+            last=self._store.last_position(),
+            earlier=workflow.info().run_id if self._rescue is None else None,
+            answers=self._answers,
+            is_parked=self._rescue == "park",
+        )
+        return msgspec.structs.replace(start, given=msgspec.UNSET, carried=carried)
+
+    @property
+    def next_version(self) -> workflow.ContinueAsNewVersioningBehavior | None:
+        """With which version of the workers the next workflow begins; None: with the one of this workflow."""
+        return workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE if self._rescue == "upgrade" else None
+
+    # -- commands ----------------------------------------------------------------------------------------------------
 
     async def _do(self, supervisor: LocalSupervisor, command: DecisionRequest | Command) -> None:
         if isinstance(command, DecisionRequest):
@@ -218,12 +324,27 @@ class Tree:
                     answer = to_wire(await supervisor.add_rule(command.rule, by=by))
                 case "revoke_rule":
                     answer = to_wire(await supervisor.revoke_rule(text, by=by))
+                case "rescue":
+                    answer = await self._be_rescued(supervisor, command)
         except SupervisorError as error:
             log.debug("command.refused", command=command.kind, session=command.session, reason=str(error))
             answer = error_document(error)
         self._answers[command.id] = {"answer": answer}
         if len(self._answers) > KEPT:
             del self._answers[next(iter(self._answers))]
+
+    async def _be_rescued(self, supervisor: LocalSupervisor, command: Command) -> Rescue:
+        assert self._runner is not None
+        if self._is_parked:
+            self._is_parked = self._runner.attempts.is_closed = False
+            await supervisor.resume(command.session)
+            return "going on"
+        assert self._start is not None
+        self._rescue = "upgrade" if command.text == "upgrade" else "park"
+        if not self._can_be_carried(self._start):
+            self._rescue = None
+            raise LimitExceeded(TOO_LARGE)
+        return "continued" if command.text == "upgrade" else "parked"
 
     async def _decide(self, supervisor: LocalSupervisor, request: DecisionRequest) -> None:
         """Decide, and tell the workflow that has claimed the decision what it came to."""
@@ -263,107 +384,3 @@ def memo_of(pending: list[Approval]) -> Any:
         else:
             whole.append(msgspec.to_builtins(each))
     return {"pending": whole, "left_out": left_out}
-
-
-class Offer(Interceptor):
-    """Hands the agents of a worker to its workflows: a workflow gets nothing else but what clients have sent.
-    `lost_after`: as in `run_worker`."""
-
-    def __init__(self, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> None:
-        self.agents = agents
-        self.lost_after = lost_after
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # noqa: A002 # temporalio's name
-        input.unsafe_extern_functions[_OFFER] = lambda: self
-
-
-_OFFER: Final = "supervisor_offer"
-
-
-def _offer() -> Offer:
-    found: Offer = workflow.extern_functions()[_OFFER]()
-    return found
-
-
-@workflow.defn(name=TREE, sandboxed=False)
-class TreeWorkflow:
-    """A tree. Its id is that of the root session."""
-
-    def __init__(self) -> None:
-        self._tree = Tree()
-
-    @workflow.run
-    async def run(self, document: dict[str, Any]) -> Any:
-        offer = _offer()
-        return await in_order(self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after))
-
-    @workflow.signal
-    def decide(self, document: dict[str, Any]) -> None:
-        self._tree.take(from_wire(document, DecisionRequest))
-
-    @workflow.signal
-    def command(self, document: dict[str, Any]) -> None:
-        self._tree.take(from_wire(document, Command))
-
-    @workflow.query
-    def entries(self, after: int) -> Any:
-        return self._tree.entries(after)
-
-    @workflow.query
-    def answer(self, command: str) -> Any:
-        return self._tree.answer(command)
-
-
-@workflow.defn(name=AGENTS, sandboxed=False)
-class AgentsWorkflow:
-    """Returns the agents that the worker offers which runs it."""
-
-    @workflow.run
-    async def run(self) -> Any:
-        agents = _offer().agents
-        return [to_wire(agents[name].view()) for name in sorted(agents)]
-
-
-@workflow.defn(name=CLAIM, sandboxed=False)
-class ClaimWorkflow:
-    """Claims the decision on one approval: its id can be started once. It carries the decision to the tree, so that a
-    client which dies after the claim loses nothing, and returns what the tree made of it.
-
-    It fails if the tree refuses the decision. Then the approval can be claimed again.
-    """
-
-    def __init__(self) -> None:
-        self._answer: Any = None
-        self._news: anyio.Event | None = None
-
-    @workflow.signal
-    def answer(self, document: Any) -> None:
-        self._answer = document
-        if self._news is not None:
-            self._news.set()
-
-    @workflow.run
-    async def run(self, document: dict[str, Any]) -> Any:
-        request = from_wire(document, DecisionRequest)
-        self._news = anyio.Event()
-        try:
-            await workflow.get_external_workflow_handle(request.root).signal("decide", document)
-        except ApplicationError:  # the tree has ended
-            return to_wire(DecisionResult(kind="closed", approval=request.approval))
-        if self._answer is None:
-            await self._news.wait()
-        if "error" in self._answer:
-            raise ApplicationError(self._answer["text"], type=self._answer["error"], non_retryable=True)
-        return self._answer
-
-
-@workflow.defn(name=EXPIRY, sandboxed=False)
-class ExpiryWorkflow:
-    """Claims an approval for its expiry, under the id with which a decision would claim it."""
-
-    @workflow.run
-    async def run(self) -> None:
-        pass
-
-
-WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)

@@ -54,6 +54,10 @@ ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 LARGEST: Final = 1024 * 1024
 """Bytes of JSON that arguments or a result may have without a folder for large payloads (payloads.py). The server
 refuses documents of more than 2 MiB."""
+CONTINUE_AFTER: Final = 5000
+"""A server ends a workflow at 51,200 events."""
+CARRIED_LARGEST: Final = 1536 * 1024
+"""Bytes of a carried journal, where there is no folder for large payloads."""
 MEMO_LARGEST: Final = 64 * 1024
 PAGE: Final = 192 * 1024
 """Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
@@ -67,6 +71,21 @@ def card_id(approval: str, target: str) -> str:
     return f"card~{approval}~{target}"
 
 
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workflow of a tree has left to the next one."""
+
+    journal: str
+    """Its entries (carry.py)."""
+    last: int
+    """The position of its last entry."""
+    earlier: str | None
+    """The run that has all entries until then; None if its code has gone, and it cannot be asked."""
+    answers: dict[str, Any]
+    """What its latest commands came to, by their ids."""
+    is_parked: bool = False
+    """Whether it waits, until a command says that the workers have the code with which it is to go on."""
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a tree's workflow. `given`: the input of the agent; unset for its default input."""
 
@@ -78,6 +97,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     largest: int = LARGEST
     """Bytes of JSON that the arguments or the result of a body may have: the same in each replay of the tree."""
+    continue_after: int = CONTINUE_AFTER
+    """Events of the workflow's history after which the tree goes on in a new workflow."""
+    carried: Carried | None = None
+    """None for the first workflow of a tree."""
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,11 +187,11 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancel, a message, or a rule that is added or revoked. `id`: under which the tree keeps its answer. `text`: the
-    reason, the message, or the id of the rule."""
+    """A cancel, a message, a rule that is added or revoked, or a rescue. `id`: under which the tree keeps its answer.
+    `text`: the reason, the message, the id of the rule, or a Rescue."""
 
     id: str
-    kind: Literal["cancel", "send", "add_rule", "revoke_rule"]
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue"]
     session: str
     by: str
     text: str | None = None
@@ -176,10 +199,17 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entries(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a tree: position, session and event, the event as JSON text. `last`: the position of the last one."""
+    """Entries of a tree: position, session and event, the event as JSON text. `last`: the position of the last one.
+    `earlier`: the run of the workflow that has entries after the position that was asked for; then there are none."""
 
     rows: list[tuple[int, str, str]]
     last: int
+    earlier: str | None = None
+
+
+Rescue = Literal["park", "upgrade", "parked", "continued", "going on"]
+"""A rescue asks a tree to go on in a new workflow: to park there (park), or to go on there with the workers' current
+version (upgrade). The tree answers parked or continued; or going on, if it was parked before."""
 
 
 def to_wire(document: msgspec.Struct) -> Any:

@@ -20,8 +20,8 @@ from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.bodies import run_body
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.rules import NamespaceRules
-from supervisor.temporal.tree import WORKFLOWS, Offer
 from supervisor.temporal.wire import QUEUE
+from supervisor.temporal.workflows import WORKFLOWS, Offer
 
 LEAVE: Final = timedelta(seconds=10)
 STICKY: Final = timedelta(seconds=2)

@@ -179,3 +179,38 @@ async def cleaning(ctx: Context, number: int) -> int:
             for each in range(number):
                 inner.start_soon(question, f"inner{each}")
     return len(cleaned)
+
+
+@agent
+async def enduring(ctx: Context, rounds: int) -> list[str]:
+    """Calls in rounds, next to a sub-agent that asks, a question of its own, and a timer."""
+    child = await ctx.spawn(expiring, 3600.0)
+    said: list[str] = []
+
+    async def question(own: Context) -> None:
+        said.append(await own.ask("Parent?"))
+
+    async def calls(own: Context) -> None:
+        for number in range(rounds):
+            said.append((await own.call(noting, f"round {number}")).content)
+
+    async with ctx.move_on_after(3600) as timer, ctx.task_group() as tasks:
+        tasks.start_soon(question)
+        tasks.start_soon(calls)
+    said.append(await child.result())
+    return [*sorted(said), str(timer.expired)]
+
+
+if "DIES_IN" in os.environ:  # a worker of a test: it dies where a tree leaves its workflow, or begins its next one
+    from supervisor.temporal import tree
+
+    def _dying(name: str) -> None:
+        usual = getattr(tree, name)
+
+        def die(given: object, **options: object) -> object:
+            die_once(name)
+            return usual(given, **options)
+
+        setattr(tree, name, die)
+
+    _dying(os.environ["DIES_IN"])

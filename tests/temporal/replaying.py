@@ -9,7 +9,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor.loading import load_agents
 from supervisor.system.finalizing import end, note_native_threads
-from supervisor.temporal.tree import WORKFLOWS, Offer
+from supervisor.temporal.workflows import WORKFLOWS, Offer
 
 
 async def replay() -> None:

@@ -1,0 +1,146 @@
+"""The workflows: a tree, and the small ones with which a decision, an expiry and a question for the agents are claimed.
+
+What they are given by their worker comes through an interceptor: everything else is in their histories.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.values import DecisionResult
+from supervisor.temporal.claims import CLAIMS
+from supervisor.temporal.order import in_order
+from supervisor.temporal.rulebook import RulesWorkflow
+from supervisor.temporal.tree import Tree
+from supervisor.temporal.wire import (
+    AGENTS,
+    CLAIM,
+    EXPIRY,
+    TREE,
+    Command,
+    DecisionRequest,
+    Start,
+    from_wire,
+    to_wire,
+)
+
+
+class Offer(Interceptor):
+    """Hands the agents of a worker to its workflows: a workflow gets nothing else but what clients have sent.
+    `lost_after`: as in `run_worker`."""
+
+    def __init__(self, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> None:
+        self.agents = agents
+        self.lost_after = lost_after
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # noqa: A002 # temporalio's name
+        input.unsafe_extern_functions[_OFFER] = lambda: self
+
+
+_OFFER: Final = "supervisor_offer"
+
+
+def _offer() -> Offer:
+    found: Offer = workflow.extern_functions()[_OFFER]()
+    return found
+
+
+@workflow.defn(name=TREE, sandboxed=False)
+class TreeWorkflow:
+    """A tree. Its id is that of the root session."""
+
+    def __init__(self) -> None:
+        self._tree = Tree()
+
+    @workflow.run
+    async def run(self, document: dict[str, Any]) -> Any:
+        offer = _offer()
+        ended = await in_order(self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after))
+        if isinstance(ended, Start):
+            workflow.continue_as_new(
+                to_wire(ended),
+                memo=workflow.memo(),  # what people are asked: else the next one would have what this one began with
+                search_attributes=workflow.info().typed_search_attributes,
+                initial_versioning_behavior=self._tree.next_version,
+            )
+        return ended
+
+    @workflow.signal
+    def decide(self, document: dict[str, Any]) -> None:
+        self._tree.take(from_wire(document, DecisionRequest))
+
+    @workflow.signal
+    def command(self, document: dict[str, Any]) -> None:
+        self._tree.take(from_wire(document, Command))
+
+    @workflow.query
+    def entries(self, after: int) -> Any:
+        return self._tree.entries(after)
+
+    @workflow.query
+    def carried(self, after: int) -> Any:
+        return self._tree.entries(after, is_all_there_is=True)
+
+    @workflow.query
+    def answer(self, command: str) -> Any:
+        return self._tree.answer(command)
+
+
+@workflow.defn(name=AGENTS, sandboxed=False)
+class AgentsWorkflow:
+    """Returns the agents that the worker offers which runs it."""
+
+    @workflow.run
+    async def run(self) -> Any:
+        agents = _offer().agents
+        return [to_wire(agents[name].view()) for name in sorted(agents)]
+
+
+@workflow.defn(name=CLAIM, sandboxed=False)
+class ClaimWorkflow:
+    """Claims the decision on one approval: its id can be started once. It carries the decision to the tree, so that a
+    client which dies after the claim loses nothing, and returns what the tree made of it.
+
+    It fails if the tree refuses the decision. Then the approval can be claimed again.
+    """
+
+    def __init__(self) -> None:
+        self._answer: Any = None
+        self._news: anyio.Event | None = None
+
+    @workflow.signal
+    def answer(self, document: Any) -> None:
+        self._answer = document
+        if self._news is not None:
+            self._news.set()
+
+    @workflow.run
+    async def run(self, document: dict[str, Any]) -> Any:
+        request = from_wire(document, DecisionRequest)
+        self._news = anyio.Event()
+        try:
+            await workflow.get_external_workflow_handle(request.root).signal("decide", document)
+        except ApplicationError:  # the tree has ended
+            return to_wire(DecisionResult(kind="closed", approval=request.approval))
+        if self._answer is None:
+            await self._news.wait()
+        if "error" in self._answer:
+            raise ApplicationError(self._answer["text"], type=self._answer["error"], non_retryable=True)
+        return self._answer
+
+
+@workflow.defn(name=EXPIRY, sandboxed=False)
+class ExpiryWorkflow:
+    """Claims an approval for its expiry, under the id with which a decision would claim it."""
+
+    @workflow.run
+    async def run(self) -> None:
+        pass
+
+
+WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
