@@ -32,6 +32,7 @@ _COMMANDS = {
     "fork": ("running", "Start a new session from a copy of another one, as it was before a journal entry."),
     "serve": ("serving", "Run a store's sessions, and let people decide in browsers, in chats and over HTTP."),
     "worker": ("worker", "Run the sessions of a namespace of Temporal, on as many machines as you like."),
+    "rescue": ("rescuing", "Let a session on Temporal go on with other code, or let a parked one go on."),
     "mcp": (
         "mcp_server",
         "Ask people for the permissions that Claude Code wants; Claude Code starts it.",

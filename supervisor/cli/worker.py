@@ -19,6 +19,13 @@ def worker(
         float, Parameter(help="Seconds without a sign of life after which a call counts as lost with its worker.")
     ] = 30.0,
     cached: Annotated[int, Parameter(help="How many sessions stay in memory while they wait.")] = 1000,
+    also: Annotated[
+        tuple[str, ...], Parameter(negative=(), help="Another module whose functions agents use as steps; repeat it.")
+    ] = (),
+    build: Annotated[
+        str | None,
+        Parameter(help="The version of the code. Sessions stay with workers of the version that began them."),
+    ] = None,
     place: Place = HERE,
 ) -> int:
     """Run the sessions of a namespace of Temporal, and the calls and steps of their agents.
@@ -47,5 +54,14 @@ def worker(
     def is_open() -> None:
         say(f"Working for {store} ({names})")
 
-    body = partial(run_worker, str(store), found, lost_after=lost_after, cached=cached, is_open=is_open)
+    body = partial(
+        run_worker,
+        str(store),
+        found,
+        lost_after=lost_after,
+        cached=cached,
+        also=also,
+        build=build,
+        is_open=is_open,
+    )
     return run_until_stopped(bare(body), "asyncio") or Exit.DONE

@@ -11,6 +11,8 @@
     cards        one card, however many servers             claims       workflows that claim by their ids
     rules        rules for all sessions                     rulebook     the workflow that keeps them
     connection   servers, namespaces, errors                order        in which cancelled tasks go on
+    carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
+    workflows    a tree's, and those that claim
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """
@@ -50,6 +52,8 @@ async def run_worker(
     *,
     lost_after: float = 30.0,
     cached: int = 1000,
+    also: Sequence[str] = (),
+    build: str | None = None,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -57,13 +61,16 @@ async def run_worker(
 
     `lost_after`: seconds without a sign of life after which a call counts as lost with its worker. `cached`: how many
     sessions stay in memory while they wait. `is_open` is called when the worker has begun.
+    `also`: modules besides those of the agents whose functions the worker runs, by name. A module that declares an
+    agent or a tool, and that a module of an agent imports, needs no name here.
+    `build`: the version of the code. Sessions stay with workers of the version with which they began.
     Raises InvalidInput for agents that cannot run on Temporal; otherwise as `open_temporal`.
     """
     store = read_temporal_url(url)
     _import()
     from supervisor.temporal.worker import work
 
-    await work(store, agents, lost_after=lost_after, cached=cached, is_open=is_open)
+    await work(store, agents, lost_after=lost_after, cached=cached, also=also, build=build, is_open=is_open)
 
 
 def _import() -> None:

@@ -26,24 +26,34 @@ from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.temporal.environment import NOT_HERE
-from supervisor.temporal.references import resolve
+from supervisor.temporal.references import Offered, resolve
 from supervisor.temporal.wire import BODY, BodyRequest, BodyResult, from_wire, plain_of, to_wire
 
 PULSE: Final = 0.5
 """Seconds between two signs of life. temporalio passes on fewer of them."""
 
 
-@activity.defn(name=BODY)
-async def run_body(document: dict[str, Any]) -> Any:
-    """Run the body of a call or a step, and return how it ended."""
-    request = from_wire(document, BodyRequest)
-    try:
-        found = resolve(request.reference)
-        if isinstance(found, ToolSpec) != (request.kind == "call"):
-            raise UnknownAgent(f"{request.reference} is no {request.kind} in the code of this worker")
-    except UnknownAgent as error:
-        raise ApplicationError(str(error), type=NOT_HERE) from None
-    return to_wire(await _Body(request, found).run())
+class Bodies:
+    """Runs the bodies of calls and steps on a worker, as far as it offers them."""
+
+    def __init__(self, offered: Offered) -> None:
+        self._offered = offered
+
+    @activity.defn(name=BODY)
+    async def run(self, document: dict[str, Any]) -> Any:
+        """Run the body of a call or a step, and return how it ended."""
+        request = from_wire(document, BodyRequest)
+        try:
+            found = resolve(request.reference)
+            if isinstance(found, ToolSpec) != (request.kind == "call"):
+                raise UnknownAgent(f"{request.reference} is no {request.kind} in the code of this worker")
+        except UnknownAgent as error:
+            raise ApplicationError(str(error), type=NOT_HERE) from None
+        try:
+            self._offered.check(request.reference, found)
+        except InvalidInput as error:
+            return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
+        return to_wire(await _Body(request, found).run())
 
 
 class _Body:

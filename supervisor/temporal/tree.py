@@ -335,11 +335,14 @@ class Tree:
 
     async def _be_rescued(self, supervisor: LocalSupervisor, command: Command) -> Rescue:
         assert self._runner is not None
-        if self._is_parked:
-            self._is_parked = self._runner.attempts.is_closed = False
-            await supervisor.resume(command.session)
-            return "going on"
         assert self._start is not None
+        if command.text == "go on":
+            if self._is_parked:
+                self._is_parked = self._runner.attempts.is_closed = False
+                await supervisor.resume(command.session)
+            return "going on"
+        if self._is_parked:
+            return "parked"
         self._rescue = "upgrade" if command.text == "upgrade" else "park"
         if not self._can_be_carried(self._start):
             self._rescue = None

@@ -209,7 +209,7 @@ class Entries(msgspec.Struct, frozen=True, kw_only=True):
 
 Rescue = Literal["park", "upgrade", "parked", "continued", "going on"]
 """A rescue asks a tree to go on in a new workflow: to park there (park), or to go on there with the workers' current
-version (upgrade). The tree answers parked or continued; or going on, if it was parked before."""
+version (upgrade). The tree answers parked or continued; a tree that is told to go on answers going on."""
 
 
 def to_wire(document: msgspec.Struct) -> Any:

@@ -2,23 +2,29 @@
 
 Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
+- It runs the functions of its agents' modules, and no others (references.py).
+- With a build, the sessions that it begins are pinned to workers of this build (a deployment version of Temporal).
 - When it is stopped, bodies that run have LEAVE seconds to end (R8). Then they are cancelled, and count as interrupted.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, Final
 
 import anyio
-from temporalio.worker import Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import refuse_nameless
 from supervisor.system.inside import refuse_inside_call
-from supervisor.temporal.bodies import run_body
+from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.workflows import WORKFLOWS, Offer
@@ -36,6 +42,8 @@ async def work(
     *,
     lost_after: float,
     cached: int,
+    also: Sequence[str],
+    build: str | None,
     is_open: Callable[[], object],
 ) -> None:
     """Run trees until cancelled; see `run_worker`."""
@@ -49,14 +57,26 @@ async def work(
             raise InvalidInput(
                 f"agent {spec.name} holds a process, which stays on one machine: run it without Temporal"
             )
+    for name in also:
+        if name not in sys.modules:
+            try:
+                import_module(name)
+            except ImportError as error:
+                raise InvalidInput(f"module {name} cannot be imported: {error}") from None
+    version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
     client = await connect(store)
     await prepare(client, store)
     worker = Worker(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS,
-        activities=[run_body, NamespaceRules(client, store).read_for_call],
+        activities=[Bodies(Offered(agents, also)).run, NamespaceRules(client, store).read_for_call],
         interceptors=[Offer(by_name, lost_after)],
+        deployment_config=None
+        if version is None
+        else WorkerDeploymentConfig(
+            version=version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
+        ),
         max_cached_workflows=cached,
         max_heartbeat_throttle_interval=HEARTBEATS,
         default_heartbeat_throttle_interval=HEARTBEATS,

@@ -191,8 +191,7 @@ async def enduring(ctx: Context, rounds: int) -> list[str]:
         said.append(await own.ask("Parent?"))
 
     async def calls(own: Context) -> None:
-        for number in range(rounds):
-            said.append((await own.call(noting, f"round {number}")).content)
+        said.extend([(await own.call(noting, f"round {number}")).content for number in range(rounds)])
 
     async with ctx.move_on_after(3600) as timer, ctx.task_group() as tasks:
         tasks.start_soon(question)

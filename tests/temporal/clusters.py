@@ -17,10 +17,14 @@ REPLAYING = str(Path(__file__).with_name("replaying.py"))
 
 
 async def histories(url: str, *sessions: str) -> dict:
-    """Return the histories of sessions, as the server has them."""
+    """Return the histories of all workflows of sessions, as the server has them."""
     target, namespace = url.removeprefix("temporal://").split("/")
-    client = await Client.connect(target, namespace=namespace)
-    return {each: (await client.get_workflow_handle(each).fetch_history()).to_json_dict() for each in sessions}
+    client, found = await Client.connect(target, namespace=namespace), {}
+    for session in sessions:
+        async for each in client.list_workflows(f'WorkflowId = "{session}"'):
+            handle = client.get_workflow_handle(session, run_id=each.run_id)
+            found[f"{session} {each.run_id}"] = (await handle.fetch_history()).to_json_dict()
+    return found
 
 
 def replay(found: dict, agents: str | Path, *, processes: int = 2, times: int = 2, **env: str) -> None:

@@ -1,6 +1,8 @@
 """What is wrong on a cluster: each fault is one line that names it, and what to do."""
 
 import socket
+import subprocess
+from pathlib import Path
 
 import anyio
 import pytest
@@ -251,3 +253,23 @@ async def test_a_server_that_goes_away_is_waited_for(tmp_path):
                     await anyio.sleep(0.1)
             assert "hello from" in await run.result()
     server.kill()
+
+
+async def secret_step(text: str) -> str:
+    return text
+
+
+@pytest.mark.parametrize("function", [subprocess.check_output, Path.cwd, working])
+async def test_a_worker_runs_no_function_that_its_agents_do_not_declare(function):
+    """Although its module is loaded, and imported there: a client that starts activities cannot run any code."""
+    with pytest.raises(InvalidInput, match="--also"):
+        references.Offered([repeated]).check("MODULE:NAME", function)
+
+
+async def test_a_worker_runs_what_its_agents_modules_declare():
+    """Their functions and tools, imported tools, and those of modules that were named."""
+    offered = references.Offered([repeated])
+    offered.check("here", secret_step)
+    offered.check("here", repeating)
+    offered.check("there", shell)
+    references.Offered([repeated], ["subprocess"]).check("there", subprocess.check_output)

@@ -8,6 +8,7 @@ begin to come. So when things happen differs from run to run, and each history i
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -18,7 +19,8 @@ from temporal_server import namespace, working
 
 from supervisor.core.errors import SupervisorError
 from supervisor.loading import load_agents
-from supervisor.temporal import open_temporal
+from supervisor.temporal import open_temporal, starting
+from supervisor.temporal.wire import Start
 
 pytestmark = pytest.mark.anyio
 AGENTS = Path(__file__).parents[1] / "fuzz" / "fuzz_agents.py"
@@ -61,13 +63,19 @@ async def run_programs(url: str, seeds: range, seconds: float) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "seconds", "processes"),
-    [(range(100, 106), 4.0, 2), pytest.param(range(200), 60.0, 20, marks=pytest.mark.soak)],
+    ("seeds", "seconds", "processes", "events"),
+    [
+        (range(100, 106), 4.0, 2, 30),
+        pytest.param(range(200), 60.0, 20, 5000, marks=pytest.mark.soak),
+        pytest.param(range(200, 400), 60.0, 4, 40, marks=pytest.mark.soak),
+    ],
 )
 async def test_histories_of_random_programs_are_replayed_in_fresh_processes(
-    tmp_path, monkeypatch, seeds, seconds, processes
+    tmp_path, monkeypatch, seeds, seconds, processes, events
 ):
-    """With other hash seeds, and other addresses in memory: each makes the same commands in the same order."""
+    """With other hash seeds, and other addresses in memory: each makes the same commands in the same order. A tree goes
+    on in a new workflow after so many `events`."""
+    monkeypatch.setattr(starting, "Start", partial(Start, continue_after=events))
     monkeypatch.setenv("FUZZ_FOLDER", str(tmp_path))
     url = await namespace()
     sessions = await run_programs(url, seeds, seconds)

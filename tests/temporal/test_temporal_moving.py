@@ -1,7 +1,8 @@
 """A tree goes on in a new workflow: after many events, and when it is rescued from code that has changed."""
 
+import signal
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
@@ -9,10 +10,13 @@ from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from temporal_server import namespace, working
 from temporalio.client import Client
 
-from supervisor import Answer
+from supervisor import Answer, Context, agent, open_supervisor, tool
 from supervisor.loading import load_agents
+from supervisor.store.memory import MemoryStore
 from supervisor.temporal import open_temporal, starting
-from supervisor.temporal.wire import Start
+from supervisor.temporal.carry import pack, unpack
+from supervisor.temporal.tree import TreeStore
+from supervisor.temporal.wire import Carried, Start
 
 pytestmark = pytest.mark.anyio
 ROUNDS = 8
@@ -55,3 +59,97 @@ async def test_a_tree_moves_and_nothing_of_it_is_lost(moves_often, tmp_path, mon
         assert await run.result() == [*(f"round {n}" for n in range(ROUNDS)), "yes", "yes", "False"]
     effects = (tmp_path / "effects").read_text().splitlines()
     assert effects == [f"noted round {n}" for n in range(ROUNDS)]
+
+
+@pytest.mark.parametrize("where", ["pack", "unpack"])
+def test_a_worker_dies_while_a_tree_moves(moves_often, cluster, where):
+    """SIGKILL as the tree leaves its workflow, and as it begins in the next one: another worker goes on."""
+    first = cluster.worker("--lost-after", "2", DIES_IN=where)
+
+    async def start() -> None:
+        async with open_temporal(cluster.url) as supervisor:
+            await supervisor.start("enduring", ROUNDS, session="e")
+
+    anyio.run(start)
+    assert first.wait(timeout=60) == -signal.SIGKILL
+    cluster.worker()
+    for each in cluster.pending(2):
+        cluster.run("answer", each["id"], "yes")
+    assert cluster.outcome("e")["value"] == [*(f"round {n}" for n in range(ROUNDS)), "yes", "yes", "False"]
+    assert cluster.effects() == [f"noted round {n}" for n in range(ROUNDS)]
+    assert anyio.run(workflows, cluster.url, "e") > 1
+    cluster.replay("e", processes=1)
+
+
+CODE = """
+from supervisor import Context, agent
+
+async def think(text: str) -> str:
+    return text
+
+@agent
+async def changing(ctx: Context) -> str:
+    {before}
+    said = await ctx.ask("Well?")
+    return said + await ctx.step(think, "{word}")
+"""
+
+
+def test_a_rescued_session_goes_on_with_other_code(cluster, tmp_path):
+    """Parked with the old code, and gone on with the new one, by its journal alone."""
+    code = tmp_path / "changing_agents.py"
+    code.write_text(CODE.format(word=" old", before="await ctx.named('first').step(think, 'a')"))
+    cluster.worker(agents=code)
+    cluster.run("start", "changing", "--session", "c", code=3)
+    (asked,) = cluster.pending()
+    assert cluster.read("rescue", "c") == {"session": "c", "rescue": "parked"}
+    cluster.kill()
+    code.write_text(CODE.format(word=" new", before="await ctx.named('first').step(think, 'b')"))
+    cluster.worker(agents=code)
+    assert cluster.pending()[0]["id"] == asked["id"]
+    assert cluster.read("rescue", "c", "--go-on") == {"session": "c", "rescue": "going on"}
+    cluster.run("answer", asked["id"], "fine")
+    assert cluster.outcome("c")["value"] == "fine new"
+
+
+@tool(policy="allow")
+async def adding(number: int) -> int:
+    return number + 1
+
+
+@agent
+async def counting(ctx: Context) -> int:
+    """Saves after each call, and asks at the end."""
+    for number in range(ctx.saved or 0, 20):
+        await ctx.call(adding, number)
+        await ctx.save(number + 1)
+    await ctx.spawn(enduring_child)
+    return int(await ctx.ask("How many?"))
+
+
+@agent
+async def enduring_child(ctx: Context) -> str:
+    return await ctx.ask("Child?")
+
+
+async def test_what_came_before_the_last_save_is_not_carried():
+    """The next workflow goes on with the rest: the same approvals, and no call again."""
+    store = MemoryStore()
+    with suppress(InterruptedError):  # leaves the store as a stopped process does
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(counting, session="s")
+            await asked(supervisor, 2)
+            raise InterruptedError
+    before = {each.id for each in store.find_approvals()}
+    carried = TreeStore(Carried(journal=pack(store), last=store.last_position(), earlier=None, answers={}))
+    assert len(carried.rows(0)) < len(store.rows(0)) / 2
+    assert carried.last_position() == store.last_position()
+    assert [row.position for row in unpack(pack(store, is_whole=True))] == [row.position for row in store.rows(0)]
+    async with open_supervisor(carried) as supervisor:
+        run = await supervisor.resume("s")
+        assert {each.id for each in await supervisor.find_approvals()} == before
+        for each in before:
+            await supervisor.decide(each, Answer(by="ana", value="7"))
+        assert await run.result() == 7
+    called = [row for row in carried.rows(store.last_position()) if "ToolCall" in type(row.event).__name__]
+    assert called == []

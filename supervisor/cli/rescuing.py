@@ -1,0 +1,61 @@
+"""`supervisor rescue`: let a session on Temporal go on with other code."""
+
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import TEMPORAL
+from supervisor.core.visible import visible
+from supervisor.system.identity import current_user
+
+_NEXT = {
+    "parked": "{session} is parked. Stop the workers with the old code, start those with the new one, then: "
+    "supervisor rescue {session} --go-on{place}",
+    "continued": "{session} goes on with the current version of the workers.",
+    "going on": "{session} goes on.",
+}
+
+
+def rescue(
+    session: str,
+    /,
+    *,
+    go_on: Annotated[
+        bool, Parameter(negative=(), help="Let a parked session go on: the workers have new code.")
+    ] = False,
+    place: AnyPlace = ANYWHERE,
+    json: JsonOption = False,
+) -> int:
+    """Move a session to a new workflow, so that its agents go on with other code by their journals alone.
+
+    A worker that has the session's code must live: it lets executing calls end. Nothing is withdrawn or repeated.
+
+    Parameters
+    ----------
+    session
+        The session's id; its whole tree goes on.
+    """
+    if place.temporal is None:
+        raise InvalidInput(
+            f"a rescue is for a session on Temporal (--store {TEMPORAL}); next to a store of this machine a session "
+            "goes on with the code that is there: supervisor resume"
+        )
+
+    async def do() -> str:
+        from supervisor.temporal.rescue import rescue as rescue_there
+
+        async with place.open() as supervisor:
+            return await rescue_there(supervisor, session, goes_on=go_on, by=current_user())
+
+    became = anyio.run(do)
+    if json:
+        answers.print_json({"session": session, "rescue": became})
+    else:
+        say(_NEXT[became].format(session=visible(session), place=place.option))
+    return Exit.DONE

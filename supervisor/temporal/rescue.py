@@ -1,0 +1,43 @@
+"""Rescue a session whose agents' code has changed, so that its history cannot be run again by the new code.
+
+A worker that has the old code moves the session to a new workflow, with its journal (tree.py). There the agents are run
+again over the journal alone, by the rules of one machine (R1), with whatever code the workers have then.
+
+Rules
+- Where workers have versions, the new workflow begins with the current one. Else it is parked, until a second command
+  says that the workers have the new code: a worker with the old code would go on with it at once.
+"""
+
+from typing import Literal
+
+from temporalio.api.enums.v1 import VersioningBehavior
+
+from supervisor.abc import Supervisor
+from supervisor.core.errors import InvalidInput, ServerUnavailable
+from supervisor.temporal.commands import command
+from supervisor.temporal.remote import TemporalSupervisor
+
+Rescued = Literal["parked", "continued", "going on"]
+
+
+async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str) -> Rescued:
+    """Move a session to a new workflow; `goes_on`: let a parked one go on. Raises NotFound; InvalidInput if it has
+    ended; LimitExceeded if its journal is too large; ServerUnavailable if no worker with its code answers."""
+    assert isinstance(supervisor, TemporalSupervisor)
+    trees = supervisor.trees
+    root = await trees.find_root(session)
+    if not await trees.is_open(root):
+        raise InvalidInput(f"session {session} has ended: nothing of it is to go on")
+    described = await trees.mirror.describe(root)
+    versions = described.raw_description.workflow_execution_info.versioning_info
+    has_version = versions.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
+    text = "go on" if goes_on else "upgrade" if has_version else "park"
+    _, answer = await command(trees, root, "rescue", root, by, text)
+    if answer is None:
+        raise ServerUnavailable(
+            f"no worker answers for session {root} with the code that it has now: start a worker with that code, which "
+            "then does what was asked",
+            maybe_done=True,
+        )
+    rescued: Rescued = answer
+    return rescued
