@@ -1,13 +1,14 @@
 """A tree goes on in a new workflow: after many events, and when it is rescued from code that has changed."""
 
 import signal
+import subprocess
 from contextlib import suppress
 from functools import partial
 
 import anyio
 import pytest
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
-from temporal_server import namespace, working
+from temporal_server import find_program, namespace, working
 from temporalio.client import Client
 
 from supervisor import Answer, Context, agent, open_supervisor, tool
@@ -16,7 +17,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.temporal import open_temporal, starting
 from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.tree import TreeStore
-from supervisor.temporal.wire import Carried, Start
+from supervisor.temporal.wire import QUEUE, Carried, Start
 
 pytestmark = pytest.mark.anyio
 ROUNDS = 8
@@ -110,6 +111,34 @@ def test_a_rescued_session_goes_on_with_other_code(cluster, tmp_path):
     assert cluster.read("rescue", "c", "--go-on") == {"session": "c", "rescue": "going on"}
     cluster.run("answer", asked["id"], "fine")
     assert cluster.outcome("c")["value"] == "fine new"
+
+
+def set_current(cluster, build: str) -> None:
+    """Let sessions begin with a version of the workers, when one of them is known."""
+    target, name = cluster.url.removeprefix("temporal://").split("/")
+    command = ["worker", "deployment", "set-current-version", "--address", target, "--namespace", name, "--yes"]
+    command += ["--deployment-name", QUEUE, "--build-id", build]
+    cluster.until(lambda: subprocess.run([find_program(), *command], capture_output=True).returncode == 0)
+
+
+@pytest.mark.soak
+def test_sessions_stay_with_the_version_that_began_them_unless_they_are_rescued(cluster, tmp_path):
+    """Two workers with two versions of the code. The rescued session goes on with the current one, and at once."""
+    for build in ("old", "new"):
+        (tmp_path / build).mkdir()
+        code = tmp_path / build / "changing_agents.py"
+        code.write_text(CODE.format(word=f" {build}", before="pass"))
+        cluster.worker("--build", build, agents=code)
+        set_current(cluster, build)
+        if build == "old":
+            cluster.run("start", "changing", "--session", "stays", "--detach")
+            cluster.run("start", "changing", "--session", "goes", "--detach")
+            cluster.pending(2)
+    assert cluster.read("rescue", "goes")["rescue"] == "continued"
+    for each in cluster.pending(2):
+        cluster.run("answer", each["id"], "fine")
+    assert cluster.outcome("stays")["value"] == "fine old"
+    assert cluster.outcome("goes")["value"] == "fine new"
 
 
 @tool(policy="allow")
