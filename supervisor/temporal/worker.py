@@ -3,7 +3,8 @@
 Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
 - It runs the functions of its agents' modules, and no others (references.py).
-- With a build, the sessions that it begins are pinned to workers of this build (a deployment version of Temporal).
+- With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
+  and rules go on with any build.
 - When it is stopped, bodies that run have LEAVE seconds to end (R8). Then they are cancelled, and count as interrupted.
 """
 
@@ -75,7 +76,7 @@ async def work(
         deployment_config=None
         if version is None
         else WorkerDeploymentConfig(
-            version=version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
+            version=version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE
         ),
         max_cached_workflows=cached,
         max_heartbeat_throttle_interval=HEARTBEATS,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import anyio
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
@@ -50,7 +51,7 @@ def _offer() -> Offer:
     return found
 
 
-@workflow.defn(name=TREE, sandboxed=False)
+@workflow.defn(name=TREE, sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
 class TreeWorkflow:
     """A tree. Its id is that of the root session."""
 
