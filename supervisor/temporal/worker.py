@@ -28,7 +28,7 @@ from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import QUEUE
-from supervisor.temporal.workflows import WORKFLOWS, Offer
+from supervisor.temporal.workflows import PINNED, WORKFLOWS, Offer
 
 LEAVE: Final = timedelta(seconds=10)
 STICKY: Final = timedelta(seconds=2)
@@ -70,7 +70,7 @@ async def work(
     worker = Worker(
         client,
         task_queue=QUEUE,
-        workflows=WORKFLOWS,
+        workflows=WORKFLOWS if build is None else PINNED,
         activities=[Bodies(Offered(agents, also)).run, NamespaceRules(client, store).read_for_call],
         interceptors=[Offer(by_name, lost_after)],
         deployment_config=None

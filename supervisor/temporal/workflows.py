@@ -51,7 +51,7 @@ def _offer() -> Offer:
     return found
 
 
-@workflow.defn(name=TREE, sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
+@workflow.defn(name=TREE, sandboxed=False)
 class TreeWorkflow:
     """A tree. Its id is that of the root session."""
 
@@ -90,6 +90,15 @@ class TreeWorkflow:
     @workflow.query
     def answer(self, command: str) -> Any:
         return self._tree.answer(command)
+
+
+@workflow.defn(name=TREE, sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
+class PinnedTreeWorkflow(TreeWorkflow):
+    """A tree that stays with workers of the build that began it. Temporal knows this of workers with a build alone."""
+
+    @workflow.run
+    async def run(self, document: dict[str, Any]) -> Any:
+        return await super().run(document)
 
 
 @workflow.defn(name=AGENTS, sandboxed=False)
@@ -144,4 +153,7 @@ class ExpiryWorkflow:
         pass
 
 
-WORKFLOWS: Final = (TreeWorkflow, ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
+_OTHERS: Final = (ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
+WORKFLOWS: Final = (TreeWorkflow, *_OTHERS)
+PINNED: Final = (PinnedTreeWorkflow, *_OTHERS)
+"""The workflows of a worker with a build."""
