@@ -61,7 +61,7 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
         elif isinstance(row.event, e.StateSaved) and not whole.operations and not whole.kept:
             place = number
     if not whole.is_open and whole.facts.parent is not None:
-        kept = [row for row in rows if isinstance(row.event, e.SessionCreated | e.RunStarted | e.RunFinished)]
+        kept = [row for row in rows if _begins_or_ends(row.event)]
         is_same = _outline
     else:
         begins = {_operation(row.event) for row in rows[:place] if e.begins(row.event) is not None}
@@ -72,6 +72,10 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
     except (IllegalEvent, StoreUnreadable):
         return rows
     return kept if is_same(left) == is_same(whole) else rows
+
+
+def _begins_or_ends(event: e.AnyEvent) -> bool:
+    return type(event) in e.BEGINS_RUN or isinstance(event, e.SessionCreated | e.RunFinished)
 
 
 def _operation(event: Any) -> str:

@@ -161,7 +161,7 @@ async def enduring_child(ctx: Context) -> str:
     return await ctx.ask("Child?")
 
 
-async def test_what_came_before_the_last_save_is_not_carried():
+async def test_entries_before_the_last_save_are_not_carried():
     """The next workflow goes on with the rest: the same approvals, and no call again."""
     store = MemoryStore()
     with suppress(InterruptedError):  # leaves the store as a stopped process does
