@@ -10,7 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 import msgspec
 
@@ -29,6 +41,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AnyTool: TypeAlias = "ToolSpec[..., Any] | AgentSpec[..., Any]"
+
+_MAY_BE_NONE: Final = ("active_timeout", "call_timeout", "approval_expires_in")
+"""The budgets that an agent may be without."""
 
 
 class AgentSpec(DeclaredFunction, Generic[P, R_co]):
@@ -72,7 +87,8 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
             ("max_restart_delay", max_restart_delay),
             ("approval_expires_in", approval_expires_in),
         ):
-            if seconds is not None and not seconds > 0:
+            is_possible = key in _MAY_BE_NONE if seconds is None else seconds > 0
+            if not is_possible:
                 raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
         if passivate_after is not None and passivate_after != "default" and not passivate_after >= 0:
             raise ValueError(f"agent {self.name}: passivate_after must be 0 or more seconds, not {passivate_after}")

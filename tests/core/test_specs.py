@@ -102,6 +102,12 @@ def test_an_agent_with_an_invalid_budget_is_refused(budget, seconds):
         agent(**{budget: seconds})(clock.fn)
 
 
+def test_an_agent_without_an_inactivity_timeout_is_refused():
+    """A run without one could be silent without end (W5)."""
+    with pytest.raises(ValueError, match="inactivity_timeout must be more than 0 seconds, not None"):
+        agent(inactivity_timeout=None)(clock.fn)
+
+
 def test_a_declaration_keeps_its_functions_name_and_documentation():
     """The agent or tool is found again where its function is, whatever its name."""
 
