@@ -11,7 +11,9 @@ from datetime import timedelta
 from typing import Final
 
 import sniffio
+from google.protobuf.message import Message
 from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -119,6 +121,16 @@ def is_broken(error: RPCError) -> bool:
     )
 
 
+def is_no_workflow(error: RPCError) -> bool:
+    """Return whether the server says that there is no such workflow in the namespace, which it has."""
+    return error.status == RPCStatusCode.NOT_FOUND and _says(error, NotFoundFailure)
+
+
+def _says(error: RPCError, failure: type[Message]) -> bool:
+    """Return whether the server gives this failure with its error: a message may name anything."""
+    return any(each.TypeName() == failure.DESCRIPTOR.full_name for each in error.grpc_status.details)
+
+
 @contextmanager
 def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
     """Turn errors of the server into ours. `maybe_done`: whether the request may have had an effect all the same."""
@@ -129,7 +141,7 @@ def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
             case _ if is_broken(error) or error.status in _SILENT:
                 text = f"the Temporal server at {store.target} does not answer: {error.message}"
                 raise ServerUnavailable(text, maybe_done=maybe_done) from None
-            case RPCStatusCode.NOT_FOUND if "amespace" in error.message:
+            case RPCStatusCode.NOT_FOUND if _says(error, NamespaceNotFoundFailure):
                 raise NotFound(
                     f"{store.target} has no namespace {store.namespace}: "
                     f"temporal operator namespace create --namespace {store.namespace}"

@@ -15,13 +15,13 @@ from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded, NotFound
 from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.rulebook import RuleChange, Standing
 from supervisor.temporal.wire import QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
 
@@ -90,9 +90,9 @@ class NamespaceRules:
         try:
             described = await handle.describe(rpc_timeout=SOON)
         except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND or "amespace" in error.message:
-                raise
-            return
+            if is_no_workflow(error):  # no rule was ever added
+                return
+            raise
         now = described.run_id, described.history_length
         if now == self._known:
             return

@@ -1,11 +1,15 @@
 """Errors of a server, as ours: which of them say that it does not answer."""
 
 import pytest
+from temporal_server import namespace
+from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal.connection import border
+from supervisor.temporal.connection import border, is_no_workflow
 
 STORE = read_temporal_url("temporal://127.0.0.1:7233/default")
 ERRORS = [
@@ -33,3 +37,39 @@ def test_an_error_of_the_server_becomes_one_of_ours(status, message, expected, m
     assert type(caught.value) is expected
     if expected is ServerUnavailable:
         assert caught.value.maybe_done is maybe_done
+
+
+def missing(message: str, failure) -> RPCError:
+    """Return the error of a server that has not found something."""
+    status = GrpcStatus(code=RPCStatusCode.NOT_FOUND, message=message)
+    if failure is not None:
+        status.details.add().Pack(failure)
+    return RPCError(message, RPCStatusCode.NOT_FOUND, status.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("message", "failure", "is_namespace", "is_workflow"),
+    [
+        ("Namespace default is not found.", NamespaceNotFoundFailure(namespace="default"), True, False),
+        ("workflow not found for ID: namespace~1", NotFoundFailure(), False, True),
+        ("no such route for this namespace", None, False, False),
+    ],
+)
+def test_what_is_missing_is_known_by_the_failure_alone(message, failure, is_namespace, is_workflow):
+    """A message may hold the name of anything. Rules that cannot be read are not taken for rules that do not exist."""
+    error = missing(message, failure)
+    assert is_no_workflow(error) is is_workflow
+    with pytest.raises(NotFound) as caught, border(STORE):
+        raise error
+    assert ("namespace create" in str(caught.value)) is is_namespace
+
+
+@pytest.mark.anyio
+async def test_the_server_gives_that_failure():
+    """The real one, for a workflow and for a namespace that it does not have."""
+    target, named = (await namespace()).removeprefix("temporal://").split("/")
+    for place, is_workflow in [(named, True), ("nowhere", False)]:
+        client = await Client.connect(target, namespace=place)
+        with pytest.raises(RPCError) as caught:
+            await client.get_workflow_handle("nothing").describe()
+        assert is_no_workflow(caught.value) is is_workflow
