@@ -9,6 +9,10 @@ from clusters import Cluster
 from serving_processes import EVE, Served, cards, has_buttons
 from temporal_server import Server, namespace
 
+from supervisor.config import read_configuration
+from supervisor.core.store_urls import read_temporal_url
+from supervisor.daemon import settle
+
 
 @pytest.fixture
 def slack():
@@ -130,3 +134,26 @@ def test_a_mirror_that_is_lost_while_no_worker_lives_shows_what_waits(cluster, s
     assert server.decide(asked["id"]) == 202
     cluster.worker()
     assert cluster.outcome("j")["kind"] == "succeeded"
+
+
+REFUSED = {
+    "[agents]": "[agents.x]\nimport = 'agents.py:x'\n",
+    "traces": "traces = true\n",
+    "[[rules]]": "[[rules]]\nkind = 'deny'\ntool = 'shell'\n",
+}
+"""By key: a configuration that has it."""
+
+
+def test_a_configuration_with_the_work_of_workers_is_refused(cluster):
+    """By its key, in one line, and before a mirror is made. A rule that names who decides is the server's own."""
+    file = cluster.folder / "supervisor.toml"
+    for key, text in REFUSED.items():
+        file.write_text(text)
+        said = cluster.run("serve", "--config", str(file), "--mirror", str(cluster.folder / "m.db"), code=2)
+        assert said.startswith(f"supervisor: {key}")
+        assert said.count("\n") == 1
+    assert not (cluster.folder / "m.db").exists()
+    file.write_text("[people.ana]\n[[rules]]\nkind = 'ask'\ntool = 'shell'\napprovers = ['ana']\n")
+    named = read_temporal_url(cluster.url)
+    given = {"store": cluster.folder / "m.db", "agents": [], "host": None, "port": None, "operator": None}
+    assert settle(read_configuration(file), temporal=named, **given).temporal == named
