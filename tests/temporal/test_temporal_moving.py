@@ -11,11 +11,13 @@ from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from temporal_server import find_program, namespace, working
 from temporalio.client import Client
 
-from supervisor import Answer, Context, agent, open_supervisor, tool
+from supervisor import Answer, Context, LimitExceeded, agent, open_supervisor, tool
 from supervisor.loading import load_agents
 from supervisor.store.memory import MemoryStore
-from supervisor.temporal import open_temporal, starting
+from supervisor.temporal import open_temporal, starting, tree
 from supervisor.temporal.carry import pack, unpack
+from supervisor.temporal.payloads import VARIABLE
+from supervisor.temporal.rescue import rescue
 from supervisor.temporal.tree import TreeStore
 from supervisor.temporal.wire import QUEUE, Carried, Start
 
@@ -29,11 +31,15 @@ def moves_often(monkeypatch):
     monkeypatch.setattr(starting, "Start", partial(Start, continue_after=40))
 
 
-async def workflows(url: str, session: str) -> int:
-    """Return how many workflows a session has had."""
+async def lengths(url: str, session: str) -> list[int]:
+    """Return how many events each workflow of a session has had."""
     target, name = url.removeprefix("temporal://").split("/")
     client = await Client.connect(target, namespace=name)
-    return len([each async for each in client.list_workflows(f'WorkflowId = "{session}"')])
+    return [each.history_length async for each in client.list_workflows(f'WorkflowId = "{session}"')]
+
+
+async def workflows(url: str, session: str) -> int:
+    return len(await lengths(url, session))
 
 
 async def asked(supervisor, count: int) -> dict[str, str]:
@@ -60,6 +66,50 @@ async def test_a_tree_moves_and_nothing_of_it_is_lost(moves_often, tmp_path, mon
         assert await run.result() == [*(f"round {n}" for n in range(ROUNDS)), "yes", "yes", "False"]
     effects = (tmp_path / "effects").read_text().splitlines()
     assert effects == [f"noted round {n}" for n in range(ROUNDS)]
+
+
+@agent
+async def busy(ctx: Context, rounds: int) -> int:
+    """Never waits: one call follows the other."""
+    total = 0
+    for _ in range(rounds):
+        total = (await ctx.call(adding, total)).value
+    await ctx.ask("Done?")
+    return total
+
+
+async def test_a_tree_that_never_waits_moves_after_twice_as_many_events(moves_often):
+    """Nothing new begins then until its calls have ended. So no history becomes long, and no call runs twice."""
+    url = await namespace()
+    async with working(url, [busy]), open_temporal(url) as supervisor:
+        run = await supervisor.start(busy, 15, session="b")
+        for each in (await asked(supervisor, 1)).values():
+            await supervisor.decide(each, Answer(by="ana", value="yes"))
+        assert await run.result() == 15
+        found = await lengths(url, "b")
+    assert len(found) > 1
+    assert max(found) < 3 * 40
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
+    moves_often, has_folder, monkeypatch, tmp_path, caplog
+):
+    """Without it the tree stays where it is, the log says why, and so does a rescue that is refused."""
+    monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+    if has_folder:
+        monkeypatch.setenv(VARIABLE, str(tmp_path))
+    url = await namespace()
+    async with working(url, [busy]), open_temporal(url) as supervisor:
+        run = await supervisor.start(busy, 15, session="b")
+        (question,) = (await asked(supervisor, 1)).values()
+        if not has_folder:
+            with pytest.raises(LimitExceeded, match=VARIABLE):
+                await rescue(supervisor, "b", goes_on=False, by="ana")
+        await supervisor.decide(question, Answer(by="ana", value="yes"))
+        assert await run.result() == 15
+        assert (await workflows(url, "b") > 1) is has_folder
+    assert any("tree.not_moved" in each.getMessage() for each in caplog.records) is not has_folder
 
 
 @pytest.mark.parametrize("where", ["pack", "unpack"])
