@@ -55,7 +55,7 @@ def missing(message: str, failure) -> RPCError:
         ("no such route for this namespace", None, False, False),
     ],
 )
-def test_what_is_missing_is_known_by_the_failure_alone(message, failure, is_namespace, is_workflow):
+def test_a_missing_thing_is_known_by_the_failure_alone(message, failure, is_namespace, is_workflow):
     """A message may hold the name of anything. Rules that cannot be read are not taken for rules that do not exist."""
     error = missing(message, failure)
     assert is_no_workflow(error) is is_workflow
