@@ -1,6 +1,6 @@
 """Commands that register this program with chat platforms."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -9,9 +9,6 @@ from supervisor.cli.configuring import DEFAULT, ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption
 from supervisor.core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from supervisor.platforms import Table
 
 
 def discord(
@@ -32,7 +29,7 @@ def discord(
 
     from supervisor.config import read_configuration
     from supervisor.core.people import People
-    from supervisor.platforms import read_tables
+    from supervisor.platforms import Table, read_tables
 
     configuration = read_configuration(config or DEFAULT)
     people = People(configuration.persons())
