@@ -73,7 +73,7 @@ class FakeDiscord:
 
     def _talk(self, path, body):
         """Open a thread, take a person into it, or show that the bot types."""
-        if found := re.fullmatch(r"/channels/77/messages/(\d+)/threads", path):
+        if found := re.fullmatch(r"/channels/\d+/messages/(\d+)/threads", path):
             self.threads[found[1]] = body["name"]
             return {"id": found[1]}
         if found := re.fullmatch(r"/channels/(\d+)/thread-members/(.+)", path):
