@@ -60,13 +60,14 @@ class FakeSlack:
     def apps_connections_open(self):
         return {"ok": False, "error": "invalid_auth"}
 
-    def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
+    def chat_postMessage(self, channel, text, blocks, thread_ts=None, **more):  # noqa: N802 # Slack's names
         if any(block["type"] in self.unknown_blocks for block in blocks):
             return {"ok": False, "error": "invalid_blocks"}
         channel = f"D-{channel}" if channel.startswith("U") else channel  # a direct message
         ts = f"{time.time() + self.ahead:.0f}.{next(self._clock):06d}"
         blocks = [{k: v for k, v in each.items() if (each["type"], k) != ("markdown", "block_id")} for each in blocks]
-        message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1"}
+        has_previews = more.get("unfurl_links", True) or more.get("unfurl_media", True)
+        message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1", "has_previews": has_previews}
         self.messages.setdefault(channel, []).append(message | ({"thread_ts": thread_ts} if thread_ts else {}))
         return {"ok": True, "channel": channel, "ts": ts}
 

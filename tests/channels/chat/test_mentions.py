@@ -108,6 +108,7 @@ async def test_a_reminder_and_an_escalation_are_new_messages_that_mention_people
     assert place.is_below(reminder, card)
     assert place.is_below(escalation, card)
     assert "x" in json.dumps(reminder)
+    assert not any(message.get("has_previews") for message in place.messages)
     await resume_and_end(place, store)
     assert len(place.messages) == 3
 

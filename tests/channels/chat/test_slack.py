@@ -719,7 +719,8 @@ PARAGRAPH = "some *text* [good](https://evil.example) <!here>\n\n"
 
 @pytest.mark.parametrize("knows_markdown", [True, False])
 async def test_a_long_answer_arrives_whole_in_several_messages(slack, knows_markdown):
-    """H3: as Markdown, or as plain text where Slack knows none; nothing in it mentions or hides a target."""
+    """H3: as Markdown, or as plain text where Slack knows none; nothing in it mentions, hides a target, or
+    loads a page."""
     chat = channel(slack, agent=explainer)
     slack.unknown_blocks = () if knows_markdown else ("markdown",)
     async with opened(chat, platform="slack"):
@@ -731,6 +732,7 @@ async def test_a_long_answer_arrives_whole_in_several_messages(slack, knows_mark
     assert "".join(shown).count("text") == 2000
     assert "](" not in "".join(shown)
     assert "<!" not in "".join(shown)
+    assert not any(message["has_previews"] for message in said(slack))
     assert said(slack)[-1]["blocks"][0]["type"] == ("markdown" if knows_markdown else "section")
 
 

@@ -301,12 +301,32 @@ async def test_a_card_that_was_deleted_is_gone_and_an_equal_one_is_kept(telegram
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
+@pytest.mark.parametrize(
+    ("mention", "ids"),
+    [("approvers", [ANA, BEN, EVE]), ("requester", [EVE]), ("nobody", []), (("ben", "far"), [BEN])],
+    ids=["approvers", "requester", "nobody", "names"],
+)
+async def test_a_card_in_a_group_mentions_whom_the_configuration_says(telegram, mention, ids):
+    """H2: by their numeric ids, whatever the agent writes. Eve may decide what is asked on her behalf."""
+    chat = channel(telegram, mention=mention)
+    async with opened(chat, people=people()) as supervisor:
+        await supervisor.start(deployer, "@ana", requester="eve")
+        card = await card_of(telegram)
+        assert named(card) == ids
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
+        await until(lambda: not named(card))
+
+
+def named(message):
+    return [entity["user"]["id"] for entity in message["entities"] if entity["type"] == "text_mention"]
+
+
 async def test_a_reminder_is_a_message_of_its_own_once(telegram):
     """A10: it mentions the people by their ids; a later process, which gets the card's id, sends none."""
     async with opening(telegram, remind_after=0.05) as supervisor:
         await supervisor.start(deployer, "x")
         (reminder,) = await until(lambda: [each for each in telegram.of_bot() if "reply_to_message" in each])
-        named = {entity["user"]["id"] for entity in reminder["entities"] if entity["type"] == "text_mention"}
+        ids = named(reminder)
         (approval,) = await supervisor.find_approvals()
         (posted,) = await until(
             lambda: [row.event for row in supervisor.store.journal(approval.session) if is_reminded(row.event)]
@@ -316,7 +336,7 @@ async def test_a_reminder_is_a_message_of_its_own_once(telegram):
             assert await later.post(approval, posted.card) == posted.card
         await supervisor.decide(approval.id, Approve(by="ana"))
         await until(lambda: not codes(telegram.cards()[0]))
-    assert named == {ANA, BEN}
+    assert ids == [ANA, BEN]
     assert len([each for each in telegram.of_bot() if "reply_to_message" in each]) == 1
 
 
