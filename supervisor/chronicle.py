@@ -104,9 +104,13 @@ class Chronicle:
     def _refused(self, event: e.DecisionRefused, session: str) -> None:
         self._tell("decision.refused", session, approval=event.approval, by=event.by, channel=event.channel)
 
-    def _tell(self, fact: str, session: str, **values: Any) -> None:
+    @_take.register
+    def _command_refused(self, event: e.CommandRefused, session: str) -> None:
+        self._tell("command.refused", event.session, act=event.act, by=event.by)
+
+    def _tell(self, fact: str, session: str | None, **values: Any) -> None:
         if log.is_heard:
-            log.info(fact, session=session, agent=self._agent_of(session), **values)
+            log.info(fact, session=session, agent=None if session is None else self._agent_of(session), **values)
 
     def _agent_of(self, session: str) -> str | None:
         try:

@@ -47,7 +47,7 @@ class Refused(SupervisorError):
     """A command that is refused as things are now: exit code 6."""
 
 
-_CODES: Final[dict[type[SupervisorError], Exit]] = {
+CODES: Final[dict[type[SupervisorError], Exit]] = {
     InvalidInput: Exit.USAGE,
     SessionConflict: Exit.CONFLICT,
     NotFound: Exit.NOT_FOUND,
@@ -59,7 +59,7 @@ _CODES: Final[dict[type[SupervisorError], Exit]] = {
 
 def code_of(error: BaseException) -> Exit:
     """Return the exit code of an error."""
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.REFUSED)
+    return next((code for kind, code in CODES.items() if isinstance(error, kind)), Exit.REFUSED)
 
 
 def explain(error: BaseException) -> str:

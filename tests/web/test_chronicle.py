@@ -1,10 +1,28 @@
 """What a daemon says in its log and metrics of runs, calls and approvals; no text of an agent or a person is there."""
 
 import json
+import logging
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
 
 import pytest
 from daemons import pending_of, until
 
+from supervisor import MemoryStore
+from supervisor.channels.web.metrics import FAMILIES
+from supervisor.chronicle import Chronicle
+from supervisor.core import events as e
+from supervisor.core.rows import JournalEntry
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SAYING = """
+import sys
+from supervisor.logs import FactLog, write_log
+write_log(sys.argv[1])
+FactLog("supervisor.x").info("it.was", by=sys.argv[2])
+"""
 NOTES = {"a secret plan": "/dev/null", "b": "/dev/null"}
 
 
@@ -75,6 +93,14 @@ def test_the_metrics_count_what_ended_and_how_long_it_took(daemon):
             'runs_seconds_count{outcome="succeeded"}',
         )
     ] == ["1"] * 6
+    shown = re.findall(r"^# TYPE (\S+) (\S+)$", "\n".join(lines), re.MULTILINE)
+    assert shown == [(each.name, each.kind) for each in FAMILIES]
+    labels = {
+        name: {*each.labels} for each in FAMILIES for name in (each.name, f"{each.name}_sum", f"{each.name}_count")
+    }
+    for value in values:
+        name, _, given = value.partition("{")
+        assert {*re.findall(r'(\w+)="', given)} <= labels[name]
     assert float(values['supervisor_runs_seconds_sum{outcome="succeeded"}']) > 0
     assert 'supervisor_calls_seconds_count{result="denied"}' not in values  # it never began
 
@@ -93,6 +119,53 @@ def test_a_run_that_began_before_this_process_is_counted_and_not_measured(daemon
         text = client.get("/metrics").text
     assert 'supervisor_runs_total{outcome="succeeded"} 1\n' in text
     assert "supervisor_runs_seconds_count" not in text
+
+
+def test_a_tree_that_is_claimed_is_in_the_log(daemon):
+    """By the daemon that goes on with the sessions of a killed one."""
+    config = daemon.folder / "supervisor.toml"
+    config.write_text('log = "json"\n')
+    daemon.start("--config", str(config))
+    with daemon.client() as client:
+        begun(client)
+        until(lambda: pending_of(client, "s"))
+    daemon.stop(9)
+    daemon.start("--config", str(config))
+    until(lambda: '"tree.claimed"' in daemon.log.read_text())
+    daemon.stop(9)
+    facts = [json.loads(line) for line in daemon.log.read_text().splitlines() if line.startswith("{")]
+    (claimed,) = [fact for fact in facts if fact["event"] == "tree.claimed"]
+    assert (claimed["session"], claimed["agent"], claimed["level"]) == ("s", "noting", "info")
+
+
+def test_a_card_and_a_refusal_are_told_with_who_and_where(caplog):
+    """A refusal without its reason."""
+    asked = {"at": AT, "approval": "a1", "channel": "slack"}
+    told = [
+        e.CardPosted(**asked, card="C1"),
+        e.DecisionRefused(**asked, by="mallory", reason="a secret"),
+        e.CommandRefused(at=AT, by="mallory", act="cancel sessions", session="s", reason="a secret"),
+    ]
+    with caplog.at_level(logging.INFO, "supervisor"):
+        Chronicle(MemoryStore()).hear(JournalEntry(n, "s", event) for n, event in enumerate(told))
+    assert [record.getMessage().split()[0] for record in caplog.records] == [
+        "card.posted",
+        "decision.refused",
+        "command.refused",
+    ]
+    assert caplog.text.count("channel='slack'") == 2
+    assert caplog.text.count("by='mallory'") == 2
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_fact_is_one_line_whatever_a_value_is(form):
+    """A platform or an agent may have written it: it moves no cursor, and begins no line."""
+    said = subprocess.run(
+        [sys.executable, "-c", SAYING, form, "a\n\x1b[2Jb"], capture_output=True, text=True, check=True
+    ).stderr
+    assert said.count("\n") == 1
+    assert said.strip().isprintable()
 
 
 @pytest.mark.parametrize("log", ['"xml"', "3"])

@@ -6,7 +6,7 @@ Gauges are read from the store's index at each request; counters count from the 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from starlette.responses import Response
 
@@ -16,70 +16,95 @@ from supervisor.chronicle import Chronicle
 MEDIA_TYPE: Final = "text/plain; version=0.0.4"
 
 
+class Family(NamedTuple):
+    """A metric: its name, its kind in Prometheus' words, what it says, and the labels of its values."""
+
+    name: str
+    kind: Literal["gauge", "counter", "summary"]
+    about: str
+    labels: tuple[str, ...] = ()
+
+
+def _ending(name: str, label: str, about: str) -> tuple[Family, Family]:
+    """What ends, by how it ends: how often, and how long it took."""
+    seconds = f"{about}, whose beginning this process saw: how long they took."
+    return (
+        Family(f"supervisor_{name}_total", "counter", f"{about}.", (label,)),
+        Family(f"supervisor_{name}_seconds", "summary", seconds, (label,)),
+    )
+
+
+FAMILIES: Final = (
+    Family("supervisor_info", "gauge", "This program.", ("version",)),
+    Family("supervisor_sessions", "gauge", "Sessions in the store."),
+    Family("supervisor_sessions_open", "gauge", "Sessions that have not ended."),
+    Family("supervisor_sessions_blocked", "gauge", "Sessions whose code does not follow their journal."),
+    Family("supervisor_approvals_pending", "gauge", "Approvals that wait for a person."),
+    Family("supervisor_approval_oldest_seconds", "gauge", "Age of the oldest pending approval."),
+    Family("supervisor_event_streams", "gauge", "Open event streams."),
+    Family("supervisor_decisions_total", "counter", "Decisions made in this process, by result.", ("result",)),
+    Family("supervisor_channel_up", "gauge", "Whether people can be reached on a channel.", ("channel",)),
+    Family("supervisor_cards_failed_total", "counter", "Cards that could not be shown.", ("channel",)),
+    *_ending("runs", "outcome", "Runs that ended"),
+    *_ending("calls", "result", "Calls that have a result"),
+    *_ending("approvals", "decision", "Approvals and questions that people decided"),
+    Family("supervisor_http_requests_total", "counter", "Requests answered.", ("method", "status")),
+)
+"""Every metric. A label has words of a fixed set, or the names of the configured channels."""
+
+
 async def show_metrics(call: Call) -> Response:
     counts, tally = await call.supervisor.get_counts(), call.site.tally
     since = counts.oldest_pending_at
     waited = (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0
-    requests = {
-        f'method="{method}",status="{status}"': count for (method, status), count in sorted(tally.requests.items())
+    values: dict[str, Mapping[str, float]] = {
+        "info": {_labels(version=metadata.version("subagent-supervisor")): 1},
+        "sessions": {"": counts.sessions},
+        "sessions_open": {"": counts.open_sessions},
+        "sessions_blocked": {"": counts.blocked_sessions},
+        "approvals_pending": {"": counts.pending_approvals},
+        "approval_oldest_seconds": {"": waited},
+        "event_streams": {"": call.site.streams.count},
+        "decisions_total": {_labels(result=kind): n for kind, n in sorted(call.supervisor.decided.items())},
+        "channel_up": {_labels(channel=each.name): each.down is None for each in call.site.channels},
+        "cards_failed_total": {_labels(channel=name): n for name, n in sorted(call.supervisor.cards_failed.items())},
+        **_ended(call.site.chronicle),
+        "http_requests_total": {
+            _labels(method=method, status=status): n for (method, status), n in sorted(tally.requests.items())
+        },
     }
-    decisions = {f'result="{kind}"': count for kind, count in sorted(call.supervisor.decided.items())}
-    up = {f'channel="{each.name}"': float(each.down is None) for each in call.site.channels}
-    failed = {f'channel="{name}"': count for name, count in sorted(call.supervisor.cards_failed.items())}
-    version = f'version="{metadata.version("subagent-supervisor")}"'
-    lines = [
-        *_family("supervisor_info", "gauge", "This program.", {version: 1}),
-        *_family("supervisor_sessions", "gauge", "Sessions in the store.", {"": counts.sessions}),
-        *_family("supervisor_sessions_open", "gauge", "Sessions that have not ended.", {"": counts.open_sessions}),
-        *_family(
-            "supervisor_sessions_blocked",
-            "gauge",
-            "Sessions whose code does not follow their journal.",
-            {"": counts.blocked_sessions},
-        ),
-        *_family(
-            "supervisor_approvals_pending", "gauge", "Approvals that wait for a person.", {"": counts.pending_approvals}
-        ),
-        *_family("supervisor_approval_oldest_seconds", "gauge", "Age of the oldest pending approval.", {"": waited}),
-        *_family("supervisor_event_streams", "gauge", "Open event streams.", {"": call.site.streams.count}),
-        *_family(
-            "supervisor_decisions_total",
-            "counter",
-            "Decisions made in this process, by result.",
-            decisions,
-        ),
-        *_family("supervisor_channel_up", "gauge", "Whether people can be reached on a channel.", up),
-        *_family("supervisor_cards_failed_total", "counter", "Cards that could not be shown.", failed),
-        *_ended(call.site.chronicle),
-        *_family("supervisor_http_requests_total", "counter", "Requests answered.", requests),
-    ]
-    return Response("\n".join([*lines, ""]), media_type=MEDIA_TYPE)
+    return Response("\n".join([*_written(values), ""]), media_type=MEDIA_TYPE)
 
 
-def _ended(chronicle: Chronicle | None) -> Iterator[str]:
-    """Yield what has ended since the start, by how it ended: all labels are words of the journal's own sets."""
-    if chronicle is None:
-        return
-    for name, label, about, found in (
-        ("runs", "outcome", "Runs that ended", chronicle.runs),
-        ("calls", "result", "Calls that have a result", chronicle.calls),
-        ("approvals", "decision", "Approvals and questions that people decided", chronicle.approvals),
-    ):
-        ended = {f'{label}="{how}"': count for how, count in sorted(found.ended.items())}
-        yield from _family(f"supervisor_{name}_total", "counter", f"{about}.", ended)
-        family = f"supervisor_{name}_seconds"
-        yield f"# HELP {family} {about}, whose beginning this process saw: how long they took."
-        yield f"# TYPE {family} summary"
-        for how, count in sorted(found.measured.items()):
-            yield f'{family}_sum{{{label}="{how}"}} {found.seconds[how]:g}'
-            yield f'{family}_count{{{label}="{how}"}} {count}'
+def _ended(chronicle: Chronicle | None) -> dict[str, Mapping[str, float]]:
+    """Return what has ended since the start, by how it ended: all labels are words of the journal's own sets."""
+    values = dict[str, Mapping[str, float]]()
+    if chronicle is not None:
+        for name, label, found in (
+            ("runs", "outcome", chronicle.runs),
+            ("calls", "result", chronicle.calls),
+            ("approvals", "decision", chronicle.approvals),
+        ):
+            values[f"{name}_total"] = {_labels(**{label: how}): n for how, n in sorted(found.ended.items())}
+            values[f"{name}_seconds"] = {
+                key + _labels(**{label: how}): value
+                for how, n in sorted(found.measured.items())
+                for key, value in (("_sum", found.seconds[how]), ("_count", float(n)))
+            }
+    return values
 
 
-def _family(name: str, kind: str, about: str, values: Mapping[str, float]) -> Iterator[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values.items():
-        yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+def _labels(**labels: object) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _written(values: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield the lines of each metric that has values, which are given by what follows its name."""
+    for family in FAMILIES:
+        if (found := values.get(family.name.removeprefix("supervisor_"))) is not None:
+            yield f"# HELP {family.name} {family.about}"
+            yield f"# TYPE {family.name} {family.kind}"
+            yield from (f"{family.name}{key} {value:g}" for key, value in found.items())
 
 
 ENDPOINTS: Final = (

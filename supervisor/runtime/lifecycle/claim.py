@@ -159,8 +159,7 @@ class ClaimLoop:
             self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK
             try:
                 wanted |= dict.fromkeys(await self._find())
-                for root in await self._claims.take(wanted) if wanted else ():
-                    log.debug("tree.claimed", root=root)
+                await self._tell(await self._claims.take(wanted) if wanted else [])
             except StoreDied:
                 return  # all callers are told, and the daemon ends
             except (StoreError, OSError) as error:  # OSError: from the lock files of other owners
@@ -168,6 +167,14 @@ class ClaimLoop:
                 self._wanted, pause = wanted | self._wanted, RETRY
             with anyio.move_on_after(pause):
                 await self._news.wait()
+
+    async def _tell(self, taken: Iterable[str]) -> None:
+        """Log the trees that this process runs from now on."""
+        if log.is_heard:
+            for root in taken:
+                row = self._store.get_session(root)
+                log.info("tree.claimed", session=root, agent=None if row is None else row.agent)
+                await checkpoint()
 
     async def _find(self) -> list[str]:
         """Return the trees to claim because their owner has died, and those that could not be run before."""
