@@ -4,6 +4,8 @@
 - `configuration`: the tables and keys of supervisor.toml
 - `http-paths`: each path of the HTTP API, from its OpenAPI document
 - `events`: what a journal holds
+- `exit-codes`: those of the commands, and which error gives which
+- `metrics`: what `/metrics` says
 - `index`, `examples`, `contributing`, `changelog`: files for readers of the repository, with the links of the site
 """
 
@@ -18,9 +20,10 @@ from typing import Any
 import msgspec
 
 from supervisor import config
+from supervisor.channels.web.metrics import FAMILIES
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.table import endpoints
-from supervisor.cli import make_app
+from supervisor.cli import exits, make_app
 from supervisor.core import events
 
 MODULES = (
@@ -53,6 +56,8 @@ def write_pages(folder: Path) -> None:
         ("made/http-paths.md", _http()),
         ("made/events.md", _events()),
         ("made/commands.rst", _commands()),
+        ("made/exit-codes.md", _exit_codes()),
+        ("made/metrics.md", _metrics()),
         ("index.md", _index(folder)),
         ("made/examples.md", _copied(folder.parent / "examples" / "README.md", "../../examples/")),
         *((f"made/{name.lower()}.md", _copied(folder.parent / f"{name}.md", "../../")) for name in OF_THE_ROOT),
@@ -155,6 +160,34 @@ def _events() -> Iterator[str]:
             yield f"Fields: {', '.join(fields) or 'none but `at`'}.\n"
 
 
+def exit_codes() -> dict[str, str]:
+    """Return what each exit code means; codes of one meaning are together, as in `130, 143, 129`."""
+    listed = re.findall(r"^(\d[\d, ]*) +(\D.*(?:\n {4}.*)*)", inspect.getdoc(exits) or "", re.MULTILINE)
+    return {codes.strip(): " ".join(means.split()).replace("|", r"\|") for codes, means in listed}
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "# Exit codes"
+    yield "\nThis page is for people who write scripts: what the exit code of a command says, and which exception"
+    yield "gives which. [The command line](/reference/command-line.md) says what commands have in common.\n"
+    yield "| exit code | means |\n|---|---|"
+    yield from (f"| {codes} | {means} |" for codes, means in exit_codes().items())
+    yield "\n| exception | exit code |\n|---|---|"
+    yield from (f"| `{kind.__name__}` | {code:d} |" for kind, code in exits.CODES.items())
+    yield "\nEvery other exception of a command gives 6; the outcome of a run gives 0, 1 or 3.\n"
+
+
+def _metrics() -> Iterator[str]:
+    yield "# Metrics"
+    yield "\nThis page is for people who watch a daemon: every metric of `GET /metrics`, in Prometheus' text format."
+    yield "[Keep the daemon running](/how-to/run-it-for-long.md) says what to alert on, and who may read them.\n"
+    yield "| metric | kind | labels | says |\n|---|---|---|---|"
+    for each in FAMILIES:
+        labels = ", ".join(f"`{label}`" for label in each.labels) or "none"
+        yield f"| `{each.name}` | {each.kind} | {labels} | {each.about} |"
+    yield ""
+
+
 _PLACES = {"../README.md": None, "../examples/README.md": "made/examples.md"}
 _PLACES |= {f"../{name}.md": f"made/{name.lower()}.md" for name in OF_THE_ROOT}
 """Where the site has what the index of the repository links to; None: nowhere."""
@@ -169,7 +202,10 @@ def _index(folder: Path) -> Iterator[str]:
     for title, pages in (
         ("Tutorial", "tutorial/*"),
         ("How to", "how-to/*"),
-        ("Reference", "reference/*\nmade/python\nmade/commands\nmade/configuration\nmade/http-paths\nmade/events"),
+        (
+            "Reference",
+            "reference/*\nmade/python\nmade/commands\nmade/configuration\nmade/http-paths\nmade/events\nmade/exit-codes\nmade/metrics",
+        ),
         ("Explanation", "explanation/*"),
         ("Project", "project/*\nmade/contributing\nmade/changelog\nmade/security\nmade/code_of_conduct"),
         ("Examples", "made/examples"),

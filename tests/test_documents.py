@@ -5,12 +5,17 @@ And each page with code is executed by a test, or the table below says why it is
 
 import ast
 import re
+import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
+from api_page import from_code
 
+from supervisor.channels.web.metrics import FAMILIES
 from supervisor.cli import make_app
+from supervisor.cli.exits import Exit
 from supervisor.config import read_configuration
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +27,7 @@ EXECUTED_BY = {
     "docs/how-to/decide-from-another-machine.md": "client/test_opening.py",
     "docs/how-to/discord.md": "channels/chat/test_guides_of_platforms.py",
     "docs/how-to/email.md": "channels/chat/test_guide_email.py",
+    "docs/how-to/embed-in-fastapi.md": "examples/test_fastapi_app.py",
     "docs/how-to/gemini-cli.md": "agents/how_to.py",
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",
@@ -51,6 +57,8 @@ NOT_EXECUTED = {
     "docs/how-to/use-a-model.md": "needs a model; examples/chat_loop.py is executed",
     "docs/reference/command-line.md": "a list; its first commands are those of the tutorial",
 }
+MOST_NOT_EXECUTED = 34
+"""Blocks of commands, programs and settings on those pages. A change that lowers the number lowers this one, too."""
 API = "docs/reference/api.md"
 """Its blocks are stubs; tests/test_api_page.py holds them."""
 
@@ -122,10 +130,33 @@ def test_a_link_to_a_file_leads_to_one(page):
         assert (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize(("variable", "is_on"), [(None, False), ("1", True)])
+def test_the_site_fetches_inventories_only_if_a_variable_asks_for_it(variable, is_on, monkeypatch):
+    """Else a build without a network would fail."""
+    monkeypatch.setattr(from_code, "write_pages", lambda folder: None)
+    monkeypatch.delenv("SUPERVISOR_DOCS_INTERSPHINX", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("SUPERVISOR_DOCS_INTERSPHINX", variable)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    settings = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    assert ("sphinx.ext.intersphinx" in settings["extensions"]) == is_on
+
+
+def test_each_metric_and_each_exit_code_is_on_a_page_of_the_site():
+    """And the codes are those that the page of the command line lists."""
+    metrics, codes = "\n".join(from_code._metrics()), from_code.exit_codes()
+    assert re.findall(r"^\| `(\w+)`", metrics, re.MULTILINE) == [each.name for each in FAMILIES]
+    numbers = sorted(int(number) for each in codes for number in each.split(", "))
+    assert {*map(int, Exit)} <= {*numbers}
+    listed = re.findall(r"^\| (\d[\d, ]*) \|", (ROOT / "docs/reference/command-line.md").read_text(), re.MULTILINE)
+    assert sorted(int(number) for each in listed for number in each.split(", ")) == numbers
+
+
 def test_each_page_with_code_is_executed_or_says_why_not():
     """What is not executed is counted, so that it does not grow unseen."""
     executed = {name for name in pages() if any(name.startswith(each) for each in EXECUTED_BY)}
     assert executed | set(NOT_EXECUTED) == set(pages())
     assert not executed & set(NOT_EXECUTED)
+    assert sum(len(BLOCK.findall(pages()[page])) for page in NOT_EXECUTED) <= MOST_NOT_EXECUTED
     for page, module in EXECUTED_BY.items():
         assert Path(page).name in (ROOT / "tests" / module).read_text()

@@ -1,8 +1,21 @@
 """The example of a FastAPI application, with a real server in a process of its own."""
 
+import re
+
 import httpx
 import pytest
 from processes import EXAMPLES, serving, until
+
+PAGE = EXAMPLES.parent / "docs/how-to/embed-in-fastapi.md"
+
+
+def test_the_page_shows_what_the_example_does():
+    """Each program of the page is a part of it, and each command is one of its first lines."""
+    page, example = PAGE.read_text(), (EXAMPLES / "fastapi_app.py").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^\$ ((?:hypercorn|curl) [^#\n]*?) *(?:#.*)?$", page, re.MULTILINE)
+    assert (len(programs), len(commands)) == (2, 3)
+    assert [shown for shown in (*programs, *commands) if shown not in example] == []
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
