@@ -8,7 +8,40 @@ from pathlib import Path
 import pytest
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
+LINES = README.splitlines()
+SECTIONS = (
+    "Use it in a program",
+    "Use it from a shell",
+    "What it does not do",
+    "Run the tests",
+    "Where things are",
+)
 PROGRAM = next(block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "async def main" in block)
+
+
+def section(title):
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_it_is_read_in_one_sitting():
+    """At most 150 lines: what a reader looks up later is in docs/. Six commands are enough to begin with."""
+    assert len(LINES) <= 150
+    assert len(re.findall(r"^\$ supervisor (\w+)", section("Use it from a shell"), re.MULTILINE)) == 6
+    assert sum(1 for line in PROGRAM.splitlines() if line.strip()) <= 25
+
+
+def test_it_has_what_a_stranger_looks_for():
+    """A kill to try, four promises, a table of what survives, a picture, limits, security, cost, a map of documents."""
+    assert [line[3:] for line in LINES if line.startswith("## ")] == list(SECTIONS)
+    begin = README.partition("\n## ")[0]
+    for shown in ("git clone URL", "Python 3.11", "Linux or macOS", "supervisor demo", "kill -9 PID"):
+        assert shown in begin
+    assert len(re.findall(r"^- \*\*", begin, re.MULTILINE)) == 4
+    assert len(re.findall(r"^\| ", section("Use it in a program"), re.MULTILINE)) == 6
+    assert "](docs/inbox.png)" in section("Use it from a shell")
+    for said in ("**Security.**", "**Cost.**"):
+        assert section("What it does not do").partition(said)[2].partition("\n\n")[0].count(".") >= 3
+    assert "](docs/README.md)" in section("Where things are")
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
