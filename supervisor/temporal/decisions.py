@@ -6,6 +6,7 @@ Rules
   result is `recorded`: the approval may have expired, or have been withdrawn, meanwhile.
 """
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -105,14 +106,11 @@ class Deciding:
         mine = DecisionRequest(approval=approval, root=root, at=winner.at, **decision_fields(decision))
         about = ("kind", "arguments", "scope", "pattern", "value")
         is_same = all(getattr(winner, name) == getattr(mine, name) for name in about)
-        try:
+        with suppress(ServerUnavailable):  # then what was read before counts: an approval ends once
             await self._trees.mirror.read(root)
-        except ServerUnavailable:
-            pass
-        else:
-            found = self._trees.store.get_approval(approval)
-            if found is not None and found.status != "pending":
-                return lost(self._trees.store, approval, decision)
+        found = self._trees.store.get_approval(approval)
+        if found is not None and found.status != "pending":
+            return lost(self._trees.store, approval, decision)
         stands = self._recorded(winner)
         return msgspec.structs.replace(stands, kind="already" if is_same else "conflict")
 

@@ -4,8 +4,9 @@ import anyio
 import pytest
 from temporal_server import namespace, working
 
-from supervisor import Approve, Context, agent, allow, deny, tool
-from supervisor.temporal import open_temporal
+from supervisor import Approve, Context, ServerUnavailable, agent, allow, deny, tool
+from supervisor.temporal import commands, decisions, open_temporal
+from supervisor.temporal.mirror import Mirror
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
@@ -96,6 +97,30 @@ async def test_a_decision_and_a_withdrawal_claim_the_same_approval():
             if status == "withdrawn":
                 late = await supervisor.decide(approval, Approve(by="bob"))
                 assert (late.kind, late.status) == ("closed", "withdrawn")
+
+
+async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypatch):
+    """It claims the approval after a cancel is on its way, and no worker lives: the withdrawal is what counts."""
+
+    async def unread(*_) -> None:
+        raise ServerUnavailable("no worker answers", maybe_done=False)
+
+    for module in (commands, decisions):
+        monkeypatch.setattr(module, "SOON_ENOUGH", 0.1)
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        async with working(url, [asking]):
+            run = await supervisor.start(asking, 1)
+            (waiting,) = await until_asked(supervisor, 1)
+        await supervisor.cancel(run.session)
+        assert (await supervisor.decide(waiting.id, Approve(by="ana"))).kind == "recorded"
+        async with working(url, [asking]):
+            await run.outcome()
+            (ended,) = await supervisor.find_approvals(pending=False)
+            assert ended.status == "withdrawn"
+        monkeypatch.setattr(Mirror, "read", unread)
+        late = await supervisor.decide(waiting.id, Approve(by="bob"))
+        assert (late.kind, late.status) == ("closed", "withdrawn")
 
 
 async def until_asked(supervisor, count: int):
