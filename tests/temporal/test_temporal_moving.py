@@ -51,6 +51,7 @@ async def asked(supervisor, count: int) -> dict[str, str]:
 
 async def test_a_tree_moves_and_nothing_of_it_is_lost(moves_often, tmp_path, monkeypatch):
     """Its approvals keep their ids, its timer, child and calls go on, and each effect happens once."""
+    (tmp_path / "effects").touch()
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
     url = await namespace()
     async with working(url, list(load_agents(AGENTS).values())), open_temporal(url) as supervisor:
