@@ -77,7 +77,7 @@ class Cluster:
         return json.loads(self.run(*command, "--json", code=code))
 
     def pending(self, count: int = 1) -> list[dict]:
-        """Return what waits, when so much does."""
+        """Return what waits, when so much does, by arguments: of two calls at once either may be asked first."""
         found: list[list[dict]] = []
 
         def look() -> bool:
@@ -85,7 +85,7 @@ class Cluster:
             return len(found[0]) == count
 
         self.until(look)
-        return found[0]
+        return sorted(found[0], key=lambda each: str(each["arguments"]))
 
     def outcome(self, session: str) -> dict:
         """Return how a session has ended, when it has."""
