@@ -27,7 +27,13 @@ async def wait_for(handle: Any) -> BaseException | None:
     """Wait until an activity or a workflow has ended. If the caller is cancelled meanwhile, cancel it, wait for its
     end all the same, and return the cancellation, which the caller raises again."""
     done = anyio.Event()
-    handle.add_done_callback(lambda _: done.set())
+
+    def note(ended: Any) -> None:
+        if not ended.cancelled():
+            ended.exception()  # looked at, so that it is not logged where a cancelled caller has no use for it
+        done.set()
+
+    handle.add_done_callback(note)
     try:
         await done.wait()
     except anyio.get_cancelled_exc_class() as cancellation:

@@ -1,5 +1,9 @@
 """Errors of a server, as ours: which of them say that it does not answer."""
 
+import asyncio
+import gc
+
+import anyio
 import pytest
 from temporal_server import namespace
 from temporalio.api.common.v1 import GrpcStatus
@@ -9,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
+from supervisor.temporal import bridge
 from supervisor.temporal.connection import border, is_no_workflow
 
 STORE = read_temporal_url("temporal://127.0.0.1:7233/default")
@@ -73,3 +78,28 @@ async def test_the_server_gives_that_failure():
         with pytest.raises(RPCError) as caught:
             await client.get_workflow_handle("nothing").describe()
         assert is_no_workflow(caught.value) is is_workflow
+
+
+@pytest.mark.anyio
+async def test_the_error_of_a_cancelled_activity_is_not_logged(monkeypatch):
+    """A cancelled call has no use for the rules that it was about to read."""
+    monkeypatch.setattr(bridge, "is_evicted", lambda: False)
+    logged: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+
+    async def activity() -> None:
+        try:
+            await anyio.sleep(60)
+        except asyncio.CancelledError:
+            raise OSError("activity cancelled") from None
+
+    async def wait() -> None:
+        cancellation = await bridge.wait_for(asyncio.ensure_future(activity()))
+        assert cancellation is not None
+        raise cancellation
+
+    with anyio.move_on_after(0.01) as scope:
+        await wait()
+    assert scope.cancelled_caught
+    gc.collect()
+    assert logged == []
