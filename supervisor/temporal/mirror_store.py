@@ -54,7 +54,26 @@ class Feed(Protocol):
         ...
 
 
-class MirrorStore(MemoryStore):
+class _OwnedByWorkers:
+    """The owners of a mirror's trees: the workers that live, and never this process."""
+
+    workers: list[Owner]
+
+    def get_owner(self, root: str) -> Owner | None:
+        return next(iter(self.workers), None)
+
+    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
+        owner = self.get_owner("")
+        return {} if owner is None else dict.fromkeys(roots, owner)
+
+    def owners(self) -> list[Owner]:
+        return self.workers
+
+    def owns(self, root: str) -> bool:
+        return False
+
+
+class MirrorStore(_OwnedByWorkers, MemoryStore):
     """The mirror of a command, which is its own feed."""
 
     is_durable = True
@@ -85,21 +104,8 @@ class MirrorStore(MemoryStore):
         had, self._has_news = self._has_news, False
         return had
 
-    def get_owner(self, root: str) -> Owner | None:
-        return next(iter(self.workers), None)
 
-    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
-        owner = self.get_owner("")
-        return {} if owner is None else dict.fromkeys(roots, owner)
-
-    def owners(self) -> list[Owner]:
-        return self.workers
-
-    def owns(self, root: str) -> bool:
-        return False
-
-
-class MirrorFile(SqliteStore):
+class MirrorFile(_OwnedByWorkers, SqliteStore):
     """The mirror of a server, as the runtime reads it. It is open from `open` to `close`, for one process."""
 
     mirrors: str
@@ -143,19 +149,6 @@ class MirrorFile(SqliteStore):
                 f"another process serves {self.mirrors} with the mirror {self.path}: give this one a mirror of its own "
                 "by --mirror FILE"
             ) from None
-
-    def get_owner(self, root: str) -> Owner | None:
-        return next(iter(self.workers), None)
-
-    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
-        owner = self.get_owner("")
-        return {} if owner is None else dict.fromkeys(roots, owner)
-
-    def owners(self) -> list[Owner]:
-        return self.workers
-
-    def owns(self, root: str) -> bool:
-        return False
 
 
 class FileFeed:
