@@ -107,7 +107,7 @@ def _no_supervisor(answer: Answer, where: str) -> SupervisorError:
     if answer.status in _LATER:
         return ServerUnavailable(f"{where} is not reached: a proxy answers {answer.status}", maybe_done=True)
     if 300 <= answer.status < 400:
-        to = urlsplit(answer.location).netloc.rpartition("@")[2]
+        to = _host_of(answer.location)
         return ServerMismatch(
             f"{where} redirects{f' to {to}' if to else ''}, and a token is not sent after a redirect: "
             "give the address that the supervisor itself has"
@@ -117,3 +117,11 @@ def _no_supervisor(answer: Answer, where: str) -> SupervisorError:
         f"{where} answers {answer.status} with {said}, as no supervisor does: is the address right, or is there a "
         "login page or a proxy before it?"
     )
+
+
+def _host_of(location: str) -> str:
+    """Return the host that a redirect names; nothing if it names none."""
+    try:
+        return urlsplit(location).netloc.rpartition("@")[2]
+    except ValueError:
+        return ""

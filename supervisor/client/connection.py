@@ -80,11 +80,10 @@ class Connection:
         """How far the server's clock is ahead of ours, or a little less."""
         self._waits: set[anyio.CancelScope] = set()
         is_encrypted = address.url.startswith("https:")
+        known = ssl.create_default_context() if is_encrypted else False  # the authorities that the system knows
         try:
             self._client = httpx.AsyncClient(
-                verify=ssl.create_default_context()
-                if is_encrypted
-                else False,  # the certificates that the system knows
+                verify=known,
                 trust_env=address.uses_proxies,
                 follow_redirects=False,
                 timeout=httpx.Timeout(ANSWER_TIMEOUT, connect=CONNECT_TIMEOUT, read=None, pool=None),
@@ -330,7 +329,7 @@ def _translated(where: str, was_sent: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        why = _without_addresses(str(error)) or type(error).__name__
+        why = _without_addresses(str(error)) or str(_tls_error_of(error) or type(error).__name__)
         raise ServerUnavailable(f"{where} cannot be reached: {why}", maybe_done=False) from None
     except httpx.TransportError as error:
         raise ServerUnavailable(
@@ -338,6 +337,13 @@ def _translated(where: str, was_sent: Callable[[], bool]) -> Iterator[None]:
         ) from None
     except httpx.DecodingError:
         raise ServerMismatch(f"{where} answers what cannot be decoded") from None
+
+
+def _tls_error_of(error: BaseException | None) -> ssl.SSLError | None:
+    """Return what TLS refused. On trio httpx's error has no text of its own."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _without_addresses(text: str) -> str:

@@ -1,9 +1,12 @@
 """A proxy that cuts the connection after so many bytes, in whichever direction they go."""
 
+import ssl
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
 
 
 class Proxy:
@@ -51,10 +54,17 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(url: str):
+async def proxied(url: str, certificate: Path | None = None):
+    """Stand before a server; with a certificate it speaks https."""
     proxy = Proxy(int(url.rpartition(":")[2]))
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
-        proxy.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    address = f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+    proxy.url = f"http://{address}"
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        listener, proxy.url = TLSListener(listener, context, standard_compatible=False), f"https://{address}"
+    async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, proxy.serve)
         yield proxy
         tasks.cancel_scope.cancel()

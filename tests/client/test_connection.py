@@ -117,6 +117,7 @@ async def test_a_server_that_does_not_come_back_is_given_up():
         (answer(b"", 401, "text/html"), ServerMismatch),
         (answer(b"{", 200, "text/plain"), ServerMismatch),
         (answer(b"", 302, "text/html", location="https://u:hidden@elsewhere/login?token=hidden"), ServerMismatch),
+        (answer(b"", 302, "text/html", location="https://[no-address"), ServerMismatch),
     ],
 )
 async def test_an_answer_that_is_no_document_raises_the_error_of_its_status(given, kind):

@@ -5,10 +5,14 @@ import re
 import sys
 import traceback
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
 import pytest
+from certificates import Authority
+from cryptography import x509
+from cutting import proxied
 from sides import serving
 from wires import answer, greeting, problem, wired
 
@@ -99,6 +103,17 @@ async def test_proxies_of_the_environment_get_no_token(monkeypatch):
         async with open_remote(url, token=TOKEN) as remote:
             await remote.check()
         assert proxy.connections == 0
+
+
+async def test_only_a_server_whose_certificate_is_trusted_gets_the_token(tmp_path, monkeypatch):
+    """$SSL_CERT_FILE names an authority of one's own."""
+    Authority(tmp_path).make("server", x509.IPAddress(ip_address("127.0.0.1")))
+    async with wired() as wire, proxied(wire.url, tmp_path / "server.pem") as front:
+        assert "CERTIFICATE" in str(await refusal_of(front.url))
+        assert wire.connections == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        async with open_remote(front.url, token=TOKEN) as remote:
+            assert remote.where == front.url
 
 
 async def test_without_httpx_one_line_says_what_to_install(monkeypatch):
