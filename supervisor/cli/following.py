@@ -1,7 +1,8 @@
 """How a run on a server is followed until it ends, or waits for a person.
 
 The run is the server's: leaving the command, or losing the connection, ends nothing. So the command does not stay where
-people are asked. It says what waits and how to decide it, and ends with exit code 3.
+people are asked. It says what waits and how to decide it, and ends with exit code 3. If it loses the server first,
+it names the session.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import AnyPlace
 from supervisor.cli.progress import follow
 from supervisor.cli.story import is_progress
-from supervisor.core.errors import RunBlocked
+from supervisor.core.errors import RunBlocked, SupervisorError
 from supervisor.core.values import SessionView
 from supervisor.stopping import bare, run_until_stopped
 
@@ -54,10 +55,17 @@ def follow_there(
                 await _follow(supervisor, run, since)
             views.append(await supervisor.get_session(run.session))
 
-    stopped = run_until_stopped(bare(body), "asyncio")
-    if stopped or not views:
+    def say_where() -> None:
         for session in begun:
             say(f"It goes on at {place.where}: supervisor show {session}{place.option}")
+
+    try:
+        stopped = run_until_stopped(bare(body), "asyncio")
+    except SupervisorError:
+        say_where()
+        raise
+    if stopped or not views:
+        say_where()
         return stopped or Exit.REFUSED
     if detach:
         if as_json:

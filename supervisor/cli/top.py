@@ -6,6 +6,7 @@ model calls, budgets) is shown as "?". On a terminal it goes on until q or Ctrl-
 Rules
 - It uses the alternate screen of the terminal, and leaves it after q, a signal or Ctrl-Z.
 - A frame is painted only when it has changed.
+- While the answer to a look is late, the last line says so. The client asks again until it gives up.
 """
 
 import os
@@ -22,6 +23,7 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
+from supervisor.stopping import bare
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WIDTH: Final = 120
 """Cells of a line where stdout is no terminal."""
+_PATIENCE: Final = 3.0
+"""Seconds after which the screen says that a look has no answer."""
 
 
 def top(
@@ -101,9 +105,14 @@ class _Top:
         self._live: Live | None = None
         self._found: list[Activity] = []
         self._painted: list[Text] = []
+        self._is_silent = False
         self._code = int(Exit.DONE)
 
     async def run(self) -> int:
+        await bare(self._run)()
+        return self._code
+
+    async def _run(self) -> None:
         from supervisor.channels.terminal.keys import KeyMode
 
         async with self._place.open(wanted=_wanted(self._session)) as supervisor:
@@ -119,7 +128,6 @@ class _Top:
             finally:
                 self._leave_screen()
                 mode.leave()
-        return self._code
 
     async def _hear_keys(self, scope: anyio.CancelScope) -> None:
         from supervisor.channels.terminal.keys import KeyDecoder, read_keys
@@ -155,9 +163,19 @@ class _Top:
 
         while True:
             began = anyio.current_time()
-            self._found = list(await activities.look(limit=None))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._show_silence)
+                self._found = list(await activities.look(limit=None))
+                tasks.cancel_scope.cancel()
+            self._is_silent = False
             self._paint()
             await anyio.sleep(pause_after(anyio.current_time() - began))
+
+    async def _show_silence(self) -> None:
+        await anyio.sleep(_PATIENCE)
+        self._is_silent = True
+        if self._live is not None:  # a first look may take long
+            self._paint()
 
     def _paint(self) -> None:
         from rich.console import Group
@@ -171,7 +189,8 @@ class _Top:
         if not lines:
             lines = [Text("Nothing runs or waits here.")]
         lines += [Text()] * (height - 1 - len(lines))
-        lines.append(Text(f"q quits    {self._next_command()}", style="dim", no_wrap=True, overflow="ellipsis"))
+        last = f"{self._place.where} does not answer" if self._is_silent else self._next_command()
+        lines.append(Text(f"q quits    {last}", style="dim", no_wrap=True, overflow="ellipsis"))
         if lines == self._painted:
             return
         if self._live is None:

@@ -30,6 +30,10 @@ async def doubling(ctx: Context, number: int) -> int:
     return number * 2
 
 @agent
+async def sleeping(ctx: Context) -> None:
+    await ctx.sleep(3600)
+
+@agent
 async def failing(ctx: Context) -> str:
     raise ValueError("not today")
 '''
@@ -80,13 +84,13 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def laptop(supervisor, server):
-    """A command line that knows the server and a token file, and no store."""
+    """A command line that knows the server, by another name, and a token file, and no store."""
     token = supervisor.folder / "token"
     token.write_text(f"{TOKEN}\n")
     token.chmod(0o600)
     del supervisor.env["SUPERVISOR_STORE"]
     supervisor.env |= {
-        "SUPERVISOR_SERVER": server.url,
+        "SUPERVISOR_SERVER": server.url.replace("127.0.0.1", "localhost"),
         "SUPERVISOR_TOKEN_FILE": str(token),
         "XDG_STATE_HOME": str(supervisor.folder / "state"),
     }
@@ -114,14 +118,39 @@ def test_a_person_decides_from_a_laptop_what_a_server_asks(laptop, server):
     assert [each["id"] for each in laptop("sessions", "--json").json] == ["mine"]
     assert {each["event"] for each in laptop("audit", "--json").json} >= {"ToolCallRequested", "ApprovalDecided"}
     assert len(laptop("export", "mine").out.splitlines()) > 5
-    assert laptop("top", "--json").json["store"] == server.url
+    assert laptop("top", "--json").json["store"] == laptop.env["SUPERVISOR_SERVER"]
     assert laptop("deny", asked).code == 4
     assert not (laptop.folder / "state").exists()
 
 
+def test_the_screen_says_that_the_server_is_silent_and_one_line_says_why_it_ends(laptop, server):
+    """The daemon is killed, and comes back with another token."""
+    waiting(laptop)
+    screen = PtyProgram(["-m", "supervisor", "top"], is_whole=True, **laptop.env)
+    screen.see("waiting for you")
+    server.kill()
+    screen.see("does not answer")
+    server.start(SUPERVISOR_TOKEN="another-token-that-is-long-enough")
+    assert screen.end()[0] == 6
+    assert "Traceback" not in screen.text
+    screen.close()
+
+
+def test_a_start_that_loses_its_server_names_the_session(laptop, server):
+    """The run goes on there, and its id was made here."""
+    following = laptop.start("start", "sleeping")
+    while not (found := laptop("sessions", "--json").json):
+        assert following.poll() is None
+    server.kill()
+    server.start(SUPERVISOR_TOKEN="another-token-that-is-long-enough")
+    out, err = following.communicate(timeout=60)
+    assert (following.returncode, out, "Traceback" in err) == (6, "", False), err
+    assert f"supervisor show {found[0]['id']}" in err
+
+
 def test_agents_are_listed_and_their_results_printed(laptop):
     """The exit codes are those of `run`."""
-    assert [each["name"] for each in laptop("start", "--json").json] == ["doubling", "failing", "noting"]
+    assert [each["name"] for each in laptop("start", "--json").json] == ["doubling", "failing", "noting", "sleeping"]
     assert "Notes a text" in laptop("start").out
     done = laptop("start", "doubling", "21")
     assert (done.code, done.out) == (0, "42\n")
