@@ -12,7 +12,7 @@
     rules        rules for all sessions                     rulebook     the workflow that keeps them
     connection   servers, namespaces, errors                order        in which cancelled tasks go on
     carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
-    workflows    a tree's, and those that claim
+    workflows    a tree's, and those that claim             turns        of a tree that has ended
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

@@ -1,25 +1,46 @@
-"""Commands to a tree: signals, which count when the server has acknowledged them, whether a worker lives or not."""
+"""Commands to a tree: signals, which count when the server has acknowledged them, whether a worker lives or not.
 
+A command to a tree that has ended begins its next workflow (turns.py).
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import anyio
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from supervisor.core.errors import ServerUnavailable
 from supervisor.core.ids import new_session_id
 from supervisor.core.rules import Rule
-from supervisor.temporal.connection import SOON, border
+from supervisor.core.session import SessionState, replay
+from supervisor.temporal.carry import unpack
+from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.mirror import POLL
 from supervisor.temporal.trees import SOON_ENOUGH, Trees
-from supervisor.temporal.wire import Command, raise_error, to_wire
+from supervisor.temporal.turns import find_left, follow
+from supervisor.temporal.wire import Command, Start, raise_error, to_wire
+
+Check = Callable[[SessionState], object]
+"""Raises an error if a session that has ended, as it is then, cannot do what is asked of it."""
 
 
 async def command(
-    trees: Trees, root: str, kind: Any, session: str, by: str, text: str | None = None, rule: Rule | None = None
+    trees: Trees,
+    root: str,
+    kind: Any,
+    session: str,
+    by: str,
+    text: str | None = None,
+    rule: Rule | None = None,
+    *,
+    check: Check | None = None,
 ) -> tuple[str, Any]:
-    """Send a command to a tree. Return its id, and what the tree answers; None if no worker answers in time."""
+    """Send a command to a tree. Return its id, and what the tree answers; None if no worker answers in time. `check`:
+    whether the next workflow of a tree that has ended is to begin with it; without, it is not sent to such a tree."""
     sent = Command(id=new_session_id(), kind=kind, session=session, by=by, text=text, rule=rule)
-    with border(trees.named, maybe_done=True):
-        await trees.client.get_workflow_handle(root).signal("command", to_wire(sent), rpc_timeout=SOON)
+    if not await _deliver(trees, root, sent, check):
+        return sent.id, None
     with anyio.move_on_after(SOON_ENOUGH):
         while True:
             try:
@@ -32,3 +53,35 @@ async def command(
                 return sent.id, found["answer"]
             await anyio.sleep(POLL / 4)
     return sent.id, None
+
+
+async def _deliver(trees: Trees, root: str, sent: Command, check: Check | None) -> bool:
+    """Give a command to the workflow of a tree that runs, or begin its next one. Return whether it was given."""
+    while not await _signal(trees, root, sent):
+        described = await trees.mirror.describe(root)
+        if described.status == WorkflowExecutionStatus.RUNNING:  # another client has begun it just now
+            continue
+        if check is None:
+            return False
+        left = await find_left(trees.client, trees.named, described)
+        check(_state_of(left, sent.session))
+        await follow(trees.client, trees.named, described, left, sent)
+        break
+    return True
+
+
+async def _signal(trees: Trees, root: str, sent: Command) -> bool:
+    """Signal the workflow of a tree. Return whether it runs."""
+    with border(trees.named, maybe_done=True):
+        try:
+            await trees.client.get_workflow_handle(root).signal("command", to_wire(sent), rpc_timeout=SOON)
+        except RPCError as error:
+            if not is_no_workflow(error):
+                raise
+            return False
+    return True
+
+
+def _state_of(left: Start, session: str) -> SessionState:
+    assert left.carried is not None, "a tree leaves its journal"
+    return replay(session, [row.event for row in unpack(left.carried.journal) if row.session == session])

@@ -59,6 +59,10 @@ GIVE_UP: Final = 60.0
 _OPEN: Final = WorkflowExecutionStatus.RUNNING
 
 
+class _NotReplayed(ServerUnavailable):
+    """The code of the workers does not follow the history of a workflow."""
+
+
 class _Look:
     """When a tree is read next: soon while it goes on, and seldom while it waits."""
 
@@ -89,8 +93,8 @@ class Mirror:
         self._followed: Counter[str | None] = Counter()
         self._wanted = anyio.Event()
         self._looks: dict[str, _Look] = {}
-        self._ended: set[str] = set()
-        """Roots of trees that have ended, and were not read since."""
+        self._ended: dict[str, str] = {}
+        """Roots of trees that have ended, and were not read since, with the runs that have."""
         self._seen_at: datetime | None = None
         """Of the trees that ended before, all are known here."""
         self._is_followed = False
@@ -114,18 +118,25 @@ class Mirror:
         if self._is_followed:
             return
         await self.find_workers()
-        found = [(root, is_open) async for root, is_open, _ in self._trees("")]
-        roots = [root for root, is_open in found if is_open or not self._feed.reached(root).is_closed]
-        for root in reversed(roots):  # listed newest first
+        newest = dict[str, str]()
+        async for root, run, _, _ in self._trees(""):
+            newest.setdefault(root, run)
+        for root in [root for root, run in newest.items() if not self._is_read(root, run)][::-1]:
             await self._read_on(root)
         self._journal.catch_up()
 
-    async def _trees(self, only: str) -> AsyncIterator[tuple[str, bool, Any]]:
-        """Yield root, whether it is open, and the memo of trees."""
+    def _is_read(self, root: str, run: str) -> bool:
+        """Return whether a run of a tree has ended and was read since."""
+        reached = self._feed.reached(root)
+        return reached.is_closed and reached.run == run
+
+    async def _trees(self, only: str) -> AsyncIterator[tuple[str, str, bool, Any]]:
+        """Yield root, run, whether it is open, and the memo of trees, the newest run first: one that went on after its
+        end has several."""
         with border(self._named):
             async for each in self._client.list_workflows(f'WorkflowType = "{TREE}"{only}'):
                 if each.status in (_OPEN, WorkflowExecutionStatus.COMPLETED):
-                    yield each.id, each.status == _OPEN, (await each.memo()).get(MEMO)
+                    yield each.id, each.run_id, each.status == _OPEN, (await each.memo()).get(MEMO)
 
     async def _read_on(self, root: str) -> bool:
         """Read what is new in a tree. Return whether there was something."""
@@ -140,10 +151,9 @@ class Mirror:
     async def _read_alone(self, root: str) -> bool:
         described = await self.describe(root)
         is_open, had_news = described.status == _OPEN, False
-        reached = self._feed.reached(root)
-        if reached.is_closed and not is_open:
+        if self._is_read(root, described.run_id):
             return False
-        after = reached.position
+        after = self._feed.reached(root).position
         while True:
             found = await self._entries(root, after)
             if found.rows:
@@ -164,8 +174,9 @@ class Mirror:
         while found.earlier is not None:
             try:
                 found = await self.query(root, "entries", after, Entries, run=found.earlier)
-            except NotFound:
+            except (NotFound, _NotReplayed):
                 found = await self.query(root, "carried", after, Entries)
+            last = max(last, found.last)  # one that has begun just now has nothing yet
         return msgspec.structs.replace(found, last=last)
 
     async def describe(self, root: str) -> Any:
@@ -184,7 +195,7 @@ class Mirror:
             handle = self._client.get_workflow_handle(root, run_id=run)
             found = await handle.query(name, given, rpc_timeout=patience)
         except WorkflowQueryFailedError as error:
-            raise ServerUnavailable(f"session {root} cannot be read: {error}", maybe_done=False) from None
+            raise _NotReplayed(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise NotFound(f"there is no session {root} in {self._named}") from None
@@ -226,7 +237,7 @@ class Mirror:
     async def find_pending(self) -> list[Approval]:
         """Return what is pending, oldest first, as far as the memos of the trees hold it. No worker is needed."""
         found = list[Approval]()
-        async for _, is_open, memo in self._trees(f" AND {PENDING} IS NOT NULL"):
+        async for _, _, is_open, memo in self._trees(f" AND {PENDING} IS NOT NULL"):
             if is_open and memo is not None:
                 found += (msgspec.convert(each, Approval) for each in memo["pending"])
         return sorted(found, key=lambda each: each.created_at)
@@ -287,19 +298,23 @@ class Mirror:
     async def follow_all(self) -> None:
         """Read what is due in all trees, and from now on let every read take what is there. Raises
         ServerUnavailable."""
-        now, wanted = datetime.now(UTC), list[str]()
+        now, wanted, opened, ended = datetime.now(UTC), list[str](), set[str](), dict[str, str]()
         await self.see_workers()
-        async for root, _, memo in self._trees(' AND ExecutionStatus = "Running"'):
+        async for root, _, _, memo in self._trees(' AND ExecutionStatus = "Running"'):
+            opened.add(root)
             look = self._looks.setdefault(root, _Look())
             if look.asked != memo or anyio.current_time() >= look.due_at:
                 look.asked = memo
                 wanted.append(root)
         since = "" if self._seen_at is None else f' AND CloseTime > "{(self._seen_at - LATE).isoformat()}"'
-        async for root, _, _ in self._trees(f' AND ExecutionStatus = "Completed"{since}'):
-            self._ended.add(root)
-        for root in list(self._ended):
-            if self._feed.reached(root).is_closed:
-                self._ended.discard(root)
+        async for root, run, _, _ in self._trees(f' AND ExecutionStatus = "Completed"{since}'):
+            ended.setdefault(root, run)
+        self._ended.update(ended)
+        for root, run in list(self._ended.items()):
+            if root in opened:
+                del self._ended[root]
+            elif self._is_read(root, run):
+                del self._ended[root]
                 self._looks.pop(root, None)
             elif anyio.current_time() >= self._looks.setdefault(root, _Look()).due_at:
                 wanted.append(root)

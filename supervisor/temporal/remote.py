@@ -26,6 +26,7 @@ from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.ids import new_session_id
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked
+from supervisor.core.session import SessionState
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import (
     AgentView,
@@ -43,6 +44,7 @@ from supervisor.core.values import (
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
@@ -213,16 +215,13 @@ class TemporalSupervisor(Supervisor):
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
         who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
-        if await self.trees.is_open(root):
-            await command(self.trees, root, "cancel", session, who, reason)
+        await command(self.trees, root, "cancel", session, who, reason)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         await self._refuse_inside("sending")
         root = await self.trees.find_root(session)
         who = await self._admission.of_message(by, text, session)
-        if not await self.trees.is_open(root):
-            self._refuse("a turn after the end of a session", "start a new session")
-        message, answer = await command(self.trees, root, "send", session, who, printable(text))
+        message, answer = await command(self.trees, root, "send", session, who, printable(text), check=check_may_send)
         if answer is None:
             return SendResult(kind="kept", message=message, session=session, running=False)
         return from_wire(answer, SendResult)
@@ -233,7 +232,7 @@ class TemporalSupervisor(Supervisor):
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
-        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule))
+        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule), check=_anything)
         return rule if answer is None else from_wire(answer, Rule)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
@@ -244,7 +243,7 @@ class TemporalSupervisor(Supervisor):
         known = next((each for each in await self.find_rules() if each.id == rule), None)
         if known is None or known.session is None:
             raise NotFound(f"there is no rule {rule} in {self.where}: it was revoked already, or is written in code")
-        await command(self.trees, known.session, "revoke_rule", known.session, who, rule)
+        await command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=_anything)
         return known
 
     async def chat(
@@ -368,11 +367,10 @@ class TemporalSupervisor(Supervisor):
         return await self.near.find_audit(after=after, limit=limit)
 
     async def find_rules(self) -> Page[Rule]:
-        """Return the rules of the namespace, and those of all open trees, which end with their trees."""
+        """Return the rules of the namespace, and those of all trees."""
         shared = await self._rules.find()
         await self.mirror.read_all()
-        opened = {row.id for row in self._store.find_sessions(is_open=True)}
-        return self._whole([*shared, *(each for each in await self.near.find_rules() if each.session in opened)])
+        return self._whole([*shared, *await self.near.find_rules()])
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""
@@ -428,6 +426,10 @@ class TemporalSupervisor(Supervisor):
 
     def watch_text(self, session: str) -> TextWatch:
         return TemporalTextWatch(self, session)
+
+
+def _anything(_: SessionState) -> None:
+    """Allow what every session that has ended can do."""
 
 
 def _offered(approval: Approval) -> Approval:

@@ -6,7 +6,7 @@ So the journal in memory is the same each time, and needs no disk. Spawn, cancel
 Rules
 - A signal is a command: it is acknowledged when the server has it, and counts while no worker lives.
 - What people wait for is written into the search attribute and the memo, together with what the journal says.
-- The workflow ends when nothing of its tree is open. No turn begins afterwards.
+- The workflow ends when nothing of its tree is open. It returns what a later one goes on with (turns.py).
 - A workflow with many events goes on in a new one (carry.py), as after a graceful stop of a process. So does a tree
   that is rescued from code that has changed: it parks in the new workflow until the workers have the new code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
@@ -27,7 +27,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError
 from supervisor.core.events import encode_event
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, Outcome
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.hub import INBOX
@@ -39,6 +39,7 @@ from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
 from supervisor.temporal.references import find_agent
+from supervisor.temporal.turns import take_over
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
     LARGEST,
@@ -172,6 +173,8 @@ class Tree:
             self._runner.attempts.note_change()
 
     def entries(self, after: int, *, is_all_there_is: bool = False) -> Any:
+        if self._start is not None and self._start.follows is not None:  # nothing was taken over yet
+            return to_wire(Entries(rows=[], last=0, earlier=None if is_all_there_is else self._start.follows))
         return to_wire(self._store.since(after, is_all_there_is=is_all_there_is))
 
     def answer(self, command: str) -> Any:
@@ -182,6 +185,8 @@ class Tree:
         """Run the tree until nothing of it is open, and return the outcome of the root's latest run. Or run it until it
         is to go on in a new workflow, and return the Start of that."""
         self._start = start
+        if start.follows is not None:
+            self._start = start = await take_over(start)
         if start.carried is not None:
             self._store = TreeStore(start.carried)
             self._answers = start.carried.answers
@@ -219,7 +224,7 @@ class Tree:
         row = self._store.get_session(start.session)
         assert row is not None
         assert row.outcome is not None
-        return msgspec.to_builtins(row.outcome)
+        return {**msgspec.to_builtins(row.outcome), "left": self._left(start, row.outcome)}
 
     async def _begin(self, supervisor: LocalSupervisor, start: Start) -> SupervisorError | None:
         """Start the agent, or go on with what was carried. Return why it cannot be started."""
@@ -274,8 +279,7 @@ class Tree:
         return not attempts.preparing and all(each.is_quiet for each in attempts.live.values())
 
     def _can_be_carried(self, start: Start) -> bool:
-        packed = pack(self._store, is_whole=self._rescue is not None)
-        self._fits = start.largest > LARGEST or len(packed) <= CARRIED_LARGEST
+        self._fits = _fits(pack(self._store, is_whole=self._rescue is not None), start)
         return self._fits
 
     async def _move(self, supervisor: LocalSupervisor, runner: Runner, start: Start) -> Start:
@@ -291,12 +295,25 @@ class Tree:
             self._show()
             if not self._commands:
                 break
+        return self._following(start, pack(self._store, is_whole=self._rescue is not None))
+
+    def _left(self, start: Start, outcome: Outcome[Any]) -> Any:
+        """Return what a later workflow goes on with, after the end. A retry needs all of the journal."""
+        journal = pack(self._store, is_whole=outcome.kind not in ("succeeded", "cancelled"))
+        if not _fits(journal, start):
+            log.warning("tree.left_nothing", session=start.session, reason=TOO_LARGE)
+            return None
+        return to_wire(self._following(start, journal))
+
+    def _following(self, start: Start, journal: str) -> Start:
+        """Return the Start of a workflow that goes on after this one."""
         carried = Carried(
-            journal=pack(self._store, is_whole=self._rescue is not None),
+            journal=journal,
             last=self._store.last_position(),
             earlier=workflow.info().run_id if self._rescue is None else None,
             answers=self._answers,
             is_parked=self._rescue == "park",
+            chain=workflow.info().first_execution_run_id,
         )
         return msgspec.structs.replace(start, given=msgspec.UNSET, carried=carried)
 
@@ -310,6 +327,8 @@ class Tree:
     async def _do(self, supervisor: LocalSupervisor, command: DecisionRequest | Command) -> None:
         if isinstance(command, DecisionRequest):
             await self._decide(supervisor, command)
+            return
+        if command.id and command.id in self._answers:  # it came twice
             return
         text, by = command.text or "", command.by
         answer: Any = None
@@ -375,6 +394,10 @@ class Tree:
         self._shown = ids
         workflow.upsert_memo({MEMO: memo_of(pending)})
         workflow.upsert_search_attributes([PENDING_KEY.value_set(ids)])
+
+
+def _fits(journal: str, start: Start) -> bool:
+    return start.largest > LARGEST or len(journal) <= CARRIED_LARGEST
 
 
 def memo_of(pending: list[Approval]) -> Any:

@@ -5,7 +5,7 @@ Rules
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
 - The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision,
-  `card~APPROVAL~TARGET` the one that claims a card.
+  `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end of a tree.
 """
 
 from collections.abc import Mapping
@@ -42,6 +42,8 @@ RULES_TYPE: Final = "supervisor.rules"
 RULES_ID: Final = "rules~"
 """The id of the workflow that keeps the rules: no session has it."""
 READ_RULES: Final = "supervisor.read_rules"
+TURN: Final = "supervisor.turn"
+TAKE_OVER: Final = "supervisor.take_over"
 AGENTS: Final = "supervisor.agents"
 BODY: Final = "supervisor.body"
 PENDING: Final = "SupervisorPending"
@@ -67,6 +69,10 @@ def decision_id(approval: str) -> str:
     return f"decision~{approval}"
 
 
+def turn_id(session: str, chain: str) -> str:
+    return f"turn~{session}~{chain}"
+
+
 def card_id(approval: str, target: str) -> str:
     return f"card~{approval}~{target}"
 
@@ -84,6 +90,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """What its latest commands came to, by their ids."""
     is_parked: bool = False
     """Whether it waits, until a command says that the workers have the code with which it is to go on."""
+    chain: str = ""
+    """The first of the runs that have continued each other and have left it."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +109,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Events of the workflow's history after which the tree goes on in a new workflow."""
     carried: Carried | None = None
     """None for the first workflow of a tree."""
+    follows: str | None = None
+    """The run of a workflow of this tree that has ended: this one goes on with what was left there, or after it."""
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):

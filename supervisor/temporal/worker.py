@@ -27,6 +27,7 @@ from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.turns import Turns
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.workflows import PINNED, WORKFLOWS, Offer
 
@@ -71,7 +72,11 @@ async def work(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS if build is None else PINNED,
-        activities=[Bodies(Offered(agents, also)).run, NamespaceRules(client, store).read_for_call],
+        activities=[
+            Bodies(Offered(agents, also)).run,
+            NamespaceRules(client, store).read_for_call,
+            Turns(client, store).take_over,
+        ],
         interceptors=[Offer(by_name, lost_after)],
         deployment_config=None
         if version is None

@@ -18,6 +18,7 @@ from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
 from supervisor.temporal.tree import Tree
+from supervisor.temporal.turns import TurnWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -153,7 +154,7 @@ class ExpiryWorkflow:
         pass
 
 
-_OTHERS: Final = (ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
+_OTHERS: Final = (ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, TurnWorkflow, *CLAIMS)
 WORKFLOWS: Final = (TreeWorkflow, *_OTHERS)
 PINNED: Final = (PinnedTreeWorkflow, *_OTHERS)
 """The workflows of a worker with a build."""

@@ -46,7 +46,7 @@ def message_entries(
 ) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
     """Return the entries of a message to a session, and what becomes of the message. `waits`: what an attempt in this
     process waits for. Raises InvalidInput if no run could ever receive it."""
-    _check_may_send(state)
+    check_may_send(state)
     if state.is_open:
         is_awaited = e.MESSAGE in (state.waiting_for or waits)
         return [(state.id, received)], "delivered" if is_awaited else "kept"
@@ -55,7 +55,7 @@ def message_entries(
     return entries, "begun" if oldest is received else "kept"
 
 
-def _check_may_send(state: SessionState) -> None:
+def check_may_send(state: SessionState) -> None:
     """Raise InvalidInput, and say what to do, if no run of this session could ever receive a message."""
     if state.origin is not None and not state.facts.agent:
         raise InvalidInput(

@@ -1,0 +1,48 @@
+"""Agents that converse."""
+
+import importlib
+import os
+
+from cluster_agents import die_once, effect
+
+from supervisor import Context, agent, tool
+
+
+@tool(policy="allow")
+async def noting(text: str) -> str:
+    return text
+
+
+async def write(text: str) -> None:
+    if "EFFECTS" in os.environ:
+        effect(text)
+
+
+@agent
+async def chatty(ctx: Context, text: str) -> str:
+    """Says how many messages came before, after some calls if the text says so."""
+    await ctx.step(write, text)
+    if text == "long":
+        for number in range(8):
+            result = await ctx.call(noting, str(number))
+            if result.kind != "ok":
+                return result.kind
+    before = [each for each in ctx.transcript() if each.text not in ("", None)]
+    return f"{text} after {len(before)}"
+
+
+@agent
+async def quiet(ctx: Context, number: int) -> int:
+    return number
+
+
+if "." in os.environ.get("DIES_IN", ""):  # a worker of a test: it dies in this function of ours
+    _module, _, _name = os.environ["DIES_IN"].partition(".")
+    _place = importlib.import_module(f"supervisor.temporal.{_module}")
+    _usual = getattr(_place, _name)
+
+    def _die(given: object, **options: object) -> object:
+        die_once(_name)
+        return _usual(given, **options)
+
+    setattr(_place, _name, _die)
