@@ -17,10 +17,12 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
+from supervisor.core.errors import NotFound, ServerUnavailable
 from supervisor.core.values import Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.trees import SOON_ENOUGH, Trees, failure_of
 from supervisor.temporal.wire import (
     CLAIM,
@@ -38,8 +40,9 @@ _STATUS: Final = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 class Deciding:
-    def __init__(self, trees: Trees) -> None:
+    def __init__(self, trees: Trees, rules: NamespaceRules) -> None:
         self._trees = trees
+        self._rules = rules
 
     async def decide(self, approval: str, decision: Decision, channel: str | None) -> DecisionResult:
         root = await self._trees.root_of_approval(approval)
@@ -48,12 +51,9 @@ class Deciding:
         pending = await self._trees.find_in_memo(root, approval)
         if pending is None:
             return await self._lost(root, approval, decision)
-        if getattr(decision, "scope", "once") == "always":
-            raise InvalidInput(
-                "a rule for every session is not possible on Temporal: approve it with the scope `session`, or declare "
-                "rules in code"
-            )
         check_decision(pending, decision)
+        if (rule := rule_for_all(pending, decision)) is not None:
+            await self._rules.check_room(rule)
         now = datetime.now(UTC)
         if pending.expires_at is not None and pending.expires_at <= now:
             return DecisionResult(kind="closed", approval=approval, status="expired")

@@ -34,7 +34,9 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.references import refer
+from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import (
+    ADD_RULE,
     BODY,
     EXPIRY,
     LARGEST,
@@ -89,6 +91,8 @@ class WorkflowEnvironment(Environment):
         self._lost_after = timedelta(seconds=lost_after)
         self._largest = largest
         self._numbers: dict[str, int] = {}
+        self._rules_added: anyio.Event | None = None
+        """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
         self.running = 0
         """The bodies that run, or wait for a worker."""
 
@@ -122,15 +126,21 @@ class WorkflowEnvironment(Environment):
     async def read_rules(self) -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
         one after the other the first time, and would then write the memo less often."""
-        handle = workflow.start_activity(
-            READ_RULES,
-            start_to_close_timeout=timedelta(seconds=20),
-            retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
-        )
-        cancellation = await wait_for(handle)
-        if cancellation is not None:
-            raise cancellation
-        return tuple(from_wire(each, Rule) for each in handle.result())
+        while self._rules_added is not None:
+            await self._rules_added.wait()
+        found = await _of_rules(READ_RULES)
+        return tuple(from_wire(each, Rule) for each in found)
+
+    async def add_rule(self, rule: Rule, by: str) -> str:
+        """Add a rule that a decision has made to those of the namespace. Return the id of the rule that stands for it.
+        One at a time."""
+        assert self._rules_added is None, "decisions are made one after the other"
+        self._rules_added = anyio.Event()
+        try:
+            return str(await _of_rules(ADD_RULE, to_wire(RuleChange(by=by, at=workflow.now(), rule=rule))))
+        finally:
+            self._rules_added.set()
+            self._rules_added = None
 
     async def claim_expiry(self, approval: str) -> bool:
         with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return
@@ -198,6 +208,20 @@ class WorkflowEnvironment(Environment):
             ),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
+
+
+async def _of_rules(name: str, *given: Any) -> Any:
+    """Have a worker do something with the rules of the namespace, as soon as one can."""
+    handle = workflow.start_activity(
+        name,
+        args=given,
+        start_to_close_timeout=timedelta(seconds=20),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
+    )
+    cancellation = await wait_for(handle)
+    if cancellation is not None:
+        raise cancellation
+    return handle.result()
 
 
 def _request(body: Body, largest: int) -> BodyRequest:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar, overload
 
 import anyio
-import msgspec
 from temporalio.client import Client
 
 from supervisor.abc import ActivityWatch, Counts, JournalEntry, Owner, Page, Run, Supervisor, TextWatch, TreeView, Watch
@@ -117,8 +116,8 @@ class TemporalSupervisor(Supervisor):
         self._admission = self.near.admission
         self.mirror = Mirror(client, named, self._store, feed or in_memory, self.runner.journal)
         self.trees = Trees(client, named, self._store, self.mirror)
-        self._deciding = Deciding(self.trees)
         self._rules = NamespaceRules(client, named)
+        self._deciding = Deciding(self.trees, self._rules)
 
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
@@ -304,8 +303,8 @@ class TemporalSupervisor(Supervisor):
             found = await self.trees.find_in_memo(root, approval)
             if found is None:
                 raise
-            return _offered(found)
-        return _offered(await self.near.get_approval(approval))
+            return found
+        return await self.near.get_approval(approval)
 
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
         await self.trees.read(session)
@@ -351,10 +350,10 @@ class TemporalSupervisor(Supervisor):
             here = tuple(each for each in found if session in (None, each.session, each.root_session))
             if not here:
                 raise
-            return Page(tuple(map(_offered, here[:limit])), None, make_cursor(self._store.id, 0))
+            return Page(here[:limit], None, make_cursor(self._store.id, 0))
         page = await self.near.find_approvals(pending=pending, session=session, after=after, limit=limit)
         unread = self.mirror.find_unread() if pending and session is None and page.next is None else []
-        return Page(tuple(map(_offered, [*page, *unread][:limit])), page.next, page.cursor)
+        return Page((*page, *unread)[:limit], page.next, page.cursor)
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
@@ -430,8 +429,3 @@ class TemporalSupervisor(Supervisor):
 
 def _anything(_: SessionState) -> None:
     """Allow what every session that has ended can do."""
-
-
-def _offered(approval: Approval) -> Approval:
-    """Return an approval with the options that there are on Temporal: no rule holds for every session."""
-    return msgspec.structs.replace(approval, options=tuple(each for each in approval.options if each.scope != "always"))

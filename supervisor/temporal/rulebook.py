@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from temporalio import workflow
 
 from supervisor.core.rules import Rule
+from supervisor.core.values import Approval, Approve, Decision
+from supervisor.runtime.plans.rules import granted
 from supervisor.temporal.wire import RULES_TYPE, from_wire, to_wire
 
 MOST: Final = 500
@@ -35,21 +37,32 @@ class Standing:
 
     def __init__(self, documents: list[Any]) -> None:
         self.rules: dict[str, Rule] = {}
+        self._revoked: set[str] = set()
+        """A rule that was revoked is not added again by another try to add it."""
         for each in documents:
             rule = from_wire(each, Rule)
             self.rules[str(rule.id)] = rule
 
     def take(self, change: RuleChange) -> None:
-        if change.rule is not None and self.find_same(change.rule) is None:
+        is_new = change.rule is not None and change.rule.id not in self._revoked
+        if change.rule is not None and is_new and self.find_same(change.rule) is None:
             self.rules[str(change.rule.id)] = replace(change.rule, by=change.by, added_at=change.at)
         if change.revoked is not None:
             self.rules.pop(change.revoked, None)
+            self._revoked.add(change.revoked)
 
     def find_same(self, rule: Rule) -> Rule | None:
         return next((each for each in self.rules.values() if each.meaning == rule.meaning), None)
 
     def documents(self) -> list[Any]:
         return [to_wire(each) for each in self.rules.values()]
+
+
+def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
+    """Return the rule for all sessions that a decision makes, without an id; None if it makes none."""
+    if not isinstance(decision, Approve) or decision.scope != "always":
+        return None
+    return granted(approval, decision)
 
 
 @workflow.defn(name=RULES_TYPE, sandboxed=False)

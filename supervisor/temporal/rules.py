@@ -5,6 +5,9 @@ Rules
   was read. On one machine it holds for what begins after it was added.
 - Each look asks the server whether something has changed. The history is read only if it has.
 - If the server does not answer, no call begins.
+- A decision with the scope "always" makes a rule. The tree decides first, since only a decision that counts makes one,
+  and then an activity of the tree adds the rule, as often as it takes: the same rule is one rule. The tree reads no
+  rules meanwhile, so the next call of the same tree knows it (environment.py).
 """
 
 from datetime import UTC, datetime
@@ -23,7 +26,7 @@ from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
 from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.rulebook import RuleChange, Standing
-from supervisor.temporal.wire import QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
+from supervisor.temporal.wire import ADD_RULE, QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
 
 LARGEST: Final = 256 * 1024
 """Bytes of JSON that all rules may have together: each call's look returns them."""
@@ -49,14 +52,22 @@ class NamespaceRules:
         if (same := self._standing.find_same(rule)) is not None:
             return same
         added = replace(checked(rule), id=new_id)
-        if len(to_json([*self._standing.documents(), to_wire(added)], "the rules")) > LARGEST:
-            raise LimitExceeded(f"the rules of {self._named} have {LARGEST} bytes as JSON: revoke some of them")
+        self._check_size(added)
         await self._change(RuleChange(by=by, at=datetime.now(UTC), rule=added))
         await self.find()
         found = self._standing.find_same(added)
         if found is None:
             raise NotFound(f"rule {new_id} was added, and revoked at once; add it again")
         return found
+
+    async def check_room(self, rule: Rule) -> None:
+        """Raise LimitExceeded if there is no room for another rule."""
+        await self.find()
+        self._check_size(rule)
+
+    def _check_size(self, added: Rule) -> None:
+        if len(to_json([*self._standing.documents(), to_wire(added)], "the rules")) > LARGEST:
+            raise LimitExceeded(f"the rules of {self._named} have {LARGEST} bytes as JSON: revoke some of them")
 
     async def revoke(self, rule: str, by: str) -> Rule:
         """Revoke a rule; see Supervisor.revoke_rule. Raises NotFound."""
@@ -71,6 +82,16 @@ class NamespaceRules:
         """Return the rules, for a tree."""
         await self._read()
         return self._standing.documents()
+
+    @activity.defn(name=ADD_RULE)
+    async def add_for_tree(self, document: dict[str, Any]) -> str:
+        """Add a rule that a decision has made. Return the id of the rule that stands for it."""
+        change = from_wire(document, RuleChange)
+        assert change.rule is not None
+        await self._change(change)
+        await self._read()
+        found = self._standing.find_same(change.rule) or change.rule
+        return str(found.id)
 
     async def _change(self, change: RuleChange) -> None:
         with border(self._named, maybe_done=True):

@@ -39,6 +39,7 @@ from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
 from supervisor.temporal.references import find_agent
+from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.turns import take_over
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
@@ -159,6 +160,7 @@ class Tree:
         self._answers: dict[str, Any] = {}
         self._runner: Runner | None = None
         self._start: Start | None = None
+        self._environment: WorkflowEnvironment | None = None
         self._is_parked = False
         self._rescue: Rescue | None = None
         """How a rescue wants the tree to go on in a new workflow."""
@@ -192,7 +194,7 @@ class Tree:
             self._answers = start.carried.answers
             self._is_parked = start.carried.is_parked
             self._shown = [each.id for each in self._store.find_approvals(limit=None)]
-        environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
+        self._environment = environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
         self._runner = runner = TreeRunner(self._store, None, environment=environment, find_agent=find_agent)
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True
@@ -256,9 +258,13 @@ class Tree:
         except anyio.get_cancelled_exc_class():
             if is_evicted():
                 raise
-            reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
-            self._commands.append(Command(id="", kind="cancel", session=start.session, by="temporal", text=reason))
+            self._note_cancel(start)
         return bool(self._commands) or not is_over()
+
+    def _note_cancel(self, start: Start) -> None:
+        """Cancel the tree, as the workflow was cancelled in Temporal."""
+        reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
+        self._commands.append(Command(id="", kind="cancel", session=start.session, by="temporal", text=reason))
 
     # -- going on in a new workflow ----------------------------------------------------------------------------------
 
@@ -369,10 +375,14 @@ class Tree:
         return "continued" if command.text == "upgrade" else "parked"
 
     async def _decide(self, supervisor: LocalSupervisor, request: DecisionRequest) -> None:
-        """Decide, and tell the workflow that has claimed the decision what it came to."""
+        """Decide, add the rule that this makes for all sessions, and tell the workflow that has claimed the decision
+        what it came to."""
         answer: Any
         try:
-            answer = to_wire(await supervisor.decide(request.approval, request.decision, channel=request.channel))
+            result = await supervisor.decide(request.approval, request.decision, channel=request.channel)
+            if result.kind == "accepted":
+                result = msgspec.structs.replace(result, rule=await self._add_rule(request, result.rule))
+            answer = to_wire(result)
         except SupervisorError as error:
             answer = error_document(error)
         self._show()
@@ -380,6 +390,21 @@ class Tree:
             await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
         except ApplicationError as gone:
             log.debug("decision.not_answered", approval=request.approval, reason=str(gone))
+
+    async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
+        """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
+        assert self._environment is not None
+        assert self._start is not None
+        found = self._store.get_approval(request.approval)
+        rule = None if found is None else rule_for_all(found, request.decision)
+        while rule is not None:
+            try:
+                return await self._environment.add_rule(msgspec.structs.replace(rule, id=made), request.by)
+            except anyio.get_cancelled_exc_class():
+                if is_evicted():
+                    raise
+                self._note_cancel(self._start)
+        return made
 
     async def _claim_withdrawn(self) -> None:
         gone = [found for each in self._shown if (found := self._store.get_approval(each)) is not None]

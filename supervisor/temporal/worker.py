@@ -68,13 +68,15 @@ async def work(
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
     client = await connect(store)
     await prepare(client, store)
+    rules = NamespaceRules(client, store)
     worker = Worker(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS if build is None else PINNED,
         activities=[
             Bodies(Offered(agents, also)).run,
-            NamespaceRules(client, store).read_for_call,
+            rules.read_for_call,
+            rules.add_for_tree,
             Turns(client, store).take_over,
         ],
         interceptors=[Offer(by_name, lost_after)],

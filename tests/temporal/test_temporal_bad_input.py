@@ -220,19 +220,6 @@ async def test_a_tree_with_too_many_live_sessions_is_refused_more(monkeypatch):
     assert [text[:28] for text in outcome.value] == ["the tree has 5 sessions at w"] * 2
 
 
-async def test_an_option_that_is_refused_is_not_offered():
-    """A rule for every session; the offered ones count."""
-    url = await namespace()
-    async with working(url, [commanding]), open_temporal(url) as supervisor:
-        run = await supervisor.start(commanding)
-        async with run.watch_approvals() as watch:
-            found = await supervisor.get_approval((await anext(watch)).id)
-        assert {option.scope for option in found.options} == {"once", "session"}
-        with pytest.raises(InvalidInput, match="every session"):
-            await supervisor.decide(found.id, Approve(by="ana", scope="always"))
-        assert (await supervisor.decide(found.id, Approve(by="ana", scope="session"))).kind == "accepted"
-
-
 async def test_a_server_that_goes_away_is_waited_for(tmp_path):
     """SIGKILL, and a new start with the same file: what it had acknowledged is there, and the worker goes on."""
     server = Server(tmp_path / "server.db")

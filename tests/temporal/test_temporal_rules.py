@@ -1,12 +1,17 @@
 """Rules for all sessions of a namespace, and races of decisions with withdrawals: in processes of this one."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 from temporal_server import namespace, working
+from temporalio.testing import ActivityEnvironment
 
 from supervisor import Approve, Context, ServerUnavailable, agent, allow, deny, tool
 from supervisor.temporal import commands, decisions, open_temporal
 from supervisor.temporal.mirror import Mirror
+from supervisor.temporal.rulebook import RuleChange
+from supervisor.temporal.wire import to_wire
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
@@ -72,6 +77,37 @@ async def test_a_rule_counts_when_the_server_has_it():
             assert (await run.result())[0] == "denied"
 
 
+@agent
+async def pressing_twice(ctx: Context) -> list[str]:
+    return [(await ctx.call(press, "red")).kind for _ in range(2)]
+
+
+async def test_a_decision_for_always_makes_a_rule_before_the_next_call():
+    """Made while no worker lives, it counts, and its rule is there for the next call of the same session, and for other
+    sessions. A second decision on the same call makes none, and a revoked rule stays revoked."""
+    url = await namespace()
+    async with working(url, [pressing_twice]), open_temporal(url) as supervisor:
+        run = await supervisor.start(pressing_twice)
+        async with run.watch_approvals() as asked:
+            waiting = await anext(asked)
+    async with open_temporal(url) as supervisor:
+        assert "always" in {option.scope for option in waiting.options}
+        assert (await supervisor.decide(waiting.id, Approve(by="ana", scope="always"))).kind == "recorded"
+        assert list(await supervisor._rules.find()) == []
+        async with working(url, [pressing_twice]):
+            run = await supervisor.get_run(run.session)
+            assert await run.result() == ["ok", "ok"]
+            assert await (await supervisor.start(pressing_twice)).result() == ["ok", "ok"]
+            (rule,) = await supervisor.find_rules()
+            assert (rule.kind, rule.session, rule.by) == ("allow", None, "ana")
+            again = await supervisor.decide(waiting.id, Approve(by="bob", scope="always"))
+            assert (again.kind, again.rule) == ("already", rule.id)
+            await supervisor.revoke_rule(rule.id, by="bob")
+            change = RuleChange(by="ana", at=datetime.now(UTC), rule=rule)
+            await ActivityEnvironment().run(supervisor._rules.add_for_tree, to_wire(change))
+            assert list(await supervisor.find_rules()) == []
+
+
 async def test_a_decision_and_a_withdrawal_claim_the_same_approval():
     """Each of twenty approvals is decided or withdrawn, never both; later ones are closed, without a worker too."""
     url = await namespace()
@@ -100,7 +136,8 @@ async def test_a_decision_and_a_withdrawal_claim_the_same_approval():
 
 
 async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypatch):
-    """It claims the approval after a cancel is on its way, and no worker lives: the withdrawal is what counts."""
+    """It claims the approval after a cancel is on its way, and no worker lives: the withdrawal is what counts. The rule
+    that it would have made is not made."""
 
     async def unread(*_) -> None:
         raise ServerUnavailable("no worker answers", maybe_done=False)
@@ -113,11 +150,12 @@ async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypat
             run = await supervisor.start(asking, 1)
             (waiting,) = await until_asked(supervisor, 1)
         await supervisor.cancel(run.session)
-        assert (await supervisor.decide(waiting.id, Approve(by="ana"))).kind == "recorded"
+        assert (await supervisor.decide(waiting.id, Approve(by="ana", scope="always"))).kind == "recorded"
         async with working(url, [asking]):
             await run.outcome()
             (ended,) = await supervisor.find_approvals(pending=False)
             assert ended.status == "withdrawn"
+            assert list(await supervisor.find_rules()) == []
         monkeypatch.setattr(Mirror, "read", unread)
         late = await supervisor.decide(waiting.id, Approve(by="bob"))
         assert (late.kind, late.status) == ("closed", "withdrawn")

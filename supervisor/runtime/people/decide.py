@@ -38,9 +38,16 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
 
     def plan(view: View) -> tuple[list[Entry], Decided | None]:
         now = runner.clock.now()
-        is_in_time = runner.environment.claims_decisions
         entries, decided = decision_entries(
-            view, asking, approval, checked, by=by, channel=channel, now=now, is_in_time=is_in_time
+            view,
+            asking,
+            approval,
+            checked,
+            by=by,
+            channel=channel,
+            now=now,
+            is_in_time=runner.environment.claims_decisions,
+            shares_rules=runner.environment.shares_rules,
         )
         return entries if decided is None else [*entries, *runner.follow(*decided)], decided
 

@@ -126,10 +126,12 @@ def decision_entries(
     channel: str | None,
     now: datetime,
     is_in_time: bool = False,
+    shares_rules: bool = False,
 ) -> tuple[list[Entry], Decided | None]:
     """Return the entries of a decision, and the session with the event that counts; None if the decision does not
     count. `asking`: the session and the operation of the approval. `is_in_time`: whether it is known to have been made
-    before the expiry, although it comes later. Raises InvalidInput for an approval of a question.
+    before the expiry, although it comes later. `shares_rules`: whether rules for all sessions are kept elsewhere: the
+    caller adds them there. Raises InvalidInput for an approval of a question.
     """
     session, operation = asking
     state = view.find_session(session)
@@ -140,7 +142,8 @@ def decision_entries(
         return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
     rule = None if checked.rule is None else book(view).find_same(checked.rule) or checked.rule
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
-    added = () if rule is None else add(view, rule, by, now, approval)
+    is_kept_here = rule is not None and not (shares_rules and rule.session is None)
+    added = add(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
     return [(session, event), *added], (state, event)
 
 
