@@ -11,6 +11,7 @@ import msgspec
 from supervisor.core.errors import InvalidInput
 
 JSON_NULL: Final = msgspec.Raw(b"null")
+"""The one null: where it is the default of a field, it is not written. `omit_defaults` compares by identity."""
 MOST_LEVELS: Final = 200
 """The deepest nesting that may be written: a fifth of what Python's stack allows."""
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")

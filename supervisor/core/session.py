@@ -30,6 +30,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
@@ -57,8 +58,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     phase: str = ""
     length: int = 0
     created: e.SessionCreated | None = None
-    input: Raw = Raw(b"null")
-    first_input: Raw = Raw(b"null")
+    input: Raw = JSON_NULL
+    first_input: Raw = JSON_NULL
     """The input of the first run; a turn's input is the message that began it."""
     runs: int = 0
     """How many have begun; an import counts as the first."""

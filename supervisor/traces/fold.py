@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.masking import mask
 from supervisor.traces import names
 
@@ -64,7 +65,7 @@ class SessionFold:
         """How the latest attempt left memory, if the journal says so."""
         self._contents = contents
         self._run_began: datetime | None = None
-        self._input = Raw(b"null")
+        self._input = JSON_NULL
         self._waits: dict[str, tuple[str, datetime]] = {}
         self._asked: dict[str, tuple[e.ToolCallRequested, Raw]] = {}
         """Calls without a result, with the arguments that count."""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Raw
 
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, traits
 from supervisor.core.rules import Rule
 from supervisor.core.values import Scope
@@ -37,7 +38,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     question: str
     digest: str
     choices: tuple[str, ...] | None = None
-    schema: Raw = Raw(b"null")
+    schema: Raw = JSON_NULL
     expires_at: datetime | None = None
     given: int | None = None
     """As in OperationStarted."""
@@ -70,7 +71,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     pattern: str | None = None
     rule: str | None = None
     reason: str | None = None
-    arguments: Raw = Raw(b"null")
+    arguments: Raw = JSON_NULL
     secret: tuple[str, ...] = ()
     """Names of the arguments that only the effect may see (core/masking.py)."""
     channel: str | None = None

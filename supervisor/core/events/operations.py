@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Raw
 
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, traits
 from supervisor.core.values import ResultKind
 
@@ -33,7 +34,7 @@ class OperationFinished(Event, frozen=True, kw_only=True):
 
     operation: str
     kind: str
-    value: Raw = Raw(b"null")
+    value: Raw = JSON_NULL
     error: tuple[str, str] | None = None
     traceback: str = ""
     """Where a step raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""
@@ -93,10 +94,10 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/rules.py)."""
     defaults: tuple[str, ...] = ()
     """Names of the arguments that have the default value of the tool's parameter, if a person is asked."""
-    schema: Raw = Raw(b"null")
+    schema: Raw = JSON_NULL
     """JSON schema that edited arguments must fit, in the words that `schemas.misfit` knows: so every process refuses an
     edit that does not fit, without the tool. null: the process that runs the call checks alone."""
-    parameters: Raw = Raw(b"null")
+    parameters: Raw = JSON_NULL
     """JSON schema of those arguments of which their values do not say enough, for people who edit them. Nothing is
     checked against it."""
     given: int | None = None
@@ -123,7 +124,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     operation: str
     kind: ResultKind
     content: str
-    value: Raw = Raw(b"null")
+    value: Raw = JSON_NULL
     details: Raw = Raw(b"{}")
     traceback: str = ""
     """Where the tool raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""

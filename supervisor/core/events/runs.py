@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core.blocking import Block
+from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, traits
 from supervisor.core.values import OutcomeKind, ReportKind
 
@@ -143,9 +144,9 @@ class ChildEnded(Event, frozen=True, kw_only=True):
 
     child: str
     kind: OutcomeKind
-    value: Raw = Raw(b"null")
+    value: Raw = JSON_NULL
     cause: str | None = None
-    partial: Raw = Raw(b"null")
+    partial: Raw = JSON_NULL
 
 
 @traits("told", "own", "ends block", "wakes", "last append")
@@ -153,9 +154,9 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """The outcome, exactly once (W9)."""
 
     kind: OutcomeKind
-    value: Raw = Raw(b"null")
+    value: Raw = JSON_NULL
     cause: str | None = None
-    partial: Raw = Raw(b"null")
+    partial: Raw = JSON_NULL
     traceback: str = ""
     """Where the agent raised, for people; its parent is not told (runtime/attempt/tracebacks.py)."""
     led_by: tuple[str, ...] = ()
