@@ -14,8 +14,6 @@ Rules
 - Where the store dies with the process, so do its jobs, unless they are to be kept: no later process could find them.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +55,8 @@ class JobWatch:
 
     def folder(self) -> str:
         if self._parent is None:
+            import tempfile  # a store on disk has its own folder
+
             self._parent = tempfile.mkdtemp(prefix="supervisor-jobs-")
         return self._parent
 
@@ -79,8 +79,11 @@ class JobWatch:
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
         gone = [folder for session, folder in job_folders(self._store.jobs_folder) if is_gone(session)]
         size = sum(map(size_of, gone))
-        for folder in gone if not dry_run else ():
-            shutil.rmtree(folder, ignore_errors=True)
+        if gone and not dry_run:
+            import shutil  # few processes prune
+
+            for folder in gone:
+                shutil.rmtree(folder, ignore_errors=True)
         return len(gone), size
 
     async def _take_up_trees(self) -> None:

@@ -11,7 +11,6 @@ Rules
 - The file stays open as long as this process has a connection: closing it would drop the connection's locks.
 """
 
-import ctypes
 import errno
 import os
 import sys
@@ -38,6 +37,8 @@ def allocate(path: Path) -> None:
     if path in _held or os.statvfs(path).f_frsize >= ENOUGH:
         return
     _held[path] = file = os.open(f"{path}-shm", os.O_RDWR | os.O_CLOEXEC)
+    import ctypes  # few disks need it
+
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "fallocate") or sys.maxsize < 2**32:  # with offsets of 64 bits
         return
