@@ -12,9 +12,10 @@ The module is longer than 400 lines because half of it is the documentation of t
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+import msgspec
 
 from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
@@ -340,8 +341,7 @@ class Context(Operations):
         used again."""
 
 
-@dataclass(frozen=True)
-class WebhookReply:
+class WebhookReply(msgspec.Struct, frozen=True):
     """The answer of a webhook."""
 
     status: int = 200
@@ -349,8 +349,7 @@ class WebhookReply:
     media_type: str = "application/json"
 
 
-@dataclass(frozen=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True):
     """A path to which a platform posts. It begins with "/", and is below /channels/NAME of the daemon. `receive` gets
     the headers (names in lower case) and the body, and first verifies the platform's signature. It returns within the
     platform's bound (3 s); longer work belongs into a task of `Channel.serve`."""

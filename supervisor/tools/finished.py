@@ -1,7 +1,8 @@
 """The result of a process: how it ended, what it wrote, which processes it left behind. Values only."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from supervisor.tools.output import Output
 
@@ -14,8 +15,7 @@ class LaunchFailed(OSError):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftBehind:
+class LeftBehind(msgspec.Struct, frozen=True, kw_only=True):
     """A process that we had to end because it outlived its command or had left the command's session (setsid).
 
     `how`: "terminated" (SIGTERM), "killed" (SIGKILL), "refused" (we may not signal it; it is alive), "stuck" (it did
@@ -28,8 +28,7 @@ class LeftBehind:
     how: Literal["terminated", "killed", "refused", "stuck"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """How a released process ended. `exit_code` or `signal` is set, the other is None.
 
     Both are None if the status is unknown: the process would not end and is among `refused_kills`, or its warden was

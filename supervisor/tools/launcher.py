@@ -17,8 +17,8 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 # The launcher does not run the package's own __init__ files: it needs two modules, not the library.
 _BOOTSTRAP = """
@@ -34,8 +34,7 @@ warden.main()
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-@dataclass(frozen=True, slots=True)
-class _Launcher:
+class _Launcher(NamedTuple):
     requests: socket.socket
     process: subprocess.Popen[bytes]
     identity: tuple[object, ...]

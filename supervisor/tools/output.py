@@ -4,11 +4,10 @@ Rules: memory is bounded, however much is written; counts are exact; bytes stay 
 cut never splits a character.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Captured output, stdout and stderr in the order written.
 
     `head` and `tail` are raw bytes; `total` counts all bytes that were written. If nothing was cut, all is in `head`.

@@ -7,8 +7,9 @@ Rules
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from supervisor.abc import JournalEntry, Page, SessionRow
 from supervisor.core import events as e
@@ -31,8 +32,7 @@ AUDITED: Final = e.having("audited")
 _OF_OPEN: Final = ("active", "waiting_approval", "blocked")
 
 
-@dataclass(frozen=True)
-class SessionFilter:
+class SessionFilter(msgspec.Struct, frozen=True):
     """The filter and the order of a list of sessions. None: no filter."""
 
     is_open: bool | None = None
