@@ -24,6 +24,7 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.ids import new_session_id
 from supervisor.core.people import People
+from supervisor.core.retrying import why_not_retry
 from supervisor.core.rules import Rule, checked
 from supervisor.core.session import SessionState
 from supervisor.core.store_urls import TemporalStore
@@ -50,6 +51,7 @@ from supervisor.system.inside import Inside
 from supervisor.temporal.commands import command
 from supervisor.temporal.connection import SOON, border, connect
 from supervisor.temporal.decisions import Deciding
+from supervisor.temporal.forks import fork_tree
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
@@ -260,12 +262,29 @@ class TemporalSupervisor(Supervisor):
         return await chat(self, self.near.people, session, text, who, seen)
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self._refuse("a retry", "start a new session")
+        await self._refuse_inside("retrying")
+        who = await self._admission.of_command(by, "retry sessions", session)
+        root, number = await self.trees.find_root(session), 0
+
+        def check(state: SessionState) -> None:
+            nonlocal number
+            if (why := why_not_retry(state)) is not None:
+                raise InvalidInput(why)
+            number = state.runs + 1
+
+        _, answer = await command(self.trees, root, "retry", session, who, check=check)
+        if answer is None and not number:
+            raise ServerUnavailable(
+                f"no worker answers for session {session} yet: see how it is later", maybe_done=True
+            )
+        return TemporalRun(self, session, answer or number)
 
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
-        self._refuse("a fork", "start a new session")
+        await self._refuse_inside("forking")
+        who = await self._admission.of_command(by, "fork sessions", session)
+        return await fork_tree(self.trees, self.runner, session, before, new, version, who)
 
     # -- reading: what is new is read into the mirror, and then the mirror is read -------------------------------------
 

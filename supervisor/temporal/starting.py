@@ -53,7 +53,21 @@ async def start_session(
         largest=largest,
     )
     mark = digest([start.agent, to_wire(start).get("given", [])])
-    is_new = True
+    is_new = await start_tree(trees, start, mark)
+    if not is_new:
+        described = await trees.mirror.describe(root)
+        if (await described.memo()).get("start") != mark:
+            raise SessionConflict(
+                f"session {root} belongs to another agent, or was started with another input; choose another id"
+            ) from None
+    await trees.until_accepted(root)
+    return root, spec, is_new
+
+
+async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
+    """Start the workflow of a tree, with a mark in its memo by which the same start is known. Return whether there was
+    none of its id."""
+    root = start.session
     try:
         with border(trees.named, maybe_done=True):
             await trees.client.start_workflow(
@@ -67,11 +81,5 @@ async def start_session(
                 rpc_timeout=SOON,
             )
     except WorkflowAlreadyStartedError:
-        is_new = False
-        described = await trees.mirror.describe(root)
-        if (await described.memo()).get("start") != mark:
-            raise SessionConflict(
-                f"session {root} belongs to another agent, or was started with another input; choose another id"
-            ) from None
-    await trees.until_accepted(root)
-    return root, spec, is_new
+        return False
+    return True

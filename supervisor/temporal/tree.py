@@ -26,7 +26,7 @@ from temporalio.exceptions import ApplicationError
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError
-from supervisor.core.events import encode_event
+from supervisor.core.events import ForkTaken, encode_event
 from supervisor.core.values import Approval, Outcome
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
@@ -52,6 +52,7 @@ from supervisor.temporal.wire import (
     Command,
     DecisionRequest,
     Entries,
+    ForkNote,
     Rescue,
     Start,
     decision_id,
@@ -304,8 +305,11 @@ class Tree:
         return self._following(start, pack(self._store, is_whole=self._rescue is not None))
 
     def _left(self, start: Start, outcome: Outcome[Any]) -> Any:
-        """Return what a later workflow goes on with, after the end. A retry needs all of the journal."""
-        journal = pack(self._store, is_whole=outcome.kind not in ("succeeded", "cancelled"))
+        """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
+        have it. A turn can do with less."""
+        journal = pack(self._store, is_whole=True)
+        if not _fits(journal, start) and outcome.kind in ("succeeded", "cancelled"):
+            journal = pack(self._store)
         if not _fits(journal, start):
             log.warning("tree.left_nothing", session=start.session, reason=TOO_LARGE)
             return None
@@ -336,27 +340,44 @@ class Tree:
             return
         if command.id and command.id in self._answers:  # it came twice
             return
-        text, by = command.text or "", command.by
-        answer: Any = None
+        answer: Any
         try:
-            match command.kind:
-                case "cancel":
-                    await supervisor.cancel(command.session, reason=command.text, by=by)
-                case "send":
-                    answer = to_wire(await supervisor.send(command.session, text, by=by))
-                case "add_rule":
-                    assert command.rule is not None
-                    answer = to_wire(await supervisor.add_rule(command.rule, by=by))
-                case "revoke_rule":
-                    answer = to_wire(await supervisor.revoke_rule(text, by=by))
-                case "rescue":
-                    answer = await self._be_rescued(supervisor, command)
+            answer = await self._answer(supervisor, command)
         except SupervisorError as error:
             log.debug("command.refused", command=command.kind, session=command.session, reason=str(error))
             answer = error_document(error)
         self._answers[command.id] = {"answer": answer}
         if len(self._answers) > KEPT:
             del self._answers[next(iter(self._answers))]
+
+    async def _answer(self, supervisor: LocalSupervisor, command: Command) -> Any:
+        """Do what a command says, and return what came of it."""
+        session, text, by = command.session, command.text or "", command.by
+        match command.kind:
+            case "cancel":
+                await supervisor.cancel(session, reason=command.text, by=by)
+            case "send":
+                return to_wire(await supervisor.send(session, text, by=by))
+            case "retry":
+                return (await supervisor.retry(session, by=by)).number
+            case "forked":
+                await self._note_fork(command)
+            case "add_rule":
+                assert command.rule is not None
+                return to_wire(await supervisor.add_rule(command.rule, by=by))
+            case "revoke_rule":
+                return to_wire(await supervisor.revoke_rule(text, by=by))
+            case "rescue":
+                return await self._be_rescued(supervisor, command)
+        return None
+
+    async def _note_fork(self, command: Command) -> None:
+        assert self._runner is not None
+        note, now = msgspec.json.decode(command.text or "", type=ForkNote), self._runner.clock.now()
+        taken = ForkTaken(at=now, fork=note.fork, before=note.before, by=command.by)
+        known = [row.event for row in self._store.journal(command.session)]
+        if not any(isinstance(each, ForkTaken) and each.fork == note.fork for each in known):
+            await self._runner.journal.append(lambda _: [(command.session, taken)])
 
     async def _be_rescued(self, supervisor: LocalSupervisor, command: Command) -> Rescue:
         assert self._runner is not None

@@ -198,15 +198,22 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancel, a message, a rule that is added or revoked, or a rescue. `id`: under which the tree keeps its answer.
-    `text`: the reason, the message, the id of the rule, or a Rescue."""
+    """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
+    the id of the rule that is revoked, a Rescue, or a ForkNote."""
 
     id: str
-    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue"]
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked"]
     session: str
     by: str
     text: str | None = None
     rule: Rule | None = None
+
+
+class ForkNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A fork that was taken of a tree, before entry `before` of its root."""
+
+    fork: str
+    before: int
 
 
 class Entries(msgspec.Struct, frozen=True, kw_only=True):

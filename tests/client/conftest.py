@@ -5,8 +5,6 @@ import pytest
 REFUSED = {
     "test_a_decision_without_entitlement_is_refused_and_journaled": "people and their roles",
     "test_only_operators_command": "people and their roles",
-    "test_a_run_that_failed_is_retried": "retries",
-    "test_a_tree_is_forked_before_an_entry": "forks",
     "test_a_chat_word_decides_and_other_words_are_sent": "channels, whose cards the test waits for",
 }
 """By test: what it needs that is not there. When it is, its test passes, and this table must say so."""

@@ -73,8 +73,8 @@ def test_a_stopped_worker_leaves_what_waits_to_another(cluster):
 REFUSED = {
     ("run", f"{AGENTS}:janitor", "[]"): 2,
     ("prune", "--older-than", "1d"): 2,
-    ("retry", "j"): 2,
-    ("fork", "j", "--before", "2"): 2,
+    ("retry", "j"): 5,
+    ("fork", "j", "--before", "2"): 5,
     ("start", "nothing"): 2,
     ("start", "janitor", "5"): 2,
     ("show", "nowhere"): 5,

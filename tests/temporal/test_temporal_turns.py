@@ -10,17 +10,20 @@ from temporal_server import namespace, working
 from temporalio.client import Client
 from turning_agents import (
     __file__ as TURNING,  # noqa: N812 # a path
+    below,
+    broken,
     chatty,
     quiet,
 )
 
 from supervisor import InvalidInput, LimitExceeded, deny
-from supervisor.temporal import open_temporal, starting, tree, turns
+from supervisor.events import ForkTaken
+from supervisor.temporal import forks, open_temporal, starting, tree, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
 
 pytestmark = pytest.mark.anyio
-AGENTS = [chatty, quiet]
+AGENTS = [chatty, quiet, broken, below]
 
 
 async def runs(url: str, session: str) -> int:
@@ -112,6 +115,42 @@ async def test_a_rule_of_a_session_holds_in_its_next_turn():
         assert [each.id for each in await supervisor.find_rules()] == [rule.id]
         await supervisor.send("s", "long")
         assert (await outcomes(supervisor, "s", 2))[1].startswith("denied")
+
+
+async def test_a_retry_keeps_what_was_done_and_counts_while_no_worker_lives(tmp_path, monkeypatch):
+    """R10: of the sub-agent, too. A second retry is refused, since the first one has succeeded."""
+    monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
+    url = await namespace()
+    async with working(url, AGENTS), open_temporal(url) as supervisor:
+        assert (await (await supervisor.start(broken, session="b")).outcome()).kind == "failed"
+    async with open_temporal(url) as supervisor:
+        (tmp_path / "effects.mended").touch()
+        again = await supervisor.retry("b", by="ana")
+        async with working(url, AGENTS):
+            assert (again.number, await again.result()) == (2, "below mended")
+            with pytest.raises(InvalidInput, match="succeeded"):
+                await supervisor.retry("b", by="ana")
+    assert (tmp_path / "effects").read_text().splitlines() == ["below", "mended"]
+
+
+async def test_a_fork_whose_client_died_is_finished_by_the_same_fork():
+    """The new session stands, and the source learns of it, once."""
+    url = await namespace()
+    async with working(url, AGENTS), open_temporal(url) as supervisor:
+        await (await supervisor.start(chatty, "short", session="s")).outcome()
+        with pytest.MonkeyPatch.context() as dying:
+            dying.setattr(forks, "command", _die)
+            with pytest.raises(ConnectionAbortedError):
+                await supervisor.fork("s", before=4, new="copy", by="ana")
+        for _ in range(2):
+            fork = await supervisor.fork("s", before=4, new="copy", by="ana")
+        assert await (await supervisor.get_run("copy")).result() == "short after 0"
+        taken = [row.event for row in await supervisor.find_entries("s") if isinstance(row.event, ForkTaken)]
+        assert [(each.fork, each.before) for each in taken] == [("copy", fork.before)]
+
+
+async def _die(*_, **__) -> None:
+    raise ConnectionAbortedError
 
 
 def test_a_message_counts_while_no_worker_lives_and_its_client_dies(cluster):

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from pathlib import Path
 
 from cluster_agents import die_once, effect
 
@@ -34,6 +35,26 @@ async def chatty(ctx: Context, text: str) -> str:
 @agent
 async def quiet(ctx: Context, number: int) -> int:
     return number
+
+
+async def mend() -> str:
+    """Fail until a file says that it works."""
+    if not Path(os.environ["EFFECTS"] + ".mended").exists():
+        raise ValueError("not today")
+    effect("mended")
+    return "mended"
+
+
+@agent
+async def below(ctx: Context) -> str:
+    """Does its work, and fails afterwards until it is mended."""
+    await ctx.step(write, "below")
+    return await ctx.step(mend)
+
+
+@agent
+async def broken(ctx: Context) -> str:
+    return f"below {await ctx.run(below)}"
 
 
 if "." in os.environ.get("DIES_IN", ""):  # a worker of a test: it dies in this function of ours

@@ -38,11 +38,15 @@ class Forking:
                 return
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
         view.session(root)
+        yield from self.copied(by, version, now)
+        yield root, e.ForkTaken(at=now, fork=fork, before=self.fork.before, by=by)
+
+    def copied(self, by: str, version: str | None, now: datetime) -> Iterator[Entry]:
+        """Yield the entries of the new tree."""
         yield from self._entries
         for old, new in self._sessions.items():
-            its_version = version if old == root else None
+            its_version = version if old == self.fork.source else None
             yield new, e.SessionForked(at=now, source=old, before=self._before[old], by=by, version=its_version)
-        yield root, e.ForkTaken(at=now, fork=fork, before=self.fork.before, by=by)
 
 
 def _rows_of_tree(store: Store, root: str) -> list[JournalEntry]:
