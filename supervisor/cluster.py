@@ -51,7 +51,7 @@ async def open_cluster(
     try:
         feed.open()
         supervisor = ServedSupervisor(client, named, store, feed, people, agents)
-        near, cards = supervisor.near, NamespaceCards(supervisor.runner, client, named)
+        near, cards = supervisor.near, NamespaceCards(supervisor.runner, client, named, channels)
         with anyio.move_on_after(FILLING):
             await supervisor.mirror.follow_all()
         await cards.find_lost(feed)

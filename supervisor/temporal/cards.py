@@ -11,7 +11,7 @@ Rules
 - The namespace knows of a card before the mirror does.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -21,6 +21,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.errors import ServerError, ServerUnavailable
 from supervisor.core.events.asking import CardBegun, CardEvent, target_of
@@ -76,13 +77,15 @@ class CardState:
 
 
 class NamespaceCards(LocalCards):
-    """The host of the cards of a server; see CardHost."""
+    """The host of the cards of a server; see CardHost. `channels`: those that it serves."""
 
-    def __init__(self, runner: Runner, client: Client, named: TemporalStore) -> None:
+    def __init__(self, runner: Runner, client: Client, named: TemporalStore, channels: Iterable[Channel]) -> None:
         super().__init__(runner)
         self._client = client
         self._named = named
         self._runner = runner
+        self._claimed = {each.name for each in channels if each.keeps_cards}
+        """The channels whose cards are claimed. A card of another one ends with its server."""
         self._me = new_session_id()
 
     async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
@@ -120,7 +123,7 @@ class NamespaceCards(LocalCards):
                 kind = "retired"
             case _:
                 pass
-        if kind is not None:
+        if kind is not None and event.channel in self._claimed:
             try:
                 with border(self._named, maybe_done=True):
                     await self._signal(card_id(approval.id, target_of(event)), self._note(kind, event))
