@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 from remote_agents import AGENTS, effects
@@ -12,6 +14,8 @@ from supervisor import ApproverRule, MemoryStore, People, Person, Supervisor, To
 from supervisor.channels.web import make_web
 from supervisor.channels.web.server import listen
 from supervisor.core.people import hash_token
+from supervisor.core.reminders import Reminders
+from supervisor.core.store_urls import read_temporal_url
 
 
 def person(name: str, *roles: str, until: datetime | None = None) -> Person:
@@ -75,10 +79,27 @@ async def over_temporal() -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def side(kind: str, who: str = "olga", store=None) -> AsyncIterator[Side]:
-    """Open one side. `kind`: local, remote or temporal; `who`: whose token it is."""
+async def served_on_temporal() -> AsyncIterator[Side]:
+    """Open the supervisor of a server on a namespace of its own, with one worker in this process."""
+    from supervisor.cluster import open_cluster
+    from supervisor.temporal.mirror_store import MirrorFile
+
+    effects.clear()
+    url = await namespace()
+    web = make_web(people=EVERYBODY, secret=b"s" * 32, listener=listen("127.0.0.1", 0), hosts=["127.0.0.1"])
+    with TemporaryDirectory() as folder, anyio.fail_after(60):
+        mirror = MirrorFile(Path(folder) / "mirror.db", url)
+        given = {"agents": {}, "channels": [web], "people": EVERYBODY, "reminders": Reminders(), "routes": []}
+        async with working(url, AGENTS), open_cluster(read_temporal_url(url), mirror, **given) as supervisor:
+            yield Side(supervisor, supervisor, url)
+
+
+@asynccontextmanager
+async def side(kind: str, who: str = "olga", store=None, *, served: bool = False) -> AsyncIterator[Side]:
+    """Open one side. `kind`: local, remote or temporal; `who`: whose token it is; `served`: with people, roles and a
+    channel, which a server on Temporal has, and the other two always."""
     if kind == "temporal":
-        async with over_temporal() as here:
+        async with served_on_temporal() if served else over_temporal() as here:
             yield here
         return
     async with serving(store) as (local, url):

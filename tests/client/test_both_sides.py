@@ -1,4 +1,4 @@
-"""One suite for all Supervisors: next to a store, over HTTP, and on Temporal (conftest.py says what is refused)."""
+"""One suite for all Supervisors: next to a store, over HTTP, and on Temporal."""
 
 from datetime import UTC, datetime
 
@@ -186,7 +186,7 @@ async def test_a_late_decision_is_a_result(kind):
 
 async def test_a_decision_without_entitlement_is_refused_and_journaled(kind):
     """A4: the approval stays pending, and the audit trail has it."""
-    async with side(kind, who="bob") as here:
+    async with side(kind, who="bob", served=True) as here:
         run = await here.local.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
@@ -200,7 +200,7 @@ async def test_a_decision_without_entitlement_is_refused_and_journaled(kind):
 @pytest.mark.parametrize("who", ["ana", "bob"])
 async def test_only_operators_command(kind, who):
     """Roles: to decide is not to command."""
-    async with side(kind, who=who) as here:
+    async with side(kind, who=who, served=True) as here:
         await (await here.local.start(doubling, 1, session="done", requester="olga")).outcome()
         for refused in (
             lambda: here.supervisor.add_rule(deny("note"), by=who),
@@ -242,7 +242,7 @@ async def test_get_run_types_the_result_by_an_agent(kind):
 
 async def test_a_chat_word_decides_and_other_words_are_sent(kind):
     """A12: a bare yes decides what alone waits and was shown before."""
-    async with side(kind) as here:
+    async with side(kind, served=True) as here:
         run, asked = await here.ask("bread")
         while not (await here.supervisor.get_approval(asked.id)).shown:
             await anyio.sleep(0.01)
