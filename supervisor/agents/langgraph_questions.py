@@ -108,9 +108,7 @@ class Asking:
             return {"type": "edit", "edited_action": {"name": request.tool, "args": result.value}}
         if "reject" in allowed:
             return {"type": "reject", "message": result.content}
-        raise GraphFailed(
-            f"{tool_name}: {result.content}; the graph can be told neither of this, nor of another decision"
-        )
+        raise GraphFailed(f"{tool_name}: {result.content}; the graph allows no decision by which it could learn this")
 
 
 async def _together(functions: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:

@@ -1,8 +1,8 @@
 """Shows on a chat platform what an agent is writing (`Context.stream`): in one message, which is edited while the text
 grows, and removed when the agent has said the whole.
 
-Theory: the message is a picture of a text in memory. So it is never needed: what the agent says is posted as a message
-of its own, by telling.py, which waits for nothing here. The message is removed after that, so that people can read the
+Theory: the message is a picture of a text in memory, and no text is lost without it: telling.py posts what the agent
+says as a message of its own, and waits for nothing here. The message is removed after that, so that people can read the
 text at any instant. It carries the mark WRITING on the platform, or a note in the journal says that it is there. So a
 process that comes after SIGKILL finds and removes it.
 
@@ -13,7 +13,7 @@ Rules
   refusal it is not asked again before the session's next run.
 - A message that was posted while the agent writes on stands below the text. So the text goes on in a new message.
 - A request under way is not given up when the run ends, since its message could not be removed then. BOUND limits it.
-- The text is made harmless as what the agent says is.
+- The text is made harmless in the same way as what the agent says.
 """
 
 from collections.abc import Collection, Iterator
@@ -101,7 +101,7 @@ class Writing:
             await anyio.sleep(min(LONGEST, every * 2**failed) if failed else every)
 
     async def _look(self, supervisor: Supervisor, unlike: StreamedText | None = None) -> StreamedText:
-        """Return what the agent has written, once that is not `unlike`."""
+        """Return what the agent has written, once it differs from `unlike`."""
         async with supervisor.watch_text(self._session) as watch:
             async for written in watch:
                 if written != unlike:

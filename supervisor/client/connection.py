@@ -8,7 +8,7 @@ Rules
   before. So no request reaches another server or another store, also when a daemon is started again in between.
 - A request that was not sent is sent again, whatever it asks for. One that was sent is sent again only if it `repeats`
   harmlessly. Otherwise ServerUnavailable says that the server may have done it.
-- The server's word that it is busy (503, 429 with a time) means that it did nothing.
+- A server that says that it is busy (503, 429) has done nothing.
 - The token is asked for anew at each request. After a 401 it is asked for once more, since it may just have changed.
 - The token stands in one header, and nowhere else: no URL, error, log or repr has it.
 - Leaving ends what is under way, in whatever task.
@@ -75,7 +75,7 @@ class Connection:
         self._token = token
         self._greeting: Greeting | None = None
         self._is_known = False
-        """Whether the latest greeting found the server that it should be."""
+        """Whether the latest greeting found the right server."""
         self._ahead = timedelta(0)
         """How far the server's clock is ahead of ours, or a little less."""
         self._waits: set[anyio.CancelScope] = set()

@@ -1,20 +1,20 @@
-"""The order in which cancelled tasks of a workflow go on: that in which they were started.
+"""Wakes the cancelled tasks of a workflow in the order in which they were started.
 
 Temporal runs a workflow again in other processes, and there its tasks must do the same in the same order. The loop runs
-callbacks in the order in which they are registered, so a program that reads no clock and no chance of its own is
-deterministic, with one exception: a cancel scope, and a task group, keep their tasks in a set. A set has the order of
-addresses in memory. So the cancellation of several tasks wakes them in another order in each process.
+callbacks in the order in which they are registered. So a program that reads no clock and no random numbers of its own
+is deterministic, with one exception: a cancel scope and a task group keep their tasks in a set, and a set is ordered by
+addresses in memory. If one of them cancels several tasks, these wake in another order in each process.
 
 How the order is restored
-    A task that is cancelled is woken by callbacks that it registers inside `Task.cancel`. The loop's `call_soon` is
-    covered, and puts a *place* into the loop's queue for each of these callbacks. Cancellations that follow each other
-    without another callback in between share their places. When the first of these places is reached, the callbacks
-    are sorted by the numbers of their tasks, and each place runs the next one.
+    `Task.cancel` registers callbacks that wake the task. `_call_soon` replaces the loop's `call_soon`, and puts a
+    *place* into the loop's queue for each of these callbacks. Cancellations that follow each other without another
+    callback in between share their places. When the loop reaches the first of these places, the callbacks are sorted
+    by the numbers of their tasks, and each place runs the next one.
 
 Rules
-- Every task of a workflow is made by the loop's `create_task`, which is covered, too, and numbers it.
-- A callback stays next to those that the same cancel has registered, as the marks of settling.py must.
-- A query makes tasks as well, and no replay has it. Numbers only grow, so it does not change the order of others.
+- `_create_task` replaces the loop's `create_task`, which makes every task of a workflow. It gives each task a number.
+- The callbacks of one cancel stay next to each other: the marks of settling.py tell by that when a step runs.
+- A query makes tasks, too, and a replay does not run it. Numbers only grow, so it does not change the order of others.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
 """The wardens of a launcher that will take another command: at most one of them waits for it, the spare.
 
 Theory: to fork a warden, and to copy the pages that it then writes, takes longer than most commands. A warden whose
-command has left no process can guard another one: nothing in it belongs to the command before.
+command has left no process can guard another command: it keeps nothing of the one before.
 
 Rules:
 - Each such warden has a link, a socket to the launcher. The launcher gives a command through it; the warden says on it
   that it is free. The end of the link ends a warden that is free.
-- A warden leaves the link when it takes a command whose owner remembers the warden: a background job, or a process with
-  three streams. It guards only that one.
+- A warden that takes a background job, or a process with three streams, leaves the link: the owner of such a command
+  remembers its warden. The warden guards only that command.
 - There is at most one spare. A second warden that becomes free is let go.
 - Only on platforms with subreapers (Linux), where a warden knows that no process of its command is left.
 """
@@ -34,7 +34,7 @@ class Spare:
         self._poll.register(link.fileno(), select.POLLIN)
 
     def take(self) -> tuple[int, socket.socket] | None:
-        """Return the spare and its link, if there is one; it is none from now on."""
+        """Return the spare and its link, if there is one. From then on it is no spare."""
         taken, self._waiting = self._waiting, None
         return taken
 

@@ -13,7 +13,7 @@ Rules
   was created without traces has none.
 - The process that owns a tree writes its spans. Waits that ended while no process ran the tree are written by the next
   one: those that ended after the last entry that the run itself made.
-- A call that ends in another process than it began in is written there, with its true start.
+- A call that began in one process and ends in another is written by the second one, with its true start.
 - An error of the SDK or an exporter is logged once, and reaches no run.
 """
 
@@ -41,9 +41,9 @@ log = FactLog(__name__)
 T = TypeVar("T")
 
 KEPT: Final = 10_000
-"""Sessions without an attempt whose fold is in memory. That of another one is made again from its journal."""
+"""The number of sessions without an attempt whose folds stay in memory. Other folds are made again from journals."""
 _OWN: Final = e.having("own", "begins run") | {e.AttemptStarted, e.RunPassivated}
-"""Entries that only a process makes which runs the session."""
+"""Entries that only the process that runs the session makes."""
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _propagator: Final = TraceContextTextMapPropagator()
 
@@ -80,13 +80,14 @@ class Spans:
         self._live: dict[str, _Session] = {}
         """Sessions with an attempt in this process."""
         self._idle: OrderedDict[str, _Session] = OrderedDict()
-        """The other ones that were heard of last."""
+        """The other sessions, those with the latest entries last."""
         self._has_failed = False
         if isinstance(trace.get_tracer_provider(), ProxyTracerProvider | NoOpTracerProvider):
             log.warning("traces.no_sdk", why="configure one, or run the program under opentelemetry-instrument")
 
     def begin_trace(self, agent: str, above: Context | None) -> str | None:
-        """Write that a session begins, and return the context that it journals. `above`: None for the caller's own."""
+        """Write that a session begins, and return the context that it journals. `above`: None for the context of the
+        caller."""
 
         def begin() -> str | None:
             now, carrier = _nanoseconds(self._now()), dict[str, str]()
@@ -102,7 +103,7 @@ class Spans:
 
     @contextmanager
     def attempting(self, session: str, why_left: Callable[[], str | None]) -> Iterator[None]:
-        """Enclose an attempt. `why_left` is asked at its end."""
+        """Enclose an attempt. At its end `why_left` says why it was left."""
         known = self._safely(lambda: self._begin_attempt(session))
         if known is None or known.attempt is None:
             yield

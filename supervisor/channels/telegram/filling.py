@@ -1,17 +1,17 @@
-"""Forms in Telegram: one field after the other, since it has none of its own.
+"""Forms in Telegram: one field after the other, since Telegram has no forms of its own.
 
     a press of Edit or Answer -> a question for each field -> what was filled in, as a whole -> the decision
 
 A choice is a button. A text, a number and a date are replies to the question, checked before the next one is asked. The
-messages are in messages.py; JSON in one reply is the other way, and always offered.
+messages are in messages.py. Each question also offers the other way: JSON in one reply.
 
 Rules
-- A form is in memory, for the person who began it. What is decided is shown as a whole before, and checked again then.
-- Each question has a token of its own, and only the last one is answered. So a button or a reply from before a restart,
-  of another person, or of a question that was answered is told so, and changes nothing.
+- A form is in memory, for the person who began it. Before it decides, it is shown as a whole, and checked again.
+- Each question has a token of its own, and only the last question takes an answer. A button or a reply from before a
+  restart, of another person, or to an earlier question changes nothing, and its sender is told why.
 - A form with more than MOST questions takes JSON, or is filled in on its page. So does one whose result is too long to
   be shown. At most OPEN forms are open: the one that was not touched for the longest time ends.
-- Pure, but for the tokens.
+- Everything here is pure, except that tokens are random.
 """
 
 import secrets

@@ -2,10 +2,10 @@
 
 Why: "How a result comes to an agent" in docs/project/architecture.md.
 
-From a result follow the step of the task that is given it, the steps that this step schedules, the steps that these
-schedule, and so on, until all these tasks wait: for an operation, or for an outside event. These steps are *hot*. A
-step that a timer, a thread or a socket causes is not hot. Neither is a step of another attempt or of the runner. Steps
-are counted, not ticks or seconds, so neither a busy loop nor a slow machine changes the path of an agent.
+A result causes a step of the task that is given it. That step schedules other steps, these schedule more, and so on,
+until all these tasks wait for an operation or for an outside event. These steps are *hot*. A step that a timer, a
+thread or a socket causes is not hot. Neither is a step of another attempt or of the runner. Steps are counted, not
+ticks or seconds, so neither a busy loop nor a slow machine changes the path of an agent.
 
 How steps are followed
     Trio tells an instrument when a task is scheduled and when it runs. On asyncio, an attribute of the loop covers the

@@ -3,7 +3,7 @@
 Rules
 - A daemon claims a tree at its own start, when a decision or a message for the tree arrives, and when the tree's owner
   has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
-  The attempts that began elsewhere since the last look show it the owners that lived only in between.
+  An owner may have lived only between two looks: the attempts that began elsewhere show it.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
   it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, and no
   decision, message or cancel that the tree has not acted on (R5).
@@ -11,8 +11,8 @@ Rules
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
   seconds.
 - If another process is faster, the tree is left to that process.
-- Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search is of no
-  single instant: each claim checks its tree again, in its own append.
+- Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search does
+  not show one instant: each claim checks its tree again, in its own append.
 - A tree whose agent only one command can run (supervisor/loading.py) is left to that command, unless it was cancelled:
   its end needs no agent.
 """

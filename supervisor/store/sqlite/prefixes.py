@@ -7,9 +7,9 @@ a column with an index, and not in the body of the entry that asks.
 
 Rules
 - A head is never changed and never removed: a number always means the same, in every process. There are few, since only
-  code decides what is in a head, and no text of a person or a model is: a tree that is removed leaves none of that.
+  code decides what is in a head. No text of a person or a model is in one, so a tree that is removed leaves none.
 - Each process keeps the heads that it has met, so there are at most MOST. Later beginnings are written whole.
-- Reading knows the heads that are committed; writing also those of its own transaction, until that is rolled back.
+- A reader knows the committed heads. The writer also knows those of its own transaction, until it is rolled back.
 """
 
 from collections.abc import Callable, Sequence
