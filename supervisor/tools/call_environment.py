@@ -7,7 +7,7 @@ from typing import Final
 from supervisor.core.marker import CALL_MARKER
 
 OUR_SECRETS: Final = (
-    *("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SUPERVISOR_SERVER", "SUPERVISOR_TEMPORAL_"),
+    *("SUPERVISOR_TOKEN", "SUPERVISOR_SERVER", "SUPERVISOR_TEMPORAL_"),
     *("SLACK_", "DISCORD_", "TEMPORAL_"),
 )
 """Names, or beginnings of names, of variables that no command sees (T4)."""

@@ -1,5 +1,6 @@
 """Commands on a server: what is done next to a store is done from elsewhere with a URL and a token."""
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from on_terminal import PtyProgram
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
 DAEMON_AGENTS = '''
+import sys, anyio
 from supervisor import Context, agent, tool
 
 @tool
@@ -24,6 +26,15 @@ async def note(text: str) -> str:
 async def noting(ctx: Context, text: str) -> str:
     """Notes a text; a person is asked."""
     return (await ctx.call(note, text)).content
+
+@tool(policy="allow")
+async def command(words: list[str]) -> int:
+    said = [sys.executable, "-m", "supervisor", *words]
+    return (await anyio.run_process(said, check=False)).returncode
+
+@agent
+async def commanding(ctx: Context, words: list[str]) -> int | None:
+    return (await ctx.call(command, words)).value
 
 @agent
 async def doubling(ctx: Context, number: int) -> int:
@@ -150,7 +161,13 @@ def test_a_start_that_loses_its_server_names_the_session(laptop, server):
 
 def test_agents_are_listed_and_their_results_printed(laptop):
     """The exit codes are those of `run`."""
-    assert [each["name"] for each in laptop("start", "--json").json] == ["doubling", "failing", "noting", "sleeping"]
+    assert [each["name"] for each in laptop("start", "--json").json] == [
+        "commanding",
+        "doubling",
+        "failing",
+        "noting",
+        "sleeping",
+    ]
     assert "Notes a text" in laptop("start").out
     done = laptop("start", "doubling", "21")
     assert (done.code, done.out) == (0, "42\n")
@@ -198,12 +215,18 @@ def test_rules_messages_and_cancels_reach_the_server(laptop):
         ["token", "list"],
         ["import", "x.jsonl"],
         ["init"],
+        ["check"],
+        ["repair"],
+        ["mcp", "--permissions", "--session", "x"],
+        ["discord", "register"],
+        ["worker"],
+        ["rescue", "x"],
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_that_needs_the_store_at_hand_says_so(laptop, command):
-    """Exit code 2, and one line."""
-    answer = laptop(*command, "--server", laptop.env["SUPERVISOR_SERVER"])
+def test_a_command_that_needs_the_store_at_hand_says_so(supervisor, command):
+    """Exit code 2, and one line, before it connects to anything."""
+    answer = supervisor(*command, "--server", "http://127.0.0.1:1")
     assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1), answer
     assert "store" in answer.err
 
@@ -274,3 +297,11 @@ def test_a_supervised_call_does_none_of_this_for_a_person(laptop, command):
     answer = laptop(*command, SUPERVISOR_CALL="1")
     assert answer.code == 6, answer
     assert laptop("sessions", "--json").json == []
+
+
+def test_a_process_that_the_daemon_started_decides_nothing_there(laptop, server):
+    """A4: even with a token and without the marker, since an owner of the store's trees is above it."""
+    asked = waiting(laptop)
+    words = ["approve", asked, "--server", server.url, "--token-file", laptop.env["SUPERVISOR_TOKEN_FILE"]]
+    assert laptop("start", "commanding", json.dumps(words)).out == "6\n"
+    assert [each["id"] for each in laptop("approvals", "--json").json] == [asked]

@@ -224,6 +224,7 @@ async def test_a_calls_own_deadline_beats_its_agents(own, expected):
 async def test_a_command_does_not_see_our_secrets(call, monkeypatch):
     """Tokens and channel keys are not in a command's environment; the mark of a supervised call is."""
     ours = {"SLACK_BOT_TOKEN", "TEMPORAL_API_KEY", "SUPERVISOR_TEMPORAL_API_KEY_FILE"}
+    ours |= {"SUPERVISOR_SERVER", "SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE"}
     for name in ours:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("KEPT", "kept")
