@@ -26,6 +26,13 @@ def test_no_two_modules_of_tests_have_one_name():
     assert sorted(names) == sorted({*names})
 
 
+def test_a_folder_of_tests_has_the_name_of_what_it_tests():
+    """A package of ours; or it tests all of it together."""
+    packages = {path.parent.name for path in (ROOT / "supervisor").rglob("__init__.py")}
+    folders = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")} - {"tests"}
+    assert folders - packages == {"chat", "crash", "examples", "fuzz", "soak", "typing"}
+
+
 @pytest.mark.parametrize(("module", "name"), PUBLIC)
 def test_a_public_name_is_there_and_says_what_it_is(module, name):
     """Documented where it is defined, not by what it inherits."""
