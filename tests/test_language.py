@@ -1,9 +1,11 @@
 """Plain English in the product and its documents: words that make a sentence hard to read, and may only become fewer.
+And a module that is long says why.
 
 A sentence names its actor ("the runner", "a caller") where it said "nobody" or "whoever", and says "after", "while" or
 "next to" where it said "behind" or "beside". A change that lowers a count lowers the ceiling, too.
 """
 
+import ast
 import re
 from pathlib import Path
 
@@ -52,3 +54,10 @@ def test_the_name_of_a_test_begins_with_its_subject():
     """As in a sentence of the product: "a late decision is a result", not "what cannot be decided is a result"."""
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     assert NAMES.findall(tests) == []
+
+
+def test_a_module_over_400_lines_says_why():
+    said = re.compile(r"(?:longer|more) than 400 lines")
+    long = [path for path in (ROOT / "supervisor").rglob("*.py") if path.read_text().count("\n") > 400]
+    silent = [path.name for path in long if not said.search(ast.get_docstring(ast.parse(path.read_text())) or "")]
+    assert silent == []

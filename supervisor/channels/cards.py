@@ -8,6 +8,8 @@ Rules
 - Each line of a text of several lines begins with a gutter, so that arguments cannot imitate the lines of the card.
 - Ids are shown whole. This module never cuts what would run; a surface with less room says how much is missing.
 - Pure: `now` is an argument, and times are shown in its time zone.
+
+The module is longer than 400 lines because one place words all that people read about an approval.
 """
 
 import shlex

@@ -10,6 +10,8 @@ Rules
 - A workflow with many events goes on in a new one (carry.py), as after a graceful stop of a process. So does a tree
   that is rescued from code that has changed: it parks in the new workflow until the workers have the new code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
+
+The module is longer than 400 lines because a tree, its commands and its move share one state.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -11,6 +11,8 @@ Rules
 - Only the person who acts is told the result. A refused press leaves the card as it is.
 - A process may die after it posted a card and before it recorded the card. So the channel searches for such a card
   around the time of the post: before it posts a second card, and when the approval has ended.
+
+The module is longer than 400 lines because it is one object: what is posted, and what people do with it.
 """
 
 import re

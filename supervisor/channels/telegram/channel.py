@@ -14,6 +14,8 @@ Rules
   group all of its members see it. A refused press leaves the card as it is.
 - An answer that Telegram does not take is logged. The decision stands.
 - Of an answer or of edited arguments with fields, one field after the other is asked (filling.py).
+
+The module is longer than 400 lines because it is one object: what is posted, and what people do with it.
 """
 
 import re
