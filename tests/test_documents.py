@@ -160,3 +160,29 @@ def test_each_page_with_code_is_executed_or_says_why_not():
     assert sum(len(BLOCK.findall(pages()[page])) for page in NOT_EXECUTED) <= MOST_NOT_EXECUTED
     for page, module in EXECUTED_BY.items():
         assert Path(page).name in (ROOT / "tests" / module).read_text()
+
+
+def test_the_map_of_the_architecture_is_the_tree():
+    """Each folder with its modules, as the last drawing of the page has them; and each is on a floor."""
+    page = (ROOT / "docs/project/architecture.md").read_text()
+    drawing = page.rsplit("```", 2)[1]
+    shown: dict[str, list[str]] = {}
+    above: list[str] = []
+    for line in drawing.strip().splitlines():
+        name, *rest = line.split()
+        if name.endswith("/"):
+            above = [*above[: (len(line) - len(line.lstrip())) // 4], name]
+            shown["".join(above)] = [*rest[:1]] if rest else []
+        else:
+            shown["".join(above)] += [name, *rest]
+    there = {}
+    for folder in [ROOT / "supervisor", *(each for each in (ROOT / "supervisor").rglob("*") if each.is_dir())]:
+        modules = sorted(each.stem for each in folder.glob("*.py") if not each.stem.startswith("__"))
+        if modules:
+            count = sum(not each.stem.startswith("__") for each in folder.rglob("*.py"))
+            there[f"{folder.relative_to(ROOT)}/"] = [*([str(count)] if folder.name != "supervisor" else []), *modules]
+    assert shown == there
+    floors = set(re.findall(r"`(\w+)`", page.split("## Floors", 1)[1].split("`runtime` and `store` have")[0]))
+    assert {each.split("/")[0] for each in there["supervisor/"]} | {each.split("/")[1] for each in there} - {
+        ""
+    } <= floors
