@@ -212,6 +212,17 @@ async def test_a_daemon_that_is_restarted_is_found_again(tmp_path):
             tasks.cancel_scope.cancel()
 
 
+async def test_a_watch_that_a_break_leaves_closes_its_connection():
+    """The server takes one stream at a time, and takes the next one."""
+    async with serving(max_streams=1) as (local, url), open_remote(url, token=TOKEN, reconnect_timeout=5) as remote:
+        await local.start("noting", ["bread"], requester="olga")
+        for _ in range(3):
+            async with remote.watch_inbox() as inbox:
+                async for asked in inbox:
+                    assert asked.arguments == {"text": "bread"}
+                    break
+
+
 async def test_the_program_of_the_guide_decides():
     """docs/how-to/decide-from-another-machine.md, as it is written there."""
     guide = Path(__file__).parents[2] / "docs" / "how-to" / "decide-from-another-machine.md"

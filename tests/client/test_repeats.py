@@ -1,0 +1,59 @@
+"""Commands whose answer is lost: those that do no harm a second time are sent again, all others only say so."""
+
+import pytest
+from wires import problem, wired
+
+from supervisor import Answer, Approve, NotEntitled, ServerUnavailable, deny, open_remote
+from supervisor.client import connection as connections
+
+pytestmark = pytest.mark.anyio
+ID = "x" * 42
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Pauses that take no time."""
+    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
+    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
+
+
+async def requests_of(command, expected) -> int:
+    """Lose the answer to the first request of a command, and refuse the next one. Return how many it made."""
+    answers = [b""]
+    refused = problem(403, "not_entitled")
+    async with wired(lambda request: answers.pop() if answers else refused) as wire:
+        async with open_remote(wire.url, token="token-of-olga") as remote:
+            with pytest.raises(expected) as raised:
+                await command(remote)
+            assert getattr(raised.value, "maybe_done", True)
+        return len(wire.said)
+
+
+REPEATED = {
+    "approve": lambda remote: remote.decide(ID, Approve(by="olga")),
+    "answer": lambda remote: remote.decide(ID, Answer(value=1, by="olga")),
+    "start": lambda remote: remote.start("doubling", 1),
+    "fork": lambda remote: remote.fork("s", before=2),
+    "cancel": lambda remote: remote.cancel("s"),
+    "add_rule": lambda remote: remote.add_rule(deny("note")),
+}
+SENT_ONCE = {
+    "send": lambda remote: remote.send("s", "hello"),
+    "chat": lambda remote: remote.chat("s", "yes"),
+    "retry": lambda remote: remote.retry("s"),
+    "resume": lambda remote: remote.resume("s"),
+    "resume_all": lambda remote: remote.resume_all(),
+    "revoke_rule": lambda remote: remote.revoke_rule("r"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+async def test_a_command_that_harms_nothing_a_second_time_is_sent_again(name):
+    """It has an id of its own, or says what shall be so."""
+    assert await requests_of(REPEATED[name], NotEntitled) == 2
+
+
+@pytest.mark.parametrize("name", SENT_ONCE)
+async def test_any_other_command_is_sent_once(name):
+    """The error says that it may have been done."""
+    assert await requests_of(SENT_ONCE[name], ServerUnavailable) == 1
