@@ -6,7 +6,8 @@ the file cannot be read, or results are missing while its program may be running
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -28,6 +29,8 @@ from supervisor.core.visible import visible
 if TYPE_CHECKING:
     from supervisor.core.agent_spec import AgentSpec
     from supervisor.core.events import MessageImported
+    from supervisor.core.trees import Origin
+    from supervisor.handles import SessionImport
     from supervisor.transcripts.history import History
 
 _MANY: Final = 500  # messages in one append
@@ -103,10 +106,7 @@ async def _import(
     folder = known_folder(history.cwd) or working_directory()
     origin = Origin(history.format, history.source, file, history.digest(), folder)
     own = session or _own_id(history.source)
-    async with (
-        place.open_store(create=True) as supervisor,
-        supervisor.import_session(own, origin, agent=spec) as importing,
-    ):
+    async with _importing(place, own, origin, spec) as importing:
         left_out = None
         if not importing.is_finished:
             messages = history.messages(datetime.now(UTC))
@@ -119,6 +119,26 @@ async def _import(
         agent = spec.name if spec is not None else None
         state = "present" if importing.is_finished else "imported"
         return Imported(own, history.format, history.source, state, importing.count, left_out, agent)
+
+
+@asynccontextmanager
+async def _importing(
+    place: Place, session: str, origin: "Origin", spec: "AgentSpec[Any, Any] | None"
+) -> "AsyncIterator[SessionImport]":
+    if place.temporal is None:
+        async with (
+            place.open_store(create=True) as supervisor,
+            supervisor.import_session(session, origin, agent=spec) as importing,
+        ):
+            yield importing
+        return
+    from supervisor.temporal import open_temporal
+    from supervisor.temporal.remote import TemporalSupervisor
+
+    async with open_temporal(str(place.temporal)) as there:
+        assert isinstance(there, TemporalSupervisor)
+        async with there.import_session(session, origin, agent=spec) as importing:
+            yield importing
 
 
 def _batches(messages: Iterator["MessageImported"]) -> Iterator[list["MessageImported"]]:

@@ -13,6 +13,7 @@
     connection   servers, namespaces, errors                order        in which cancelled tasks go on
     carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
     workflows    a tree's, and those that claim             turns        of a tree that has ended
+    forks        trees that begin with a copy               imports      sessions of other programs
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

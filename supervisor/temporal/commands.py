@@ -25,6 +25,10 @@ Check = Callable[[SessionState], object]
 """Raises an error if a session that has ended, as it is then, cannot do what is asked of it."""
 
 
+def anything(_: SessionState) -> None:
+    """A check of what every session can do that has ended."""
+
+
 async def command(
     trees: Trees,
     root: str,

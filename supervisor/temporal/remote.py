@@ -9,7 +9,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar, overload
 
@@ -28,6 +28,7 @@ from supervisor.core.retrying import why_not_retry
 from supervisor.core.rules import Rule, checked
 from supervisor.core.session import SessionState
 from supervisor.core.store_urls import TemporalStore
+from supervisor.core.trees import Origin
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -41,6 +42,7 @@ from supervisor.core.values import (
     SessionView,
     check_identity,
 )
+from supervisor.handles import SessionImport
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
@@ -48,10 +50,11 @@ from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
-from supervisor.temporal.commands import command
+from supervisor.temporal.commands import anything, command
 from supervisor.temporal.connection import SOON, border, connect
 from supervisor.temporal.decisions import Deciding
 from supervisor.temporal.forks import fork_tree
+from supervisor.temporal.imports import NamespaceImport
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
@@ -233,7 +236,7 @@ class TemporalSupervisor(Supervisor):
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
-        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule), check=_anything)
+        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule), check=anything)
         return rule if answer is None else from_wire(answer, Rule)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
@@ -244,7 +247,7 @@ class TemporalSupervisor(Supervisor):
         known = next((each for each in await self.find_rules() if each.id == rule), None)
         if known is None or known.session is None:
             raise NotFound(f"there is no rule {rule} in {self.where}: it was revoked already, or is written in code")
-        await command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=_anything)
+        await command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=anything)
         return known
 
     async def chat(
@@ -285,6 +288,12 @@ class TemporalSupervisor(Supervisor):
         await self._refuse_inside("forking")
         who = await self._admission.of_command(by, "fork sessions", session)
         return await fork_tree(self.trees, self.runner, session, before, new, version, who)
+
+    def import_session(
+        self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
+    ) -> AbstractAsyncContextManager[SessionImport]:
+        """See StoreSupervisor."""
+        return NamespaceImport(self.trees, self.runner, session, origin, agent, self.runner.environment.user())
 
     # -- reading: what is new is read into the mirror, and then the mirror is read -------------------------------------
 
@@ -444,7 +453,3 @@ class TemporalSupervisor(Supervisor):
 
     def watch_text(self, session: str) -> TextWatch:
         return TemporalTextWatch(self, session)
-
-
-def _anything(_: SessionState) -> None:
-    """Allow what every session that has ended can do."""

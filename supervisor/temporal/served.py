@@ -8,17 +8,16 @@ Rules
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
 from temporalio.client import Client
 
-from supervisor.abc import JournalEntry, Page, SessionImport, StoreSupervisor
+from supervisor.abc import JournalEntry, Page, StoreSupervisor
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.people import People
 from supervisor.core.store_urls import TemporalStore
-from supervisor.core.trees import Origin, PruneResult
+from supervisor.core.trees import PruneResult
 from supervisor.core.values import AgentView
 from supervisor.temporal.mirror_store import Feed, MirrorFile
 from supervisor.temporal.remote import TemporalSupervisor
@@ -51,11 +50,6 @@ class ServedSupervisor(TemporalSupervisor, StoreSupervisor):
         if not self._agents:
             return await super().find_agents()
         return self._whole(self._agents[name].view() for name in sorted(self._agents))
-
-    def import_session(
-        self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
-    ) -> AbstractAsyncContextManager[SessionImport]:
-        self._refuse("an import", "import into a store of one machine")
 
     async def prune(
         self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False

@@ -1,5 +1,6 @@
 """Starts of sessions: a session is a workflow, whose id is the session's, so that it can be started once."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -8,14 +9,31 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, SessionConflict
+from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
+from supervisor.core.events import SessionCreated
 from supervisor.core.ids import approval_route, check_session_id, digest, new_session_id
+from supervisor.core.rows import JournalEntry
 from supervisor.loading import holds_command
+from supervisor.runtime.journal.view import Entry
+from supervisor.store.memory import MemoryStore
 from supervisor.system.identity import find_folder, working_directory
+from supervisor.temporal.carry import pack
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.payloads import largest_for
+from supervisor.temporal.payloads import VARIABLE, largest_for
 from supervisor.temporal.trees import Trees
-from supervisor.temporal.wire import MEMO, ONCE, QUEUE, ROUTE, TREE, Start, plain_of, to_wire
+from supervisor.temporal.wire import (
+    CARRIED_LARGEST,
+    LARGEST,
+    MEMO,
+    ONCE,
+    QUEUE,
+    ROUTE,
+    TREE,
+    Carried,
+    Start,
+    plain_of,
+    to_wire,
+)
 
 _ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
 
@@ -62,6 +80,32 @@ async def start_session(
             ) from None
     await trees.until_accepted(root)
     return root, spec, is_new
+
+
+def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> Start:
+    """Return the Start of a tree that begins with a journal. Raises LimitExceeded."""
+    rows = [JournalEntry(place, session, event) for place, (session, event) in enumerate(entries, 1)]
+    store = MemoryStore()
+    store.begin()
+    store.write(rows)
+    store.commit()
+    journal, largest = pack(store, is_whole=True), largest_for(trees.client)
+    if largest <= LARGEST and len(journal) > CARRIED_LARGEST:
+        raise LimitExceeded(
+            f"the journal of session {root} would have {len(journal)} bytes, compressed, and {CARRIED_LARGEST} at most "
+            f"are kept: name a folder for large payloads ({VARIABLE})"
+        )
+    created = next(row.event for row in rows if row.session == root)
+    assert isinstance(created, SessionCreated)
+    return Start(
+        agent=created.path[-1],
+        session=root,
+        cwd=created.cwd,
+        requester=created.requester,
+        by=who,
+        largest=largest,
+        carried=Carried(journal=journal, last=len(rows), earlier=None, answers={}),
+    )
 
 
 async def start_tree(trees: Trees, start: Start, mark: str) -> bool:

@@ -1,7 +1,9 @@
 """Turns on Temporal: a message to a session that has ended begins a new workflow, which goes on with its journal."""
 
 import signal
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -16,13 +18,16 @@ from turning_agents import (
     quiet,
 )
 
-from supervisor import InvalidInput, LimitExceeded, deny
-from supervisor.events import ForkTaken
+from supervisor import InvalidInput, LimitExceeded, SessionConflict, deny
+from supervisor.core.trees import Origin
+from supervisor.events import ForkTaken, MessageImported
 from supervisor.temporal import forks, open_temporal, starting, tree, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
 
 pytestmark = pytest.mark.anyio
+CODEX = Path(__file__).parents[1] / "transcripts/corpus/codex/output-long-after-its-call.jsonl"
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
 AGENTS = [chatty, quiet, broken, below]
 
 
@@ -149,6 +154,29 @@ async def test_a_fork_whose_client_died_is_finished_by_the_same_fork():
         assert [(each.fork, each.before) for each in taken] == [("copy", fork.before)]
 
 
+async def test_a_session_is_imported_once_and_a_message_goes_on_with_it():
+    """While no worker lives. An import that is not finished leaves nothing; another one of this id is a conflict."""
+    url, origin = await namespace(), Origin("pi", "p", "p.jsonl", "d", "/")
+    said = [MessageImported(at=NOW, role=role, text=role) for role in ("user", "assistant")]
+    async with working(url, AGENTS):
+        pass  # it has made the search attributes
+    async with open_temporal(url) as supervisor:
+        for is_finished in (False, True):
+            async with supervisor.import_session("i", origin, agent=chatty) as importing:
+                assert importing.present == 0
+                await importing.add(said)
+                if is_finished:
+                    await importing.finish(1)
+        await supervisor.send("i", "hello")
+        async with working(url, AGENTS):
+            assert await outcomes(supervisor, "i", 2) == [None, "hello after 2"]
+            async with supervisor.import_session("i", origin, agent=chatty) as importing:
+                assert (importing.is_finished, importing.count) == (True, 2)
+            with pytest.raises(SessionConflict):
+                async with supervisor.import_session("i", origin, agent=None):
+                    pass
+
+
 async def _die(*_, **__) -> None:
     raise ConnectionAbortedError
 
@@ -206,7 +234,7 @@ async def changing(ctx: Context, text: str) -> str:
 
 
 def test_other_code_runs_the_next_turn_and_reads_the_ones_before(cluster, tmp_path):
-    """Its workers cannot run the history of the first turn again, and need not."""
+    """Its workers cannot run the history of the first turn again, and need not. An imported session has none."""
     code = tmp_path / "changing_turns.py"
     code.write_text(CODE.format(name="a", word=" old"))
     cluster.worker(agents=code)
@@ -217,3 +245,6 @@ def test_other_code_runs_the_next_turn_and_reads_the_ones_before(cluster, tmp_pa
     cluster.run("send", "c", "two")
     cluster.until(lambda: cluster.outcome("c")["value"] == "two new")
     assert "one old" in cluster.run("show", "c")
+    cluster.run("import", str(CODEX), "--session", "i", "--agent", f"{code}:changing", "--not-running")
+    cluster.run("send", "i", "three")
+    cluster.until(lambda: cluster.outcome("i")["value"] == "three new")

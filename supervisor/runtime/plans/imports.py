@@ -6,7 +6,7 @@ from typing import Any
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
-from supervisor.core.errors import SessionConflict
+from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.session import SessionState
 from supervisor.core.trees import Origin
 from supervisor.loading import locate, refuse_nameless
@@ -20,14 +20,27 @@ def begin_import(
     session has this id; TreeOwned."""
     if agent is not None and view.store.is_durable:
         refuse_nameless(agent)
-    reference, file = locate(agent) if agent is not None else ("", None)
     known = view.find_session(session)
     if known is not None:
-        _check_same(known, origin, reference)
+        check_same_import(known, origin, locate(agent)[0] if agent is not None else "")
         if known.phase == "imported":
             view.claim(session)
         return []
     view.claim(session)
+    return first_entries(session, origin, agent, requester, now)
+
+
+def check_agent(agent: AgentSpec[Any, Any] | None) -> None:
+    """Raise InvalidInput for an agent that could not go on with an imported session."""
+    if agent is not None and not agent.takes_text:
+        raise InvalidInput(f"agent {agent.name} takes no text, so no message could continue the session")
+
+
+def first_entries(
+    session: str, origin: Origin, agent: AgentSpec[Any, Any] | None, requester: str, now: datetime
+) -> list[Entry]:
+    """Return the entries with which an imported session begins."""
+    reference, file = locate(agent) if agent is not None else ("", None)
     created = e.SessionCreated(
         at=now,
         agent=reference,
@@ -54,7 +67,7 @@ def end_import(view: View, session: str, left_out: int, now: datetime) -> list[E
     return [(session, e.ImportFinished(at=now, messages=count, left_out=left_out))]
 
 
-def _check_same(known: SessionState, origin: Origin, reference: str) -> None:
+def check_same_import(known: SessionState, origin: Origin, reference: str) -> None:
     """Raise SessionConflict unless a session was imported from the same file, for the same agent."""
     session, there = known.id, known.origin
     otherwise = "import under another id with --session ID"

@@ -18,21 +18,19 @@ from typing import Any, Self
 
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import check_session_id
 from supervisor.core.trees import Origin
 from supervisor.handles import SessionImport
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.plans.imports import begin_import, end_import
+from supervisor.runtime.plans.imports import begin_import, check_agent, end_import
 
 
 class LocalImport(SessionImport):
     """An import into the store of a runner. While it is entered, this process owns the session's tree."""
 
     def __init__(self, runner: Runner, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> None:
-        if agent is not None and not agent.takes_text:
-            raise InvalidInput(f"agent {agent.name} takes no text, so no message could continue the session")
+        check_agent(agent)
         self.session = check_session_id(session)
         self.present = 0
         self.is_finished = False
