@@ -227,9 +227,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
-    print(
-        f"{file} is valid: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
-    )
+    rules, people = len(configuration.rules), len(configuration.people)
+    print(f"{file} is valid; agents: {len(agents)}, rules: {rules}, people: {people}")
     return Exit.DONE
 
 
