@@ -77,6 +77,9 @@ class _Look:
         self.due_at = anyio.current_time() + self.wait
 
 
+LEFT_OUT: Final = "they are too large to be read without a worker: start one"
+
+
 class Mirror:
     """Reads trees into a store, and follows those that are watched."""
 
@@ -235,11 +238,14 @@ class Mirror:
         return owners
 
     async def find_pending(self) -> list[Approval]:
-        """Return what is pending, oldest first, as far as the memos of the trees hold it. No worker is needed."""
+        """Return what is pending, oldest first, as far as the memos of the trees hold it. No worker is needed. Log what
+        they do not hold."""
         found = list[Approval]()
-        async for _, _, is_open, memo in self._trees(f" AND {PENDING} IS NOT NULL"):
+        async for root, _, is_open, memo in self._trees(f" AND {PENDING} IS NOT NULL"):
             if is_open and memo is not None:
                 found += (msgspec.convert(each, Approval) for each in memo["pending"])
+                if memo["left_out"]:
+                    log.warning("approvals.left_out", session=root, count=len(memo["left_out"]), reason=LEFT_OUT)
         return sorted(found, key=lambda each: each.created_at)
 
     def find_unread(self) -> list[Approval]:

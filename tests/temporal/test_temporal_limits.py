@@ -1,0 +1,102 @@
+"""The limits of a body and of a memo: what stalls, what takes too long, and what is too large to be shown."""
+
+import json
+
+import anyio
+import pytest
+from clusters import histories
+from temporal_server import namespace, working
+from temporalio.worker import Worker
+
+from supervisor import Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.temporal import open_temporal, worker
+
+in_process = pytest.mark.anyio
+
+
+@tool(policy="allow", timeout=0.5)
+async def sleeping() -> None:
+    await anyio.sleep_forever()
+
+
+async def idle() -> None:
+    await anyio.sleep_forever()
+
+
+@agent
+async def patient(ctx: Context) -> list[str]:
+    """Calls a tool that takes too long."""
+    result = await ctx.call(sleeping)
+    return [result.kind, result.content, str(result.details)]
+
+
+@agent(inactivity_timeout=1)
+async def idling(ctx: Context) -> None:
+    """Takes a step that makes no progress."""
+    await ctx.step(idle)
+
+
+@in_process
+@pytest.mark.parametrize("agent_", [patient, idling], ids=["deadline", "stall"])
+async def test_a_body_that_takes_too_long_ends_as_on_one_machine(agent_):
+    url = await namespace()
+    async with open_supervisor(MemoryStore()) as here:
+        expected = await (await here.start(agent_)).outcome()
+    async with working(url, [agent_]), open_temporal(url) as there:
+        outcome = await (await there.start(agent_)).outcome()
+    assert (outcome.kind, outcome.value) == (expected.kind, expected.value)
+    assert outcome.kind == ("succeeded" if agent_ is patient else "stalled")
+
+
+@in_process
+async def test_a_body_counts_as_lost_after_30_seconds_and_shows_life_each_second(monkeypatch):
+    """By default. The history says the first; the second is a setting of temporalio's worker."""
+    made = list[Worker]()
+
+    def make(*args, **options) -> Worker:
+        made.append(Worker(*args, **options))
+        return made[0]
+
+    monkeypatch.setattr(worker, "Worker", make)
+    url = await namespace()
+    async with working(url, [patient]), open_temporal(url) as supervisor:
+        run = await supervisor.start(patient)
+        await run.outcome()
+    (history,) = (await histories(url, run.session)).values()
+    scheduled = [
+        each["activityTaskScheduledEventAttributes"]
+        for each in history["events"]
+        if "activityTaskScheduledEventAttributes" in each
+    ]
+    assert "30s" in [each.get("heartbeatTimeout") for each in scheduled]
+    assert made[0].config()["max_heartbeat_throttle_interval"].total_seconds() == 1
+
+
+@pytest.mark.soak
+def test_an_approval_that_no_memo_holds_needs_a_worker(cluster):
+    """A memo holds 64 KiB. A decision on one that it holds counts without a worker; on another one it is an error."""
+    cluster.worker()
+    cluster.run("start", "janitor", json.dumps([f"/{n}/" + "x" * 30000 for n in range(3)]), "--session", "j", code=3)
+    every = {each["id"] for each in cluster.pending(3)}
+    cluster.kill()
+    out, said = (text.decode() for text in cluster.begin("approvals", "--json").communicate(timeout=60))
+    held = {each["id"] for each in json.loads(out)}
+    (left_out,) = every - held
+    assert "count=1" in said
+    assert "supervisor worker" in cluster.run("approve", left_out, code=8)
+    assert cluster.read("approve", held.pop())["kind"] == "recorded"
+    cluster.worker()
+    assert cluster.read("approve", held.pop())["kind"] == "accepted"
+    assert cluster.read("approve", left_out)["kind"] == "accepted"
+    assert cluster.outcome("j")["kind"] == "succeeded"
+    assert len(cluster.effects()) == 1 + 3
+
+
+def test_a_cancel_ends_the_processes_of_calls(cluster):
+    """With their next sign of life; benchmarks/temporal.py measures the time."""
+    cluster.worker()
+    cluster.run("start", "deep", "1", "--session", "deep", "--detach")
+    cluster.until(lambda: len(cluster.effects()) == 2)
+    cluster.run("cancel", "deep")
+    cluster.outcome("deep")
+    assert sorted(each.split()[0] for each in cluster.effects()) == ["begun", "begun", "gone", "gone"]
