@@ -130,7 +130,13 @@ def _stub(node: ast.stmt, name: str) -> ast.stmt:
         is_event = any(ast.unparse(each) == "Event" for each in node.bases)
         node.keywords = [each for each in node.keywords if each.arg == "kw_only" and not is_event]
         node.body = list(_members(node, only_made=name in ONLY_MADE)) or [ast.Expr(ast.Constant(...))]
+    elif isinstance(node, ast.AnnAssign) and node.value is not None and any(map(_is_private, ast.walk(node.value))):
+        node.value = ast.Constant(...)
     return node
+
+
+def _is_private(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.startswith("_")
 
 
 def _members(node: ast.ClassDef, *, only_made: bool) -> Iterator[ast.stmt]:

@@ -381,10 +381,12 @@ _PLAYS: Final[Mapping[str, Callable[[ChannelBench], Awaitable[None]]]] = {
     "revoked": _failing("revoked"),
     "lost": _failing("lost"),
 }
-SCENES: Final = tuple(_PLAYS)
+SCENES: Final[tuple[str, ...]] = tuple(_PLAYS)
 """The names of what every channel is asked to do."""
 _FOR_NOTICES: Final = {"card", "decided elsewhere", "hostile text", "killed before record", "killed after record"}
-NOTICES_CANNOT: Final = dict.fromkeys({*SCENES} - _FOR_NOTICES - {*get_args(Failure)}, "it only notifies")
+NOTICES_CANNOT: Final[Mapping[str, str]] = dict.fromkeys(
+    {*SCENES} - _FOR_NOTICES - {*get_args(Failure)}, "it only notifies"
+)
 """The table of a channel that only notifies."""
 
 
