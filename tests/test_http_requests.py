@@ -3,6 +3,7 @@
 import gc
 import logging
 import socket
+import ssl
 import threading
 from contextlib import contextmanager, suppress
 
@@ -117,3 +118,16 @@ async def test_a_daemons_log_has_no_requests(monkeypatch):
     monkeypatch.setattr(structlog, "configure", lambda **_: None)
     write_log("text")
     assert logger.level == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("url", "verifies"),
+    [
+        ("https://site.example", ssl.CERT_REQUIRED),
+        ("HTTPS://site.example", ssl.CERT_REQUIRED),
+        ("http://x", ssl.CERT_NONE),
+    ],
+)
+def test_certificates_are_loaded_for_every_service_but_those_of_plain_http(url, verifies):
+    transport = HttpClient(url, timeout=1)._client._transport
+    assert transport._inner._pool._ssl_context.verify_mode == verifies
