@@ -10,6 +10,8 @@ import re
 import threading
 import time
 from contextlib import contextmanager
+from functools import cache
+from unittest.mock import patch
 
 from platform_server import served
 from pydantic import BaseModel
@@ -27,9 +29,7 @@ class FakeTelegram:
     """`messages`: (chat, id) -> message. `alerts`: (user, text) of each answer to a press. `calls`: methods."""
 
     def __init__(self):
-        from aiogram import methods, types  # takes seconds, which processes without such a test save
-
-        self._methods, self._types = methods, types
+        models()  # before its server has threads
         self.messages = {}
         self.alerts = []
         self.actions = []
@@ -78,8 +78,7 @@ class FakeTelegram:
         """Hold a request against aiogram's model of the method."""
         try:
             assert method in NAMES
-            model = getattr(self._methods, method[0].upper() + method[1:]).model_validate(arguments)
-            assert list(extras(model)) == []
+            assert list(extras(models()[method].model_validate(arguments))) == []
         except (ValueError, AssertionError) as error:
             self.wrong.append(f"{method} {arguments}: {error}")
             raise Refused(400, f"Bad Request: {error}") from None
@@ -200,7 +199,7 @@ class FakeTelegram:
 
     def push(self, **update):
         update = {"update_id": next(self._update_ids), **update}
-        assert list(extras(self._types.Update.model_validate(update))) == []
+        assert list(extras(models()["Update"].model_validate(update))) == []
         with self._lock:
             self.updates.append(update)
             self._lock.notify_all()
@@ -215,6 +214,18 @@ class FakeTelegram:
     @property
     def is_polled(self):
         return self._polls
+
+
+@cache
+def models():
+    """Return aiogram's models of updates and of these methods, by name. It would build all of its models as it is
+    imported, which takes seconds."""
+    with patch.object(BaseModel, "model_rebuild", lambda *_, **__: None):
+        from aiogram import methods, types
+    found = {"Update": types.Update, **{name: getattr(methods, name[0].upper() + name[1:]) for name in NAMES}}
+    for each in found.values():
+        each.model_rebuild(_types_namespace={**vars(types), "List": list})
+    return found
 
 
 class Refused(Exception):
