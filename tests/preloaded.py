@@ -109,6 +109,7 @@ def become(given: list[int]) -> dict[str, Any]:
     for number, descriptor in enumerate(given[1:]):
         os.dup2(descriptor, number)
     os.closerange(3, 256)
+    gc.unfreeze()  # in a new interpreter nothing is frozen
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.umask(job["umask"])
     if job["start_new_session"]:
