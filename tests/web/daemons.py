@@ -63,7 +63,7 @@ class DaemonProcess:
 
     def client(self, token: str | None = TOKEN, **options: Any) -> httpx.Client:
         headers = {"authorization": f"Bearer {token}"} if token is not None else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, **options)  # plain HTTP
 
 
 def until(condition: Any, seconds: float = 60.0) -> Any:
