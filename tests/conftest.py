@@ -13,7 +13,8 @@ from supervisor.testing import virtual_asyncio, virtual_trio
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
 # `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("house", settings.get_profile("random"), derandomize="CI" in os.environ)
+is_ci = "CI" in os.environ
+settings.register_profile("house", settings.get_profile("random"), derandomize=is_ci, max_examples=50 if is_ci else 100)
 settings.load_profile("house")
 
 gc.disable()  # until all tests are collected: what is imported stays, and is not looked through again and again

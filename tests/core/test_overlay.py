@@ -9,7 +9,7 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.overlay import ListOverlay, MapOverlay
 from supervisor.core.session import replay
 
-FEW = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROWING = ("operations", "order", "children", "inbox", "kept")
 PLANS = st.lists(st.sampled_from(POSSIBLE), min_size=1, max_size=5)
 BATCHES = st.lists(

@@ -26,7 +26,9 @@ CALM = ["status", "run", "build", "-s", "--short", "--", "HEAD", "a", "b.txt", "
 WILD = [*";|&\n`)'\"\\*?~<>#!=\t\0\r()", "&&", "||", "$(", "$x", "${x}", "{a,b}", "2>", "<<E", "A=b", "PATH=.", "''"]
 WILD += ["rm", "env", "sh", "-c", "eval", "exec", "-c x=y", "\\\n", "é", "\u200b", "\u202e", "git", "ls", "cat"]
 
-RARE = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+RARE = settings(
+    max_examples=2 * settings.default.max_examples, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
 """Most generated commands are rightly not allowed, and are thrown away."""
 
 
