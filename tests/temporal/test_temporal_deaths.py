@@ -8,13 +8,7 @@ import pytest
 QUICK = "--lost-after", "2"
 
 
-@pytest.mark.parametrize(
-    ("where", "effects"),
-    [
-        ("before the effect", []),
-        pytest.param("after the effect", ["after the effect"], marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize(("where", "effects"), [("before the effect", []), ("after the effect", ["after the effect"])])
 def test_a_call_that_was_executing_is_interrupted(cluster, where, effects):
     """After the mark: it may have run, so it does not run again, and the agent learns that."""
     first = cluster.worker(*QUICK)

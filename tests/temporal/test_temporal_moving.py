@@ -113,7 +113,7 @@ async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
     assert any("tree.not_moved" in each.getMessage() for each in caplog.records) is not has_folder
 
 
-@pytest.mark.parametrize("where", ["pack", "unpack"])
+@pytest.mark.parametrize("where", [pytest.param("pack", marks=pytest.mark.soak), "unpack"])
 def test_a_worker_dies_while_a_tree_moves(moves_often, cluster, where):
     """SIGKILL as the tree leaves its workflow, and as it begins in the next one: another worker goes on."""
     first = cluster.worker("--lost-after", "2", DIES_IN=where)

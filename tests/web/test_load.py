@@ -22,6 +22,7 @@ MOST = {"list": 3.0, "connect": 5.0, "hear": 2.5}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("daemon", ["asyncio", pytest.param("trio", marks=pytest.mark.soak)], indirect=True)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_thousand_approvals_and_two_hundred_streams(daemon):
     """Everybody hears of a decision, and the daemon has little to do for it."""
