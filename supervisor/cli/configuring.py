@@ -227,8 +227,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
-    rules, people = len(configuration.rules), len(configuration.people)
-    print(f"{file} is valid; agents: {len(agents)}, rules: {rules}, people: {people}")
+    counts = f"agents: {len(agents)}, rules: {len(configuration.rules)}, people: {len(configuration.people)}"
+    print(f"{file} is valid; {counts}")
     return Exit.DONE
 
 
