@@ -41,8 +41,12 @@ def pack(store: Store, *, is_whole: bool = False) -> str:
 
 def unpack(text: str) -> list[JournalEntry]:
     """Return the entries of a packed journal."""
-    rows = msgspec.json.decode(zlib.decompress(b64decode(text)), type=list[Row])
-    return [JournalEntry(position, session, e.decode_event(body.encode())) for position, session, body in rows]
+    return [JournalEntry(position, session, e.decode_event(body.encode())) for position, session, body in rows_of(text)]
+
+
+def rows_of(text: str) -> list[Row]:
+    """Return the entries of a packed journal, as they are kept."""
+    return msgspec.json.decode(zlib.decompress(b64decode(text)), type=list[Row])
 
 
 def _position(row: JournalEntry) -> int:

@@ -27,13 +27,15 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFail
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.abc import Owner
-from supervisor.core.errors import NotFound, ServerError, ServerUnavailable, StoreDied, StoreError
+from supervisor.core.errors import LimitExceeded, NotFound, ServerError, ServerUnavailable, StoreDied, StoreError
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
+from supervisor.temporal.carry import rows_of
 from supervisor.temporal.connection import SOON, border, is_broken
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached
+from supervisor.temporal.turns import read_left
 from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
 
 T = TypeVar("T")
@@ -158,7 +160,7 @@ class Mirror:
             return False
         after = self._feed.reached(root).position
         while True:
-            found = await self._entries(root, after)
+            found = await self._entries(root, after) if is_open else await self._entries_at_end(described, after)
             if found.rows:
                 after, had_news = found.rows[-1][0], True
                 rows = [(session, body) for _, session, body in found.rows]
@@ -168,6 +170,33 @@ class Mirror:
         if not is_open:
             await self._feed.add(root, (), Reached(described.run_id, after, is_closed=True))
         return had_news
+
+    async def _entries_at_end(self, described: Any, after: int) -> Entries:
+        """Return entries of a tree that has ended. A first look at it takes what its workflow has left: that needs no
+        worker, and no code that follows its history. So does one that no worker answers."""
+        found = await self._left(described, after) if not after else None
+        if found is None:
+            try:
+                found = await self._entries(described.id, after)
+            except ServerUnavailable:
+                found = await self._left(described, after)
+                if found is None:
+                    raise
+        return found
+
+    async def _left(self, described: Any, after: int) -> Entries | None:
+        """Return all entries that a tree has left at its end after a position; None if it has not left all of them, or
+        they cannot be read here."""
+        if described.status != WorkflowExecutionStatus.COMPLETED:
+            return None
+        try:
+            carried = (await read_left(self._client, self._named, described.id, described.run_id)).carried
+        except (LimitExceeded, ServerError):
+            return None
+        if carried is None or not carried.is_whole:
+            return None
+        rows = [row for row in rows_of(carried.journal) if row[0] > after]
+        return Entries(rows=rows, last=rows[-1][0] if rows else after)
 
     async def _entries(self, root: str, after: int) -> Entries:
         """Return entries of a tree after a position, from the workflow that has them (carry.py). If that is kept no

@@ -104,7 +104,7 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
         requester=created.requester,
         by=who,
         largest=largest,
-        carried=Carried(journal=journal, last=len(rows), earlier=None, answers={}),
+        carried=Carried(journal=journal, last=len(rows), earlier=None, is_whole=True, answers={}),
     )
 
 

@@ -304,25 +304,29 @@ class Tree:
             self._show()
             if not self._commands:
                 break
-        return self._following(start, pack(self._store, is_whole=self._rescue is not None))
+        is_whole = self._rescue is not None
+        return self._following(start, pack(self._store, is_whole=is_whole), is_whole=is_whole)
 
     def _left(self, start: Start, outcome: Outcome[Any]) -> Any:
         """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
         have it. A turn can do with less."""
-        journal = pack(self._store, is_whole=True)
+        journal, is_whole = pack(self._store, is_whole=True), True
         if not _fits(journal, start) and outcome.kind in ("succeeded", "cancelled"):
-            journal = pack(self._store)
+            journal, is_whole = pack(self._store), False
         if not _fits(journal, start):
             log.warning("tree.left_nothing", session=start.session, reason=TOO_LARGE)
             return None
-        return to_wire(self._following(start, journal))
+        return to_wire(self._following(start, journal, is_whole=is_whole))
 
-    def _following(self, start: Start, journal: str) -> Start:
-        """Return the Start of a workflow that goes on after this one."""
+    def _following(self, start: Start, journal: str, *, is_whole: bool) -> Start:
+        """Return the Start of a workflow that goes on after this one. `is_whole`: whether the journal has all that this
+        workflow has had."""
+        is_whole = is_whole and (start.carried is None or start.carried.is_whole)
         carried = Carried(
             journal=journal,
             last=self._store.last_position(),
-            earlier=workflow.info().run_id if self._rescue is None else None,
+            earlier=workflow.info().run_id if self._rescue is None and not is_whole else None,
+            is_whole=is_whole,
             answers=self._answers,
             is_parked=self._rescue == "park",
             chain=workflow.info().first_execution_run_id,

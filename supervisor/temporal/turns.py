@@ -118,8 +118,13 @@ async def find_left(client: Client, named: TemporalStore, described: Any) -> Sta
             f"the workflow of session {session} was ended by hand ({status.name.lower()}), so nothing can go on with "
             "it; start a new session"
         )
+    return await read_left(client, named, session, described.run_id)
+
+
+async def read_left(client: Client, named: TemporalStore, session: str, run: str) -> Start:
+    """Return what a workflow of a tree has left at its end. Raises LimitExceeded if that was too large."""
     with border(named):
-        return await _read(client, session, described.run_id)
+        return await _read(client, session, run)
 
 
 async def _read(client: Client, session: str, run: str) -> Start:

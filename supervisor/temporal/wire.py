@@ -86,7 +86,9 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     """The position of its last entry."""
     earlier: str | None
-    """The run that has all entries until then; None if its code has gone, and it cannot be asked."""
+    """The run that has all entries until then; None if they are here, or its code has gone and it cannot be asked."""
+    is_whole: bool = False
+    """Whether all entries of the tree are here."""
     answers: dict[str, Any]
     """What its latest commands came to, by their ids."""
     is_parked: bool = False

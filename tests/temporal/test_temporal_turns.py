@@ -240,6 +240,7 @@ def test_other_code_runs_the_next_turn_and_reads_the_ones_before(cluster, tmp_pa
     cluster.worker(agents=code)
     cluster.run("start", "changing", '"one"', "--session", "c")
     cluster.kill()
+    assert "one old" in cluster.run("show", "c")
     code.write_text(CODE.format(name="b", word=" new"))
     cluster.worker(agents=code)
     cluster.run("send", "c", "two")
