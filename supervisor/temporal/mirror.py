@@ -150,8 +150,8 @@ class Mirror:
             async with lock:
                 return await self._read_alone(root)
         finally:
-            if lock.statistics().tasks_waiting == 0:
-                self._locks.pop(root, None)
+            if not lock.locked() and self._locks.get(root) is lock:  # else a task that has waited for it has it now
+                del self._locks[root]
 
     async def _read_alone(self, root: str) -> bool:
         described = await self.describe(root)

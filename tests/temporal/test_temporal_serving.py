@@ -12,6 +12,8 @@ from temporal_server import Server, namespace
 from supervisor.config import read_configuration
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.daemon import settle
+from supervisor.temporal.mirror import Mirror
+from supervisor.temporal.mirror_store import MirrorStore
 
 
 @pytest.fixture
@@ -142,6 +144,35 @@ REFUSED = {
     "[[rules]]": "[[rules]]\nkind = 'deny'\ntool = 'shell'\n",
 }
 """By key: a configuration that has it."""
+
+
+async def read_by_three() -> None:
+    """The second reader waits for the first one; the third one comes while the second one reads."""
+    store, reading, ends = MirrorStore("m"), list[int](), [anyio.Event() for _ in range(3)]
+    mirror, numbers = Mirror(None, None, store, store, None), iter(range(3))
+
+    async def read_alone(_: str) -> None:
+        reading.append(number := next(numbers))
+        assert reading == [number]
+        await ends[number].wait()
+        reading.clear()
+
+    mirror._read_alone = read_alone
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mirror._read_on, "j")
+        tasks.start_soon(mirror._read_on, "j")
+        await anyio.wait_all_tasks_blocked()
+        ends[0].set()
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(mirror._read_on, "j")
+        await anyio.wait_all_tasks_blocked()
+        ends[1].set()
+        ends[2].set()
+
+
+def test_a_tree_is_read_by_one_reader_at_a_time():
+    """Two would write the same entries."""
+    anyio.run(read_by_three)
 
 
 def test_a_configuration_with_the_work_of_workers_is_refused(cluster):
