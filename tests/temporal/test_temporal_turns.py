@@ -31,6 +31,12 @@ NOW = datetime(2026, 11, 23, tzinfo=UTC)
 AGENTS = [chatty, quiet, broken, below]
 
 
+@pytest.fixture(autouse=True)
+async def bounded():
+    with anyio.fail_after(120):
+        yield
+
+
 async def runs(url: str, session: str) -> int:
     """Return how many workflows a session has had."""
     target, name = url.removeprefix("temporal://").split("/")
