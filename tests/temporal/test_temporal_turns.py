@@ -31,12 +31,6 @@ NOW = datetime(2026, 11, 23, tzinfo=UTC)
 AGENTS = [chatty, quiet, broken, below]
 
 
-@pytest.fixture(autouse=True)
-async def bounded():
-    with anyio.fail_after(120):
-        yield
-
-
 async def runs(url: str, session: str) -> int:
     """Return how many workflows a session has had."""
     target, name = url.removeprefix("temporal://").split("/")
@@ -46,9 +40,10 @@ async def runs(url: str, session: str) -> int:
 
 async def outcomes(supervisor, session: str, count: int) -> list:
     """Return the results of so many runs of a session."""
-    while (await supervisor.get_run(session)).number < count:
-        await anyio.sleep(0.05)
-    return [await (await supervisor.get_run(session, number=n + 1)).result() for n in range(count)]
+    with anyio.fail_after(120):
+        while (await supervisor.get_run(session)).number < count:
+            await anyio.sleep(0.05)
+        return [await (await supervisor.get_run(session, number=n + 1)).result() for n in range(count)]
 
 
 async def test_two_clients_send_at_once_and_each_message_has_one_turn():
