@@ -8,12 +8,21 @@ take to answer.
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Literal
 
 from supervisor.core.visible import visible
 
 LogForm = Literal["text", "json"]
+
+
+_repeats: Callable[[], bool] | None = None
+
+
+def skip_while(repeats: Callable[[], bool]) -> None:
+    """Log no fact while a function says that this code runs for the second time, only to find out where it was."""
+    global _repeats  # one process has one such function
+    _repeats = repeats
 
 
 class FactLog:
@@ -42,6 +51,8 @@ class FactLog:
 
     def _log(self, level: int, fact: str, values: dict[str, Any]) -> None:
         if level < logging.WARNING and not self._plain.isEnabledFor(level):
+            return
+        if _repeats is not None and _repeats():
             return
         import structlog
 

@@ -14,6 +14,7 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
+from supervisor.logs import skip_while
 from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
@@ -30,6 +31,14 @@ from supervisor.temporal.wire import (
     from_wire,
     to_wire,
 )
+
+
+def _is_replayed() -> bool:
+    """Whether this code runs in a workflow for the second time. A query is not: it is new."""
+    return workflow.in_workflow() and workflow.unsafe.is_replaying_history_events()
+
+
+skip_while(_is_replayed)
 
 
 class Offer(Interceptor):
