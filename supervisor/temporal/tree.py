@@ -7,8 +7,9 @@ Rules
 - A signal is a command: it is acknowledged when the server has it, and counts while no worker lives.
 - What people wait for is written into the search attribute and the memo, together with what the journal says.
 - The workflow ends when nothing of its tree is open. It returns what a later one goes on with (turns.py).
-- A workflow with many events goes on in a new one (carry.py), as after a graceful stop of a process. So does a tree
-  that is rescued from code that has changed: it parks in the new workflow until the workers have the new code.
+- A workflow with many events, or large ones, goes on in a new one (carry.py), as after a graceful stop of a process. So
+  does a tree that is rescued from code that has changed: it parks in the new workflow until the workers have the new
+  code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
 
 The module is longer than 400 lines because a tree, its commands and its move share one state.
@@ -169,8 +170,8 @@ class Tree:
         """How a rescue wants the tree to go on in a new workflow."""
         self._fits = False
         """Whether the journal was found small enough to be carried."""
-        self._counted_from = 0
-        """The length of the history when it was found too large."""
+        self._counted_from = 0, 0
+        """The events and the bytes of the history when the journal was found too large."""
 
     def take(self, command: DecisionRequest | Command) -> None:
         self._commands.append(command)
@@ -274,15 +275,17 @@ class Tree:
     def _may_move(self, runner: Runner, environment: WorkflowEnvironment, start: Start) -> bool:
         """Whether the tree is to go on in a new workflow, and can. It moves when all runs wait. If they never do,
         nothing new begins until no body runs any more."""
-        length, attempts = workflow.info().get_current_history_length(), runner.attempts
-        late = length - self._counted_from - start.continue_after
-        if self._is_parked or (self._rescue is None and late < 0):
+        info, attempts = workflow.info(), runner.attempts
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        before_events, before_size = self._counted_from
+        share = max((events - before_events) / start.continue_after, (size - before_size) / start.continue_after_bytes)
+        if self._is_parked or (self._rescue is None and share < 1):
             return False
         if not self._fits and not self._can_be_carried(start):
-            log.error("tree.not_moved", session=start.session, events=length, reason=TOO_LARGE)
-            self._counted_from = length
+            log.error("tree.not_moved", session=start.session, events=events, bytes=size, reason=TOO_LARGE)
+            self._counted_from = events, size
             return False
-        if self._rescue is not None or late >= start.continue_after:
+        if self._rescue is not None or share >= 2:
             attempts.is_draining = True
             return not environment.running and not runner.is_executing and not attempts.preparing
         return not attempts.preparing and all(each.is_quiet for each in attempts.live.values())

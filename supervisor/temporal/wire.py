@@ -59,6 +59,8 @@ LARGEST: Final = 1024 * 1024
 refuses documents of more than 2 MiB."""
 CONTINUE_AFTER: Final = 5000
 """A server ends a workflow at 51,200 events."""
+CONTINUE_AFTER_BYTES: Final = 8 * 1024 * 1024
+"""A server ends a workflow at 50 MiB of history. A carried journal is not a quarter of this."""
 CARRIED_LARGEST: Final = 1536 * 1024
 """Bytes of a carried journal, where there is no folder for large payloads."""
 MEMO_LARGEST: Final = 64 * 1024
@@ -110,6 +112,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of JSON that the arguments or the result of a body may have: the same in each replay of the tree."""
     continue_after: int = CONTINUE_AFTER
     """Events of the workflow's history after which the tree goes on in a new workflow."""
+    continue_after_bytes: int = CONTINUE_AFTER_BYTES
+    """Bytes of the workflow's history after which it does so, too."""
     carried: Carried | None = None
     """None for the first workflow of a tree."""
     follows: str | None = None

@@ -92,6 +92,31 @@ async def test_a_tree_that_never_waits_moves_after_twice_as_many_events(moves_of
     assert max(found) < 3 * 40
 
 
+@tool(policy="allow")
+async def echoing(text: str) -> str:
+    return text
+
+
+@agent
+async def wordy(ctx: Context, size: int) -> str:
+    for number in range(4):
+        await ctx.call(echoing, f"{number}" * size)
+    return await ctx.ask("Well?")
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_tree_with_few_large_events_moves_too(is_large, monkeypatch):
+    """A server limits the bytes of a history as well: the same few events move the tree if they are large."""
+    monkeypatch.setattr(starting, "Start", partial(Start, continue_after_bytes=300_000))
+    url = await namespace()
+    async with working(url, [wordy]), open_temporal(url) as supervisor:
+        run = await supervisor.start(wordy, 100_000 if is_large else 10, session="w")
+        for each in (await asked(supervisor, 1)).values():
+            await supervisor.decide(each, Answer(by="ana", value="yes"))
+        assert await run.result() == "yes"
+        assert (await workflows(url, "w") > 1) is is_large
+
+
 @pytest.mark.parametrize("has_folder", [False, True])
 async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
     moves_often, has_folder, monkeypatch, tmp_path, caplog
