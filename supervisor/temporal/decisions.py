@@ -95,8 +95,11 @@ class Deciding:
             decided_at=datetime.fromisoformat(request.at),
         )
 
-    async def _lost_claim(self, root: str, approval: str, decision: Decision) -> DecisionResult:
-        """Return the result of a decision on an approval that another decision has claimed."""
+    async def _lost_claim(
+        self, root: str, approval: str, decision: Decision, *, answers: bool = True
+    ) -> DecisionResult:
+        """Return the result of a decision on an approval that another decision has claimed. `answers`: whether a worker
+        may answer; if not, none is asked again."""
         with border(self._trees.named):
             described = await self._trees.client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
         claimed = (await described.memo())["decision"]
@@ -106,8 +109,9 @@ class Deciding:
         mine = DecisionRequest(approval=approval, root=root, at=winner.at, **decision_fields(decision))
         about = ("kind", "arguments", "scope", "pattern", "value")
         is_same = all(getattr(winner, name) == getattr(mine, name) for name in about)
-        with suppress(ServerUnavailable):  # then what was read before counts: an approval ends once
-            await self._trees.mirror.read(root)
+        if answers:
+            with suppress(ServerUnavailable):  # then what was read before counts: an approval ends once
+                await self._trees.mirror.read(root)
         found = self._trees.store.get_approval(approval)
         if found is not None and found.status != "pending":
             return lost(self._trees.store, approval, decision)
@@ -120,7 +124,7 @@ class Deciding:
             await self._trees.mirror.read(root)
         except ServerUnavailable as unread:
             try:
-                return await self._lost_claim(root, approval, decision)
+                return await self._lost_claim(root, approval, decision, answers=False)
             except NotFound:
                 raise unread from None
         return lost(self._trees.store, approval, decision)
