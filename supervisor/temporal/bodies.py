@@ -147,8 +147,8 @@ class _Body:
 
     async def _show_life(self) -> None:
         while True:
+            await anyio.sleep(PULSE)  # the mark was a sign of life, too: a short body costs the server no second one
             activity.heartbeat(self._mark)
-            await anyio.sleep(PULSE)
             budget = self._request.inactivity_timeout
             if self._request.kind == "step" and anyio.current_time() - self._beat > budget:
                 self._has_stalled = True
