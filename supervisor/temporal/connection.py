@@ -13,7 +13,7 @@ from typing import Final
 import sniffio
 from google.protobuf.message import Message
 from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure, WorkflowNotReadyFailure
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -124,6 +124,11 @@ def is_broken(error: RPCError) -> bool:
 def is_no_workflow(error: RPCError) -> bool:
     """Return whether the server says that there is no such workflow in the namespace, which it has."""
     return error.status == RPCStatusCode.NOT_FOUND and _says(error, NotFoundFailure)
+
+
+def is_not_ready(error: RPCError) -> bool:
+    """Return whether a workflow cannot be queried now, whatever other ones do: the workers' code failed to run it."""
+    return _says(error, WorkflowNotReadyFailure)
 
 
 def _says(error: RPCError, failure: type[Message]) -> bool:

@@ -33,7 +33,7 @@ from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
 from supervisor.temporal.carry import rows_of
-from supervisor.temporal.connection import SOON, border, is_broken
+from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached
 from supervisor.temporal.turns import read_left
 from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
@@ -62,7 +62,7 @@ _OPEN: Final = WorkflowExecutionStatus.RUNNING
 
 
 class _NotReplayed(ServerUnavailable):
-    """The code of the workers does not follow the history of a workflow."""
+    """The code of the workers does not follow the history of a workflow, or could not run it."""
 
 
 class _Look:
@@ -104,6 +104,8 @@ class Mirror:
         """Of the trees that ended before, all are known here."""
         self._is_followed = False
         self._workers_at = 0.0
+        self.unread: dict[str, Any] = {}
+        """Roots of trees that the workers could not read when all were read, with their memos."""
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -118,16 +120,22 @@ class Mirror:
         self._journal.catch_up()
 
     async def read_all(self) -> None:
-        """Read what is new in every tree, unless every tree is followed. Raises ServerUnavailable if no worker
-        answers."""
+        """Read what is new in every tree, unless every tree is followed. A tree whose history the workers cannot
+        follow is logged, and left out (`unread`). Raises ServerUnavailable if no worker answers."""
         if self._is_followed:
             return
         await self.find_workers()
-        newest = dict[str, str]()
-        async for root, run, _, _ in self._trees(""):
-            newest.setdefault(root, run)
-        for root in [root for root, run in newest.items() if not self._is_read(root, run)][::-1]:
-            await self._read_on(root)
+        newest, unread = dict[str, tuple[str, Any]](), dict[str, Any]()
+        async for root, run, _, memo in self._trees(""):
+            newest.setdefault(root, (run, memo))
+        for root in [root for root, (run, _) in newest.items() if not self._is_read(root, run)][::-1]:
+            try:
+                await self._read_on(root)
+            except _NotReplayed as error:
+                unread[root] = newest[root][1]
+                if root not in self.unread:
+                    log.warning("tree.not_read", root=root, reason=str(error))
+        self.unread = unread
         self._journal.catch_up()
 
     def _is_read(self, root: str, run: str) -> bool:
@@ -213,11 +221,19 @@ class Mirror:
 
     async def describe(self, root: str) -> Any:
         """Return what the server knows of a tree without a worker. Raises NotFound."""
-        try:
-            with border(self._named):
-                return await self._client.get_workflow_handle(root).describe(rpc_timeout=SOON)
-        except NotFound:
-            raise NotFound(f"there is no session {root} in {self._named}") from None
+        with self._border(root):
+            return await self._client.get_workflow_handle(root).describe(rpc_timeout=SOON)
+
+    @contextmanager
+    def _border(self, root: str) -> Iterator[None]:
+        """The `border` of a request about a tree: names the session that the namespace does not have."""
+        with border(self._named):
+            try:
+                yield
+            except RPCError as error:
+                if not is_no_workflow(error):
+                    raise
+                raise NotFound(f"there is no session {root} in {self._named}") from None
 
     async def query(
         self, root: str, name: str, given: Any, type_: type[T], patience: timedelta = PATIENCE, run: str | None = None
@@ -230,7 +246,10 @@ class Mirror:
             raise _NotReplayed(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
-                raise NotFound(f"there is no session {root} in {self._named}") from None
+                with self._border(root):
+                    raise
+            if is_not_ready(error):
+                raise _NotReplayed(f"session {root} cannot be read: {error.message}", maybe_done=False) from None
             if is_broken(error):
                 raise ServerUnavailable(
                     f"the Temporal server at {self._named.target} does not answer: {error.message}", maybe_done=False
@@ -278,8 +297,10 @@ class Mirror:
         return sorted(found, key=lambda each: each.created_at)
 
     def find_unread(self) -> list[Approval]:
-        """Return what is pending in trees that this mirror has not read yet, where every tree is followed."""
-        memos = [look.asked for root, look in self._looks.items() if self._store.get_session(root) is None]
+        """Return what is pending in trees that this mirror has not read, as the server knows it: trees that could not
+        be read and, where every tree is followed, those that were not read yet."""
+        known = {root: look.asked for root, look in self._looks.items()} | self.unread
+        memos = [memo for root, memo in known.items() if self._store.get_session(root) is None]
         return [msgspec.convert(each, Approval) for memo in memos if memo for each in memo["pending"]]
 
     # -- following ---------------------------------------------------------------------------------------------------

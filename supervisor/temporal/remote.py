@@ -313,8 +313,11 @@ class TemporalSupervisor(Supervisor):
         await self.mirror.see_workers()
         try:
             await self.trees.read(session)
-        except ServerUnavailable:
-            return await self.trees.view_of(session)
+        except ServerUnavailable as unread:
+            try:
+                return await self.trees.view_of(session)
+            except NotFound:  # it may be a sub-agent's
+                raise unread from None
         return await self.near.get_session(session)
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
@@ -353,8 +356,10 @@ class TemporalSupervisor(Supervisor):
         after: str | None = None,
         limit: int | None = 100,
     ) -> Page[SessionView]:
+        """See Supervisor. The last page also has the roots of trees that could not be read, as far as the server knows
+        them."""
         await self.mirror.read_all()
-        return await self.near.find_sessions(
+        page = await self.near.find_sessions(
             is_open=is_open,
             status=status,
             agent=agent,
@@ -363,6 +368,16 @@ class TemporalSupervisor(Supervisor):
             after=after,
             limit=limit,
         )
+        unread = await self.trees.views_of_unread() if page.next is None else []
+        fitting = (
+            each
+            for each in unread
+            if is_open in (None, each.outcome is None)
+            and status in (None, each.status)
+            and agent in (None, each.agent)
+            and root in (None, each.id)
+        )
+        return Page((*page, *fitting)[:limit], page.next, page.cursor)
 
     async def find_approvals(
         self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100

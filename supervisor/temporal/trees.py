@@ -49,6 +49,12 @@ class Trees:
         except NotFound:
             await self.mirror.read_all()
             row = self.store.get_session(session)
+            if row is None and (unread := sorted(self.mirror.unread)):
+                raise ServerUnavailable(
+                    f"session {session} is unknown, and may be one of a tree that this code of the workers cannot read "
+                    f"({', '.join(unread)}): start a worker with the code that these trees began with",
+                    maybe_done=False,
+                ) from None
             if row is None:
                 raise NotFound(f"there is no session {session} in {self.where}") from None
             return row.root
@@ -119,6 +125,10 @@ class Trees:
             if (await self.mirror.describe(root)).status == WorkflowExecutionStatus.FAILED:
                 await self._raise_failure(root)
             await anyio.sleep(POLL)
+
+    async def views_of_unread(self) -> list[SessionView]:
+        """Return the roots of trees that could not be read, as far as the server knows them."""
+        return [await self.view_of(root) for root in self.mirror.unread if self.store.get_session(root) is None]
 
     async def view_of(self, root: str) -> SessionView:
         """Return a root as the server knows it without a worker."""

@@ -7,14 +7,14 @@ import anyio
 import pytest
 from temporal_server import namespace
 from temporalio.api.common.v1 import GrpcStatus
-from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure, WorkflowNotReadyFailure
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import bridge
-from supervisor.temporal.connection import border, is_no_workflow
+from supervisor.temporal.connection import border, is_no_workflow, is_not_ready
 
 STORE = read_temporal_url("temporal://127.0.0.1:7233/default")
 ERRORS = [
@@ -67,6 +67,12 @@ def test_a_missing_thing_is_known_by_the_failure_alone(message, failure, is_name
     with pytest.raises(NotFound) as caught, border(STORE):
         raise error
     assert ("namespace create" in str(caught.value)) is is_namespace
+
+
+@pytest.mark.parametrize(("failure", "expected"), [(WorkflowNotReadyFailure(), True), (NotFoundFailure(), False)])
+def test_a_workflow_that_failed_to_run_is_told_apart_from_workers_that_are_gone(failure, expected):
+    """By the failure that the server gives for a query: other trees can be read all the same."""
+    assert is_not_ready(missing("Unable to query workflow due to Workflow Task in failed state.", failure)) is expected
 
 
 @pytest.mark.anyio

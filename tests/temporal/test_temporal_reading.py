@@ -1,0 +1,110 @@
+"""Reading where not every tree can be read, or nothing is there."""
+
+import anyio
+import pytest
+from clusters import histories
+from temporal_server import namespace, shared, working
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from supervisor import Answer, Context, NotFound, ServerUnavailable, agent, tool
+from supervisor.core.store_urls import read_temporal_url
+from supervisor.temporal import open_temporal, tree
+from supervisor.temporal.mirror import Mirror
+from supervisor.temporal.remote import TemporalSupervisor
+from supervisor.temporal.workflows import WORKFLOWS, Offer
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(policy="allow")
+async def adding(number: int) -> int:
+    return number + 1
+
+
+@agent
+async def steady(ctx: Context) -> list[str]:
+    return [await ctx.ask("First?"), await ctx.ask("Second?")]
+
+
+@agent(name="changing")
+async def before(ctx: Context) -> str:
+    return await ctx.ask("Before?")
+
+
+@agent(name="changing")
+async def after(ctx: Context) -> str:
+    await ctx.call(adding, 1)
+    await ctx.sleep(1)
+    return await ctx.ask("After?")
+
+
+async def test_a_tree_that_cannot_be_read_hides_no_other_one(caplog):
+    """It is listed as far as the server knows it, the log names it, and a session that may be in it is not missing."""
+    url = await namespace()
+    async with working(url, [before, steady]), open_temporal(url) as supervisor:
+        await supervisor.start("changing", session="c")
+        await supervisor.start("steady", session="s")
+    async with working(url, [after, steady]), open_temporal(url) as supervisor:
+        found = {each.id: each for each in await supervisor.find_sessions()}
+        assert set(found) == {"c", "s"}
+        assert (found["c"].agent, found["c"].status) == ("changing", "waiting_approval")
+        assert [each.id for each in await supervisor.find_sessions(agent="steady")] == ["s"]
+        assert {each.session for each in await supervisor.find_approvals()} == {"c", "s"}
+        with pytest.raises(ServerUnavailable, match="c"):
+            await supervisor.get_session("child")
+    named = [each.getMessage() for each in caplog.records if "tree.not_read" in each.getMessage()]
+    assert len(named) == 1  # once, although everything was read four times
+    assert "root='c'" in named[0]
+
+
+async def test_a_namespace_that_is_gone_is_no_missing_session():
+    """An answer of "no such session" would be a lie: nobody knows."""
+    gone = read_temporal_url(f"temporal://{shared().target}/gone")
+    await namespace()  # the server answers
+    supervisor = TemporalSupervisor(await Client.connect(gone.target, namespace="gone"), gone)
+    for ask in (supervisor.mirror.describe("s"), supervisor.mirror.query("s", "entries", 0, dict)):
+        with pytest.raises(NotFound, match="namespace create"):
+            await ask
+
+
+async def test_a_late_decision_waits_once_for_a_worker(monkeypatch):
+    """None answers: what is claimed is enough to say whose decision counts."""
+    reads = list[str]()
+
+    async def unread(_: Mirror, root: str) -> None:
+        reads.append(root)
+        raise ServerUnavailable("no worker answers", maybe_done=False)
+
+    url = await namespace()
+    async with working(url, [steady]), open_temporal(url) as supervisor:
+        await supervisor.start(steady, session="s")
+        while not (found := await supervisor.find_approvals()):
+            await anyio.sleep(0.05)
+        assert (await supervisor.decide(found[0].id, Answer(by="ana", value="yes"))).kind == "accepted"
+    monkeypatch.setattr(Mirror, "read", unread)
+    async with open_temporal(url) as supervisor:
+        assert (await supervisor.decide(found[0].id, Answer(by="bob", value="yes"))).kind == "already"
+    assert reads == ["s"]
+
+
+async def test_a_replay_logs_nothing_again(monkeypatch, caplog):
+    """A tree is run again whenever a worker takes it up: what it says is in the log once."""
+    monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+    url = await namespace()
+    async with working(url, [before]), open_temporal(url) as supervisor:
+        run = await supervisor.start(before, session="c")
+        while not (found := await supervisor.find_approvals()):
+            await anyio.sleep(0.05)
+        await supervisor.decide(found[0].id, Answer(by="ana", value="yes"))
+        await run.outcome()
+    logged = [each for each in caplog.records if "tree.left_nothing" in each.getMessage()]
+    assert len(logged) == 1
+    replayer = Replayer(
+        workflows=WORKFLOWS,
+        interceptors=[Offer({"changing": before}, 30.0)],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    for named, history in (await histories(url, "c")).items():
+        await replayer.replay_workflow(WorkflowHistory.from_json(named, history))
+    assert [each for each in caplog.records if "tree.left_nothing" in each.getMessage()] == logged
