@@ -10,6 +10,8 @@ Rules
 - A server follows every tree (`follow_all`). One list of the open trees in each round tells which are new, and which
   ask something else than before. These are read at once; the others by and by, after SELDOM at the latest. Its reads
   take what is there, also while no worker answers.
+
+The module is longer than 400 lines because reading trees and following them share the locks and the plan of the looks.
 """
 
 from collections import Counter
