@@ -173,7 +173,7 @@ class WorkflowEnvironment(Environment):
                 found = from_wire(handle.result(), BodyResult)
             except ActivityError as error:
                 cause = error.cause
-                is_elsewhere = isinstance(cause, ApplicationError) and cause.type == NOT_HERE
+                is_elsewhere = _is_not_here(cause)
                 has_begun = not is_elsewhere and not _is_before_mark(cause)
                 if cancellation is not None and (not has_begun or isinstance(cause, CancelledError)):
                     raise cancellation from None
@@ -244,6 +244,16 @@ def _request(body: Body, largest: int) -> BodyRequest:
         facts=facts,
         largest=largest,
     )
+
+
+def _is_not_here(cause: BaseException | None) -> bool:
+    """Return whether a worker lacks the function, or the payload of the arguments, which temporalio decodes: its error
+    has ours as its cause."""
+    while isinstance(cause, ApplicationError):
+        if cause.type == NOT_HERE:
+            return True
+        cause = cause.cause
+    return False
 
 
 def _is_before_mark(cause: BaseException | None) -> bool:

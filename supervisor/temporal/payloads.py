@@ -143,6 +143,38 @@ class PayloadFolder(StorageDriver):
         return content
 
 
+class NamedDriver(StorageDriver):
+    """A driver of the user, which may raise anything. Its errors become ours, in one line, with its name."""
+
+    def __init__(self, driver: StorageDriver, named: str) -> None:
+        self._driver = driver
+        self._named = named
+
+    def name(self) -> str:
+        return self._driver.name()
+
+    def type(self) -> str:
+        return self._driver.type()
+
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        try:
+            return await self._driver.store(context, payloads)
+        except Exception as error:
+            raise ServerError(self._says("store", error)) from error
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        try:
+            return await self._driver.retrieve(context, claims)
+        except Exception as error:
+            raise PayloadMissing(self._says("read", error)) from error
+
+    def _says(self, what: str, error: Exception) -> str:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"{VARIABLE}: {self._named} cannot {what} a payload: {text}"
+
+
 class _Nowhere(StorageDriver):
     """Stands where no folder is named: it says so when one is needed."""
 

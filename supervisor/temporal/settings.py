@@ -26,7 +26,7 @@ from temporalio.service import TLSConfig
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.payloads import VARIABLE as PAYLOADS, PayloadFolder, storage_of
+from supervisor.temporal.payloads import VARIABLE as PAYLOADS, NamedDriver, PayloadFolder, storage_of
 
 KEY: Final = "TEMPORAL_API_KEY"
 KEY_FILE: Final = "SUPERVISOR_TEMPORAL_API_KEY_FILE"
@@ -144,8 +144,7 @@ def _find_driver() -> StorageDriver | None:
     if not named:
         return None
     if ":" in named and not named.startswith("/"):
-        driver: StorageDriver = _make(PAYLOADS, named, StorageDriver)
-        return driver
+        return NamedDriver(_make(PAYLOADS, named, StorageDriver), named)
     return PayloadFolder(Path(named))
 
 
