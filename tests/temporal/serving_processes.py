@@ -1,10 +1,11 @@
-"""`supervisor serve` on a namespace, as its users have it: a process with a mirror, a small Slack, and HTTP."""
+"""`supervisor serve` on a namespace, as its users have it: a process with a mirror, a small platform, and HTTP."""
 
 import re
 import signal
 import subprocess
 from pathlib import Path
 
+import fake_discord
 import fake_slack
 import httpx
 
@@ -16,34 +17,47 @@ port = 0
 [people.ana]
 roles = ["operator"]
 tokens = ["{hash}"]
-identities = {{ slack = "U-ANA" }}
+identities = {{ slack = "U-ANA", discord = "801" }}
 [people.eve]
 roles = []
 tokens = ["{other}"]
-[channels.slack]
-conversation = "C1"
-base_url = "{slack}"
+[channels.{platform}]
+base_url = "{url}"
+{channel}
 """
+SLACK = 'conversation = "C1"'
+DISCORD = f"""
+conversation = "77"
+application = "{fake_discord.APPLICATION}"
+public_key = "{fake_discord.PUBLIC_KEY}"
+"""
+SECRETS = {
+    "SLACK_BOT_TOKEN": fake_slack.TOKEN,
+    "SLACK_SIGNING_SECRET": fake_slack.SECRET,
+    "DISCORD_BOT_TOKEN": fake_discord.TOKEN,
+}
 
 
 class Served:
-    """A server on the namespace of a cluster; started again it has the same mirror."""
+    """A server on the namespace of a cluster, with one of the platforms; started again it has the same mirror."""
 
-    def __init__(self, cluster, slack, name: str = "one") -> None:
+    def __init__(self, cluster, fake, name: str = "one") -> None:
         from supervisor.core.people import hash_token
 
         self.cluster = cluster
         self.mirror = cluster.folder / f"{name}.db"
         self.toml = cluster.folder / "supervisor.toml"
-        self.toml.write_text(TOML.format(hash=hash_token(TOKEN), other=hash_token(EVE), slack=slack.url))
+        is_slack = isinstance(fake, fake_slack.FakeSlack)
+        self.platform, channel = ("slack", SLACK) if is_slack else ("discord", DISCORD)
+        hashes = {"hash": hash_token(TOKEN), "other": hash_token(EVE)}
+        self.toml.write_text(TOML.format(platform=self.platform, url=fake.url, channel=channel, **hashes))
         self.process: subprocess.Popen | None = None
 
     def start(self, *options: str) -> None:
         log = self.cluster.folder / f"{self.mirror.name}-{len(list(self.cluster.folder.iterdir()))}.log"
-        secrets = {"SLACK_BOT_TOKEN": fake_slack.TOKEN, "SLACK_SIGNING_SECRET": fake_slack.SECRET}
         given = ["--config", str(self.toml), "--mirror", str(self.mirror), *options]
         with log.open("wb") as out:
-            self.process = self.cluster.start("serve", *given, stdout=subprocess.DEVNULL, stderr=out, **secrets)
+            self.process = self.cluster.start("serve", *given, stdout=subprocess.DEVNULL, stderr=out, **SECRETS)
         self.cluster.workers.append(self.process)
         self.cluster.until(lambda: self.url_in(log) or self.process.poll() is not None)
         assert self.process.poll() is None, log.read_text()
@@ -70,7 +84,8 @@ class Served:
 
     def shows(self, approval: str) -> bool:
         """Whether its mirror says that a card of the approval was posted."""
-        return any("slack" in each["shown"] for each in self.get("/api/approvals")["items"] if each["id"] == approval)
+        found = [each for each in self.get("/api/approvals")["items"] if each["id"] == approval]
+        return any(self.platform in each["shown"] for each in found)
 
     def decide(self, approval: str, token: str = TOKEN) -> int:
         """Approve over HTTP. Return the status."""
@@ -80,9 +95,12 @@ class Served:
             f"{self.url}/api/approvals/{approval}/decision", headers=headers, json=document, timeout=60
         ).status_code
 
-    def press(self, slack, message, code: str) -> None:
-        headers, body = slack.press(message, code, "U-ANA")
-        httpx.post(f"{self.url}/channels/slack/requests", headers=headers, content=body, timeout=60).raise_for_status()
+    def press(self, fake, message, code: str) -> None:
+        """Let ana press a button of a card, as the platform says so."""
+        user, path = ("U-ANA", "requests") if self.platform == "slack" else ("801", "interactions")
+        headers, body = fake.press(message, code, user)
+        url = f"{self.url}/channels/{self.platform}/{path}"
+        httpx.post(url, headers=headers, content=body, timeout=60).raise_for_status()
 
 
 def cards(slack) -> list[dict]:
