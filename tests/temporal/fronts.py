@@ -1,18 +1,27 @@
-"""What may stand before a Temporal server: TLS, and a server that knows keys. Both run in this process, on loopback."""
+"""What may stand before a Temporal server: TLS, a server that knows keys, and a network that loses an answer.
+
+All of them run in this process, on loopback.
+"""
 
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener
 from certificates import Authority
 from cryptography import x509
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
+from hpack import Decoder
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS = 0, 1
+"""Kinds of frames of HTTP/2."""
 
 
 def make_certificates(folder: Path) -> Path:
@@ -82,3 +91,59 @@ async def refusing_front(status: int, seen: list[dict[str, str]]) -> AsyncIterat
         tasks.start_soon(listener.serve, serve)
         yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
         tasks.cancel_scope.cancel()
+
+
+class LosingFront:
+    """Stands before a server, and loses the first answer to a request: the server has done it, and then it is gone.
+    `is_back`: new connections come through again at once."""
+
+    def __init__(self, request: str, *, is_back: bool) -> None:
+        self._path = f"/{request}"
+        self.is_back = is_back
+        self.has_lost = False
+
+    @asynccontextmanager
+    async def serving(self, target: str) -> AsyncIterator[str]:
+        """Serve before a server. Yield the address."""
+        self._target = target.split(":")
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, self._serve)
+            yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+            tasks.cancel_scope.cancel()
+
+    async def _serve(self, near) -> None:
+        async with near:
+            if self.has_lost and not self.is_back:
+                return
+            async with await anyio.connect_tcp(*self._target) as far, anyio.create_task_group() as tasks:
+                asked: set[int] = set()
+                tasks.start_soon(self._forward, near, far, asked, tasks.cancel_scope)
+                with suppress(anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
+                    source = BufferedByteReceiveStream(far)
+                    while True:
+                        kind, stream, whole, _ = await _frame(source)
+                        if kind in (DATA, HEADERS) and stream in asked and not self.has_lost:
+                            self.has_lost = True
+                            break
+                        await near.send(whole)
+                tasks.cancel_scope.cancel()
+
+    async def _forward(self, near, far, asked: set[int], scope: anyio.CancelScope) -> None:
+        """Forward requests, and note the streams of those that lose their answers."""
+        source, decoder = BufferedByteReceiveStream(near), Decoder()
+        with suppress(anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
+            await far.send(await source.receive_exactly(len(PREFACE)))
+            while True:
+                kind, stream, whole, content = await _frame(source)
+                if kind == HEADERS and dict(decoder.decode(content))[":path"].endswith(self._path):
+                    asked.add(stream)
+                await far.send(whole)
+        scope.cancel()
+
+
+async def _frame(source: BufferedByteReceiveStream) -> tuple[int, int, bytes, bytes]:
+    """Return the kind and the stream of a frame of HTTP/2, all of it, and its content."""
+    head = await source.receive_exactly(9)
+    content = await source.receive_exactly(int.from_bytes(head[:3]))
+    return head[3], int.from_bytes(head[5:]), head + content, content

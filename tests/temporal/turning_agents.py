@@ -33,6 +33,16 @@ async def chatty(ctx: Context, text: str) -> str:
 
 
 @agent
+async def listening(ctx: Context, messages: int) -> list[str]:
+    """Asks, and then takes so many messages."""
+    said = [await ctx.ask("Ready?")]
+    for _ in range(messages):
+        said.append(await ctx.receive())
+        await ctx.step(write, said[-1])
+    return said
+
+
+@agent
 async def quiet(ctx: Context, number: int) -> int:
     return number
 
