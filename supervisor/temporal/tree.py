@@ -51,6 +51,7 @@ from supervisor.temporal.wire import (
     MEMO_LARGEST,
     PAGE,
     PENDING,
+    SEARCHED_LARGEST,
     Carried,
     Command,
     DecisionRequest,
@@ -448,11 +449,22 @@ class Tree:
             return
         self._shown = ids
         workflow.upsert_memo({MEMO: memo_of(pending)})
-        workflow.upsert_search_attributes([PENDING_KEY.value_set(ids)])
+        workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids))])
 
 
 def _fits(journal: str, start: Start) -> bool:
     return start.largest > LARGEST or len(journal) <= CARRIED_LARGEST
+
+
+def searched(ids: list[str]) -> list[str]:
+    """Return the oldest ids of what is pending, as many as fit into a search attribute. The memo has all of them."""
+    size, found = len("[]"), list[str]()
+    for each in ids:
+        size += len(f'"{each}",')
+        if size > SEARCHED_LARGEST:
+            break
+        found.append(each)
+    return found
 
 
 def memo_of(pending: list[Approval]) -> Any:

@@ -64,6 +64,8 @@ CONTINUE_AFTER_BYTES: Final = 8 * 1024 * 1024
 CARRIED_LARGEST: Final = 1536 * 1024
 """Bytes of a carried journal, where there is no folder for large payloads."""
 MEMO_LARGEST: Final = 64 * 1024
+SEARCHED_LARGEST: Final = 2000
+"""Bytes of the ids in the search attribute. A server refuses 2048, and a workflow that asks for more stands still."""
 PAGE: Final = 192 * 1024
 """Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
 
