@@ -6,10 +6,11 @@ begin to come. So when things happen differs from run to run, and each history i
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
@@ -17,12 +18,13 @@ from clusters import histories, replay
 from fuzz_programs import answer_to, make_case
 from temporal_server import namespace, working
 
-from supervisor.core.errors import SupervisorError
+from supervisor.core.errors import ServerUnavailable, SupervisorError
 from supervisor.loading import load_agents
 from supervisor.temporal import open_temporal, starting
 from supervisor.temporal.wire import Start
 
 pytestmark = pytest.mark.anyio
+T = TypeVar("T")
 AGENTS = Path(__file__).parents[1] / "fuzz" / "fuzz_agents.py"
 
 
@@ -31,6 +33,16 @@ def refused() -> Iterator[None]:
     """A tree may end, and an approval be withdrawn, while a command is on its way."""
     with suppress(SupervisorError):
         yield
+
+
+async def patient(look: Callable[[], Awaitable[T]]) -> T:
+    """Return what a look at all trees finds. The worker may be busy with the others for longer than a client waits."""
+    with anyio.fail_after(120):
+        while True:
+            try:
+                return await look()
+            except ServerUnavailable:
+                await anyio.sleep(0.2)
 
 
 async def run_programs(url: str, seeds: range, seconds: float) -> list[str]:
@@ -48,9 +60,9 @@ async def run_programs(url: str, seeds: range, seconds: float) -> list[str]:
             case = make_case(seed, "temporal")
             await supervisor.start(case["agent"], case["program"], session=f"program-{seed}")
         until = time.monotonic() + seconds
-        while found := await supervisor.find_sessions(is_open=True, limit=None):
+        while found := await patient(partial(supervisor.find_sessions, is_open=True, limit=None)):
             async with anyio.create_task_group() as tasks:
-                for each in await supervisor.find_approvals(limit=None):
+                for each in await patient(partial(supervisor.find_approvals, limit=None)):
                     tasks.start_soon(decide, each)
             for each in found:
                 with refused():
