@@ -109,9 +109,10 @@ class Cluster:
             assert time.monotonic() < end, "it did not come"
             time.sleep(0.05)
 
-    def replay(self, *sessions: str, processes: int = 2) -> None:
+    def replay(self, *sessions: str, processes: int = 2, times: int = 2) -> None:
         """Replay sessions in fresh processes."""
-        replay(anyio.run(histories, self.url, *sessions), AGENTS, processes=processes, **self.environment)
+        found = anyio.run(histories, self.url, *sessions)
+        replay(found, AGENTS, processes=processes, times=times, **self.environment)
 
     def kill(self) -> None:
         """Kill all workers."""

@@ -41,7 +41,8 @@ def test_a_call_that_is_idempotent_runs_again(cluster):
     assert cluster.effects() == ["page", "page"]
 
 
-def test_a_history_is_replayed_in_fresh_processes(cluster):
+@pytest.mark.parametrize("processes", [4, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_history_is_replayed_in_fresh_processes(cluster, processes):
     """Races, cancelled losers, sub-agents, a cancel of three levels: the commands come in the same order each time."""
     cluster.worker("--cached", "1")
     cluster.run("start", "racing", "6", "--session", "races", "--detach")
@@ -53,7 +54,7 @@ def test_a_history_is_replayed_in_fresh_processes(cluster):
     cluster.run("cancel", "deep")
     assert cluster.outcome("races")["value"] == [f"race{each} True" for each in range(6)]
     assert cluster.outcome("j")["kind"] == "succeeded"
-    cluster.replay("races", "deep", "j")
+    cluster.replay("races", "deep", "j", processes=processes, times=1)
 
 
 def test_tasks_that_one_timer_cancels_clean_up_in_the_same_order(cluster):
