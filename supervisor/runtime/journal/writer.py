@@ -193,17 +193,19 @@ class Journal:
         make: Callable[[], AnyEvent | None],
         step: Step | None = None,
         join: Callable[[AnyEvent], AnyEvent | None] | None = None,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> bool:
         """Apply an entry to the live state now; it is written before the session's next append.
 
         `make` is called in the same step of the loop in which its entry is applied. If it returns None, nothing is
         noted, and the result is False. A caller that is cancelled before that step has noted nothing. `join`: is asked
         first, with the last note that is not written yet; an entry that it returns takes the place of that note, and
-        must mean the same for the state.
+        must mean the same for the state. `hold`: a context in which the caller waits for a commit under way.
         """
         self._check_alive()
         while session in self._in_flight:
-            await self._wait_for_landing(step)
+            with hold():
+                await self._wait_for_landing(step)
         await checkpoint_if_cancelled()
         notes = self.notes.get(session)
         if join is not None and notes and (longer := join(notes[-1])) is not None:

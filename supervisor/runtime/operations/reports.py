@@ -58,7 +58,7 @@ async def report(
         return joined(before, said) if _counts(attempt) else None
 
     try:
-        if not await journal.note(session, make, attempt.settling.coming_step(), join):
+        if not await journal.note(session, make, join=join, hold=attempt.settling.holding):
             return
     except StoreError as error:
         attempt.host.suspend_tree(attempt, error)

@@ -256,6 +256,44 @@ async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_r
 
 
 @agent(inactivity_timeout=20)
+async def tells_and_takes(ctx: Context) -> str:
+    """One branch reports three times while commits are under way, and one takes a result."""
+    came: list[str] = []
+
+    async def tells(inner: Context) -> None:
+        for number in range(3):
+            await inner.report("plan", str(number))
+        came.append("told")
+
+    async def takes(inner: Context) -> None:
+        await inner.now()
+        came.append("taken")
+
+    async def commits(inner: Context) -> None:
+        await inner.call(work, "commits", 0.001)
+
+    async with ctx.task_group() as tasks:
+        for branch in (tells, takes, commits):
+            tasks.start_soon(branch)
+    return (await ctx.call(report, came[0])).value
+
+
+@pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
+async def test_a_report_that_waits_for_a_commit_delays_the_next_result(_, monkeypatch):
+    """A later attempt reports nothing there, and goes on at once."""
+
+    async def in_thread(commit) -> None:
+        await anyio.sleep(0.02)
+        commit()
+
+    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    store = MemoryStore()
+    first = await first_attempt(store, tells_and_takes)
+    assert await later_attempt(store) == first
+
+
+@agent(inactivity_timeout=20)
 async def answered_together(ctx: Context) -> str:
     """The first answer cancels a task that the third answer has woken."""
     came: list[str] = []
