@@ -44,7 +44,7 @@ def test_a_press_on_discord_decides_and_all_exports_are_the_same(cluster, discor
     assert list(discord.messages.values()) == [card]
     whole = exported(cluster)
     assert [line["event"] for line in whole][:: len(whole) - 1] == ["SessionCreated", "RunFinished"]
-    assert exported(cluster, "--store", str(server.mirror)) == whole
+    cluster.until(lambda: exported(cluster, "--store", str(server.mirror)) == whole)
     del cluster.environment["SUPERVISOR_STORE"]
     assert exported(cluster, "--server", server.url, SUPERVISOR_TOKEN=TOKEN) == whole
     assert fake_discord.TOKEN not in server.log.read_text()

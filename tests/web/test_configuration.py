@@ -212,7 +212,7 @@ def test_the_example_is_right_and_says_what_there_is(tmp_path):
     ):
         (tmp_path / name).write_text(secret)
     checked = supervisor(tmp_path, "check", str(write(tmp_path, whole)))
-    assert (checked.returncode, "2 agents" in checked.stdout) == (0, True), checked
+    assert (checked.returncode, "agents: 2" in checked.stdout) == (0, True), checked
 
 
 CHANNELS = """
