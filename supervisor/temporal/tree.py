@@ -214,6 +214,9 @@ class Tree:
                 is_over = False
                 while not is_over and following is None:
                     is_over = not await self._goes_on(runner, environment, start)
+                    await workflow.wait_condition(
+                        lambda: True
+                    )  # when all other tasks wait: what they ask is shown once
                     await self._claim_withdrawn()
                     self._show()
                     while self._commands:

@@ -15,7 +15,6 @@ from supervisor.core.ids import RULES
 from supervisor.core.people import People, Person
 from supervisor.core.rules import make_rule
 from supervisor.core.toolcontext import ProcessToolContext
-from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
 STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
@@ -108,9 +107,13 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
 async def test_another_pattern_is_another_decision():
     """A3: one of two offered patterns for the same scope wins. A decision without a pattern means the exact one."""
 
+    @tool(command="command")  # it starts no process, for which a virtual clock would not wait
+    async def run(command: str) -> str:
+        return command
+
     @agent
     async def looks(ctx: Context) -> str:
-        return (await ctx.call(shell, "git status -s")).kind
+        return (await ctx.call(run, "git status -s")).kind
 
     store = MemoryStore()
     async with opened(store) as supervisor:
