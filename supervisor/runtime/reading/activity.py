@@ -8,8 +8,11 @@ Rules
 - A look is bounded: it reads the new entries, and at most READ_AT_ONCE journals for the first time. Sessions that were
   not read yet are listed with an unknown activity.
 - A session whose journal cannot be read is listed, too.
+- Everything is read in pieces (runtime/reading/pieces.py). A look that is cancelled between two of them loses nothing:
+  the cursor passes an entry only once the entry has been applied.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -17,16 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import msgspec
 
-from supervisor.abc import ActivityWatch, JournalEntry, SessionRow
+from supervisor.abc import ActivityWatch, JournalEntry, Owner, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.masking import mask
-from supervisor.core.session import Operation, SessionState, replay
+from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import OutcomeKind
 from supervisor.handles import Page
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.reading.pieces import PIECE, Pieces, read
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
@@ -63,62 +67,107 @@ class LocalActivityWatch(ActivityWatch):
         self._session = session
         self._is_all = session is None
         self._known: dict[str, _Known] = {}
-        """In the order of their positions, unless `_is_sorted` is false."""
-        self._is_sorted = True
+        self._in_order: list[_Known] = []
+        """The known sessions in the order of their positions."""
         self._cursor = 0
         self._roots: set[str] = set()
+        """The trees whose sessions are all known."""
+        self._piece = 0
+        """How much was read since the loop had its turn."""
+        self._looking = anyio.Lock()
 
     async def __aenter__(self) -> Self:
-        await anyio.lowlevel.checkpoint()
-        self._cursor = self._store.last_position()
-        if self._session is None:
-            for root in dict.fromkeys(row.root for row in self._store.find_sessions(is_open=True)):
-                self._watch(root)
-        elif (row := self._store.get_session(self._session)) is not None:
-            self._watch(row.root)
-        else:
-            raise NotFound(f"there is no session {self._session} in {self._store.name}")
+        await read(self._store, self._begin())
         return self
 
     async def look(self, *, after: str | None = None, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
-        await anyio.lowlevel.checkpoint()
+        async with self._looking:
+            return await read(self._store, self._look(after, limit, wholly=wholly))
+
+    def _begin(self) -> Pieces[None]:
+        self._cursor = last = self._store.last_position()
+        if self._session is not None:
+            if (row := self._store.get_session(self._session)) is None:
+                raise NotFound(f"there is no session {self._session} in {self._store.name}")
+            yield from self._watch(row.root)
+            return
+        after, is_all = 0, False
+        while not is_all:
+            rows = self._store.find_sessions(is_open=True, after=after, limit=PIECE)
+            yield from self._has_read(len(rows))
+            for row in rows:
+                after = row.position
+                if after <= last:
+                    yield from self._watch(row.root)
+            is_all = len(rows) < PIECE
+
+    def _look(self, after: str | None, limit: int | None, *, wholly: bool) -> Pieces[Page[Activity]]:
         start = 0 if after is None else read_cursor(after, self._store.id, self._store.last_position())
-        if self._store.last_position() > self._cursor:
-            for row in self._store.rows(self._cursor):
-                self._cursor = row.position
-                self._take(row)
-        owners = {root: self._store.get_owner(root) for root in self._roots}
-        names = {root: None if owner is None else str(owner) for root, owner in owners.items()}
-        if not self._is_sorted:
-            self._known = {each.id: each for each in sorted(self._known.values(), key=_position)}
-            self._is_sorted = True
-        later = [each for each in self._known.values() if each.position > start]
-        some = later[:limit]
+        yield from self._catch_up()
+        first = bisect_right(self._in_order, start, key=_position)
+        some = self._in_order[first:][:limit]
         budget = len(some) if wholly else READ_AT_ONCE
-        found = []
-        for known in some:
-            attempt = self._runner.attempts.live.get(known.id)
-            if known.outcome is None and attempt is None and known.state is None and known.doing is None and budget:
-                budget -= 1
-                self._read(known)
-            found.append(self._activity(known, attempt, names.get(known.root)))
-        last = make_cursor(self._store.id, some[-1].position) if len(some) < len(later) else None
+        found = list[Activity]()
+        for begin in range(0, len(some), PIECE):
+            piece = some[begin : begin + PIECE]
+            owners = self._store.get_owners(list({known.root for known in piece}))
+            for known in piece:
+                if budget and self._is_unread(known):
+                    budget -= 1
+                    yield from self._read(known)
+                found.append(self._activity(known, self._attempt_of(known), owners.get(known.root)))
+                yield from self._has_read(1)
+        is_all = first + len(some) == len(self._in_order)
+        last = None if is_all else make_cursor(self._store.id, some[-1].position)
         return Page(tuple(found), last, make_cursor(self._store.id, self._cursor))
 
-    def _watch(self, root: str) -> None:
-        self._roots.add(root)
-        for row in self._store.find_sessions(root=root):
-            self._known.setdefault(row.id, _known(row))
-        self._is_sorted = False
+    def _catch_up(self) -> Pieces[None]:
+        """Apply the entries that were written since the last look."""
+        end = self._store.last_position()
+        while self._cursor < end:
+            start, to = self._cursor, min(self._cursor + PIECE, end)
+            for row in self._store.rows(self._cursor, to):
+                yield from self._take(row)
+                self._cursor = row.position
+            yield from self._has_read(to - start)
+            self._cursor = to
 
-    def _take(self, row: JournalEntry) -> None:
+    def _has_read(self, count: int) -> Pieces[None]:
+        self._piece += count
+        if self._piece >= PIECE:
+            self._piece = 0
+            yield
+
+    def _watch(self, root: str) -> Pieces[None]:
+        if root in self._roots:
+            return
+        after, is_all = 0, False
+        while not is_all:
+            rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
+            for row in rows:
+                after = row.position
+                self._add(_known(row))
+            yield from self._has_read(len(rows))
+            is_all = len(rows) < PIECE
+        self._roots.add(root)
+
+    def _add(self, known: _Known) -> None:
+        if (old := self._known.get(known.id)) is not None:
+            if old.position == known.position:
+                return
+            self._in_order.remove(old)  # it was deleted, and another one has its id
+        self._known[known.id] = known
+        insort(self._in_order, known, key=_position)
+
+    def _take(self, row: JournalEntry) -> Pieces[None]:
         event = row.event
-        if isinstance(event, e.SessionCreated) and (event.root in self._roots or self._is_all):
+        if self._is_all and isinstance(event, e.SessionCreated) and event.parent is None:
             self._roots.add(event.root)
+        elif self._is_all and isinstance(event, e.SessionCreated | e.RunStarted):
+            yield from self._watch_tree_of(row.session)
+        if isinstance(event, e.SessionCreated) and event.root in self._roots:
             facts = event.parent, event.root, event.path, event.at, event.at
-            self._known[row.session] = _Known(row.position, row.session, *facts)
-        if self._is_all and isinstance(event, e.RunStarted) and row.session not in self._known:
-            self._take_turn(row.session)
+            self._add(_Known(row.position, row.session, *facts))
         if (known := self._known.get(row.session)) is None:
             return
         known.heard_at = event.at
@@ -132,10 +181,12 @@ class LocalActivityWatch(ActivityWatch):
         elif known.state is not None:
             self._fold(known, row)
 
-    def _take_turn(self, session: str) -> None:
-        """Watch an idle tree in which a turn has begun."""
+    def _watch_tree_of(self, session: str) -> Pieces[None]:
+        """Watch a tree that was not open when the watch began, such as an idle one in which a turn has begun."""
+        if (known := self._known.get(session)) is not None and known.root in self._roots:
+            return
         if (row := self._store.get_session(session)) is not None:
-            self._watch(row.root)
+            yield from self._watch(row.root)
 
     def _fold(self, known: _Known, row: JournalEntry) -> None:
         """Apply an entry to a session that was read. Drop the state of a session that now runs here."""
@@ -147,16 +198,33 @@ class LocalActivityWatch(ActivityWatch):
         if known.id in self._runner.attempts.live:
             known.state = None
 
-    def _read(self, known: _Known) -> None:
-        try:
-            rows = [row for row in self._store.journal(known.id) if row.position <= self._cursor]
-            if rows:  # it may have begun in another process just after the cursor
-                known.state = replay(known.id, [row.event for row in rows])
-                known.heard_at = rows[-1].event.at
-        except StoreError:
-            known.doing = _UNKNOWN
+    def _attempt_of(self, known: _Known) -> Attempt | None:
+        return self._runner.attempts.live.get(known.id)
 
-    def _activity(self, known: _Known, attempt: Attempt | None, owner: str | None) -> Activity:
+    def _is_unread(self, known: _Known) -> bool:
+        """Return whether only the journal tells what a session is doing, and it has not been read yet."""
+        is_known = known.outcome is not None or known.state is not None or known.doing is not None
+        return not is_known and self._attempt_of(known) is None
+
+    def _read(self, known: _Known) -> Pieces[None]:
+        state, heard_at, after, is_all = SessionState(id=known.id), known.heard_at, 0, False
+        try:
+            while not is_all:
+                rows = self._store.journal(known.id, after, PIECE)
+                for row in rows:
+                    after = row.position
+                    if after <= self._cursor:
+                        state.apply(row.event)
+                        heard_at = row.event.at
+                yield from self._has_read(len(rows))
+                is_all = len(rows) < PIECE
+        except (StoreError, IllegalEvent):
+            known.doing = _UNKNOWN
+            return
+        if state.length:  # it may have begun in another process just after the cursor
+            known.state, known.heard_at = state, heard_at
+
+    def _activity(self, known: _Known, attempt: Attempt | None, owner: Owner | None) -> Activity:
         clock: Clock = "unknown"
         budget: tuple[float, float] | None = None
         doing: tuple[Doing, ...] = ()
@@ -180,7 +248,7 @@ class LocalActivityWatch(ActivityWatch):
             heard_at=heard_at,
             outcome=known.outcome,
             cause=known.cause,
-            owner=owner,
+            owner=None if owner is None else str(owner),
             doing=doing,
             writing="" if attempt is None else self._runner.hub.texts.get_end(known.id, WRITTEN),
             clock=clock,

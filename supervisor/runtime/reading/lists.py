@@ -127,7 +127,7 @@ class Lists:
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         merge = Merge(self._reader, position, self._store.last_position(), None if limit is None else limit + 1)
         found = yield from (merge.tree(session) if tree else merge.session(session))
-        return self._first(found, limit, cursor)
+        return (yield from self._first(found, limit, cursor))
 
     def audit(self, *, after: str | None = None, limit: int | None = None) -> Pieces[Page[JournalEntry]]:
         """Return the audit trail. Entries that a fork has copied do not count."""
@@ -150,7 +150,7 @@ class Lists:
                         pass
             position = to
             yield
-        return self._first(found, limit, cursor)
+        return (yield from self._first(found, limit, cursor))
 
     def jobs(self) -> Pieces[Page[JobView]]:
         """Return all background jobs as the journals have them, oldest first."""
@@ -166,18 +166,27 @@ class Lists:
                     case _:
                         pass
             yield
-        return self._page((job.view(session) for session, job in found.values()), None, cursor)
+        views = list[JobView]()
+        for session, known in found.values():
+            views.append(known.view(session))
+            if len(views) % PIECE == 0:
+                yield
+        return self._page(views, None, cursor)
 
     def _begin(self, after: str | None, limit: int | None) -> int | None:
         if limit is not None and limit < 1:
             raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         return None if after is None else self._reader.position_of(after)
 
-    def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Page[JournalEntry]:
+    def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Pieces[Page[JournalEntry]]:
         """Return a page of the first entries. `found` has one more than `limit` if the list goes on."""
         is_all = limit is None or len(found) <= limit
         found = found[:limit]
-        return self._page(shown(found), None if is_all else found[-1].position, cursor)
+        items = list[JournalEntry]()
+        for start in range(0, len(found), PIECE):
+            yield
+            items += shown(found[start : start + PIECE])
+        return self._page(items, None if is_all else found[-1].position, cursor)
 
     def _page(self, items: Iterable[T], last: int | None, cursor: str) -> Page[T]:
         return Page(tuple(items), None if last is None else make_cursor(self._store.id, last), cursor)

@@ -129,6 +129,11 @@ async def most_in_a_step(store, read):
     return found, most
 
 
+async def activity_of(supervisor, session):
+    async with supervisor.watch_activity(session) as activities:
+        return await activities.look(limit=None, wholly=True)
+
+
 async def wait_for_all(supervisor, count):
     with anyio.fail_after(60):
         while (await supervisor.get_counts()).pending_approvals < count:
@@ -210,6 +215,41 @@ async def test_a_long_inbox_does_not_hold_the_loop(store):
             assert most <= STEP < MANY
 
 
+async def test_a_look_at_many_trees_that_sleep_does_not_hold_the_loop(store):
+    """Of each the journal is read, at first and after a change. One look in between is given up: nothing is lost."""
+    async with opened(store, passivate_after=0.0) as supervisor, supervisor.watch_activity() as activities:
+        for number in range(MANY):
+            await supervisor.start(asks, str(number))
+        await wait_for_all(supervisor, MANY)
+        with anyio.move_on_after(0) as given_up:
+            await activities.look(limit=None, wholly=True)
+        found, most = await most_in_a_step(store, lambda: activities.look(limit=None, wholly=True))
+        assert given_up.cancelled_caught
+        assert (len(found), {doing.kind for each in found for doing in each.doing}) == (MANY, {"approval"})
+        assert most <= 3 * STEP < 3 * MANY
+
+
+async def test_a_look_at_a_large_tree_does_not_hold_the_loop(store):
+    """Nor does the beginning of a watch. Looks at the same time tell the same, and pages follow each other."""
+    async with opened(store) as supervisor:
+        await supervisor.start(parent, 2 * MANY, session="top")
+        await wait_for_all(supervisor, 2 * MANY)
+        told = {tuple(each.id for each in await supervisor.find_sessions(limit=None))}
+        for session in ("top", None):
+            found, most = await most_in_a_step(store, lambda session=session: activity_of(supervisor, session))
+            told.add(tuple(each.session for each in found))
+            assert most <= 2 * STEP < 2 * MANY
+        async with supervisor.watch_activity() as activities:
+
+            async def look(**which):
+                told.add(tuple([each.session for each in await pages_of(activities.look, **which)]))
+
+            async with anyio.create_task_group() as tasks:
+                for limit in (70, 71, None):
+                    tasks.start_soon(partial(look, wholly=True, limit=limit))
+    assert [len(each) for each in told] == [2 * MANY + 1]
+
+
 async def test_a_change_is_read_once_for_all_inboxes(store):
     """They are woken together, and get the same object."""
     async with opened(store) as supervisor, AsyncExitStack() as watching:
@@ -249,12 +289,12 @@ async def test_one_session_is_read_without_its_tree_and_without_a_journal(store)
         assert store.journals == 0
 
 
-async def pages_of(find, **which):
-    """Return the items of all pages, one at a time."""
-    page = await find(limit=1, **which)
+async def pages_of(find, *, limit=1, **which):
+    """Return the items of all pages."""
+    page = await find(limit=limit, **which)
     found = [*page]
     while page.next is not None:
-        page = await find(limit=1, after=page.next, **which)
+        page = await find(limit=limit, after=page.next, **which)
         found += page
     return found
 
