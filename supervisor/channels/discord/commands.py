@@ -114,15 +114,15 @@ class Commands:
             return told(person)
         if self._conversations is None:
             return told(_NO_AGENT)
-        if (why := self._people.why_not_command(person.name, "start agents")) is not None:
-            return told(f"Not started: {why}.")  # before there is a thread; `start` itself refuses it, too
         text = command.options.get("text", "")
         if not text.strip() or read_word(text) is not None:
             return told("Nothing was started or decided: write what the agent is to do.")
-        try:
-            thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
-        except (DiscordRefused, OSError) as error:
-            return told(f"Not started, since no thread could be opened: {error}")
+        thread = command.id
+        if self._people.why_not_command(person.name, "start agents") is None:  # else the supervisor refuses: no thread
+            try:
+                thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
+            except (DiscordRefused, OSError) as error:
+                return told(f"Not started, since no thread could be opened: {error}")
         answer = await self._conversations.hear(supervisor, heard_of(command, thread, begins=True))
         return interactions.told(f"Here: <#{thread}>") if answer is None else told(answer)
 

@@ -7,6 +7,7 @@ from platform_scenes import ANA, EVE, STRANGER, deployer, opened, ran, until
 from test_discord import channel, give, is_told_alone
 
 from supervisor import Context, MemoryStore, agent
+from supervisor.core.events import CommandRefused
 
 pytestmark = pytest.mark.anyio
 
@@ -110,11 +111,15 @@ async def test_the_bot_types_in_the_thread_while_its_session_works(discord, monk
 
 @pytest.mark.parametrize("user", [EVE, STRANGER])
 async def test_only_an_operator_gets_a_thread(discord, user):
-    """A4: another person is told so, and no thread is left."""
+    """A4: another person is told so, and no thread is left. The audit trail has a person whom the supervisor knows."""
     chat = channel(discord, agent=echo)
     async with opened(chat, platform="discord") as supervisor:
-        assert is_told_alone(await give(chat, discord.command("start", user, text="x")))
-        assert (list(await supervisor.find_sessions()), discord.messages) == ([], {})
+        answer = await give(chat, discord.command("start", user, text="x"))
+        assert is_told_alone(answer)
+        assert user == STRANGER or "Not started: " in answer["data"]["content"]
+        assert (list(await supervisor.find_sessions()), discord.threads, discord.messages) == ([], {}, {})
+        refused = [row.event for row in supervisor.store.rows(0) if isinstance(row.event, CommandRefused)]
+        assert [each.act for each in refused] == ([] if user == STRANGER else ["start agents"])
 
 
 @pytest.mark.parametrize(("refused", "begins"), [("/channels/77/messages", 0), ("/channels/1002/thread-members", 1)])

@@ -187,7 +187,7 @@ async def world(platform=None, surfaces=OPERATORS):
             fake = stack.enter_context(fake_discord.serving(fake_discord.FakeDiscord()))
             given = {"application": fake_discord.APPLICATION, "public_key": fake_discord.PUBLIC_KEY}
             given |= {"token": fake_discord.TOKEN, "conversation": "77"}
-            chat = Discord(**given, people=surfaces, base_url=fake.url)
+            chat = Discord(**given, people=surfaces, base_url=fake.url, agent=talking)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         web = make_web(people=surfaces, secret=b"x" * 32, listener=listener, hosts=["localhost"])
         channels = [web] if chat is None else [chat, web]
@@ -397,6 +397,11 @@ async def start_from_another_machine(here, who):
 async def start_in_slack(here, who):
     await here.give(here.fake.say("<@UBOT> hello", f"U-{who.upper()}", "2000000000.000001", mention=True))
     await until(lambda: here.supervisor.store.find_sessions() or here.fake.whispers)
+    return len(await here.supervisor.find_sessions()) == 1
+
+
+async def start_in_discord(here, who):
+    await here.give(here.fake.command("start", DISCORD[who], text="hello"))
     return len(await here.supervisor.find_sessions()) == 1
 
 
@@ -611,7 +616,11 @@ async def read_in_discord(here, who):
 
 
 WAYS = {
-    "start": {None: [start_over_http, start_in_python, start_from_another_machine], "slack": [start_in_slack]},
+    "start": {
+        None: [start_over_http, start_in_python, start_from_another_machine],
+        "slack": [start_in_slack],
+        "discord": [start_in_discord],
+    },
     "speak": {
         None: [
             *(speak_over_http, speak_on_the_page, speak_in_python, chat_in_python),
