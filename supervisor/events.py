@@ -5,6 +5,7 @@ an event of a type that this one does not know, it is an UnknownEvent.
 """
 
 from supervisor.core.events import (
+    Again as Again,
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
     ApprovalReminded as ApprovalReminded,

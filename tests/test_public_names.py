@@ -1,13 +1,15 @@
 """What the package offers, and what its floors are allowed to know."""
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal, get_origin
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from api_page import from_code
 
 import supervisor
 import supervisor.channels
@@ -54,6 +56,50 @@ def test_the_public_methods_of_a_class_are_documented(module, name):
 def test_all_names_are_sorted_and_given_once(module):
     """So that a diff shows what was added."""
     assert module.__all__ == sorted({*module.__all__})
+
+
+PRIVATE = {
+    "Continued": "of stores, which a program only names",
+    "SessionRow": "of stores, which a program only names",
+    "Store": "of stores, which a program only names",
+    "Field": "`interview_of` makes interviews",
+    "NamedTool": "any tool is one",
+    "NewJob": "only the package's own shell begins jobs",
+}
+"""The types in public signatures that no program needs to name, and why."""
+
+
+def types_in(given):
+    """Yield the types of an annotation, those of its parameters included."""
+    if isinstance(given, list):
+        yield from (each for part in given for each in types_in(part))
+    else:
+        yield get_origin(given) or given
+        yield from types_in(list(get_args(given)))
+
+
+def types_named_by(found):
+    """Yield the types in the signatures and fields of a class, or in the signature of a function."""
+    members = vars(found).items() if inspect.isclass(found) else ()
+    offered = [getattr(member, "fget", member) for name, member in members if name == "__init__" or name[0] != "_"]
+    known = {name: each for module in list(sys.modules.values()) for name, each in classes_of(module)}
+    for each in [found, *filter(inspect.isfunction, offered)]:
+        for name, given in get_type_hints(each, localns=known).items():
+            yield from types_in(given) if not name.startswith("_") else ()
+
+
+def classes_of(module):
+    ours = module.__name__.startswith("supervisor.") and "temporal" not in module.__name__
+    return [(name, each) for name, each in vars(module).items() if inspect.isclass(each)] if ours else []
+
+
+def test_a_public_signature_names_only_public_types():
+    """So that a program under a strict type checker can write down what it gets."""
+    modules = [importlib.import_module(name) for name in from_code.MODULES]
+    offered = [getattr(module, name) for module in modules for name in from_code.public_names(module.__name__)]
+    named = {each for one in offered if inspect.isclass(one) or inspect.isfunction(one) for each in types_named_by(one)}
+    ours = {each for each in named if inspect.isclass(each) and each.__module__.startswith("supervisor")}
+    assert {each.__name__ for each in ours if each not in offered} == {*PRIVATE}
 
 
 def test_every_exception_that_a_user_may_meet_is_public():

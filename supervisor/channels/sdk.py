@@ -68,7 +68,7 @@ from supervisor.channels.presses import (
 from supervisor.channels.prose import harmless, pieces
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
 from supervisor.core.agent_spec import AgentSpec as AgentSpec
-from supervisor.core.chat_words import read_word
+from supervisor.core.chat_words import Word, read_word
 from supervisor.core.errors import (
     InvalidInput as InvalidInput,
     NotEntitled as NotEntitled,
@@ -77,6 +77,7 @@ from supervisor.core.errors import (
     SupervisorError as SupervisorError,
     TreeOwned as TreeOwned,
 )
+from supervisor.core.forms import Reading
 from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.people import Mention, People as People, Person as Person
 from supervisor.core.values import Approval as Approval
@@ -120,9 +121,11 @@ __all__ = [
     "Pressed",
     "Problem",
     "Prompt",
+    "Reading",
     "Reply",
     "Result",
     "Secret",
+    "Word",
     "asked_facts",
     "buttons_of",
     "code_of_reply",

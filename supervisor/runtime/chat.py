@@ -16,8 +16,8 @@ Rules
   they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.
 - If people have roles, only operators may send messages. A text of another person is refused if nothing waits that they
-  may decide. The same step checks that and decides or sends: so no chat word becomes a message because another person
-  was faster. A refused word is in the audit trail (A4, A15).
+  may decide. What waits is read once, and the chat word is for that: it does not become a message because another
+  person was faster. A refused word is in the audit trail (A4, A15).
 """
 
 from collections.abc import Collection
