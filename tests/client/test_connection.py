@@ -94,6 +94,18 @@ async def test_a_server_that_is_busy_has_done_nothing(repeats):
         assert await connection.ask("POST", "/x", repeats=repeats) == {"a": 1}
 
 
+@pytest.mark.parametrize("lost", [answer(b"", 502, "text/html"), problem(502, "gone"), problem(504, "late")])
+async def test_a_proxy_that_lost_its_server_may_have_passed_the_request_on(lost):
+    """So it is made again only if that does no harm."""
+    given = [lost]
+    async with wired(lambda request: given.pop() if given else answer({})) as wire, connected(wire) as connection:
+        with pytest.raises(ServerUnavailable) as broken:
+            await connection.ask("POST", "/x")
+        assert (broken.value.maybe_done, len(wire.said)) == (True, 1)
+        given.append(lost)
+        assert await connection.ask("POST", "/x", repeats=True) == {}
+
+
 async def test_a_server_that_does_not_come_back_is_given_up():
     """After `reconnect_timeout`; a read has done nothing, and anything else may have been done."""
     async with wired(failing(10_000, b"")) as wire, connected(wire, patience=0.05) as connection:
