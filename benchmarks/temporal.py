@@ -32,6 +32,8 @@ from supervisor.temporal import open_temporal, run_worker
 
 T = TypeVar("T")
 AT_ONCE: Final = 20
+CACHED: Final = 1000
+"""The trees in the memory of a worker."""
 BARE: Final = "bare"
 _ENDED: Final = "WorkflowType = 'supervisor.tree' AND ExecutionStatus = 'Completed'"
 
@@ -205,7 +207,7 @@ async def _decide_bare(target: str, count: int) -> list[float]:
 
 
 async def _rates_ours(target: str, count: int) -> tuple[float, float]:
-    async with _working(target, [agents.asker], cached=count) as supervisor:
+    async with _working(target, [agents.asker]) as supervisor:
         client = await Client.connect(target, namespace=supervisor.where.rpartition("/")[2])
         begun = perf_counter()
         await _start(supervisor, count)
@@ -327,7 +329,7 @@ async def _with_each(items: Iterable[Any], act_on: Callable[[Any], Any]) -> None
 
 
 @asynccontextmanager
-async def _working(target: str, offered: Sequence[Any], cached: int = 1000) -> AsyncIterator[Supervisor]:
+async def _working(target: str, offered: Sequence[Any]) -> AsyncIterator[Supervisor]:
     """Run a worker in a namespace of its own, and open that."""
     named = f"trees-{perf_counter_ns()}"
     made = [str(_program()), "operator", "namespace", "create", "--address", target, "--namespace", named]
@@ -338,7 +340,7 @@ async def _working(target: str, offered: Sequence[Any], cached: int = 1000) -> A
     async def work() -> None:
         while True:
             try:
-                await run_worker(url, offered, cached=cached, is_open=is_open.set)
+                await run_worker(url, offered, cached=CACHED, is_open=is_open.set)
             except NotFound:  # the server caches which namespaces it has
                 await anyio.sleep(0.5)
 
