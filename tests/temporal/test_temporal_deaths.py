@@ -2,10 +2,12 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 QUICK = "--lost-after", "2"
+RULES = Path(__file__).with_name("rule_agents.py")
 
 
 @pytest.mark.parametrize(("where", "effects"), [("before the effect", []), ("after the effect", ["after the effect"])])
@@ -63,6 +65,20 @@ def test_tasks_that_one_timer_cancels_clean_up_in_the_same_order(cluster):
     cluster.run("start", "cleaning", "8", "--session", "c", "--detach")
     assert cluster.outcome("c")["value"] == 16
     cluster.replay("c", processes=3)
+
+
+@pytest.mark.parametrize("where", ["after the rule", pytest.param("before the rule", marks=pytest.mark.soak)])
+def test_a_decision_for_always_makes_its_rule_whenever_the_worker_dies(cluster, where):
+    """Once, and before the next call, which is not asked for. Each call runs once."""
+    first = cluster.worker(*QUICK, agents=RULES, RULE_DEATH=where)
+    cluster.run("start", "pressing_twice", "--session", "p", "--detach")
+    (asked,) = cluster.pending()
+    cluster.run("approve", asked["id"], "--scope", "always")
+    first.wait(timeout=30)
+    cluster.worker(*QUICK, agents=RULES)
+    assert cluster.outcome("p")["value"] == ["ok", "ok"]
+    assert [(rule["kind"], rule["session"]) for rule in cluster.read("rules")] == [("allow", None)]
+    assert cluster.effects() == ["pressed red"] * 2
 
 
 @pytest.mark.soak

@@ -1,0 +1,32 @@
+"""An agent whose approved call makes a rule. The worker dies by SIGKILL at the place that RULE_DEATH names, once."""
+
+import os
+
+from cluster_agents import die_once, effect
+
+from supervisor import Context, agent, tool
+from supervisor.temporal.rules import NamespaceRules
+
+change = NamespaceRules._change
+
+
+async def dying_change(rules: NamespaceRules, made: object) -> None:
+    for where in ("before the rule", "after the rule"):
+        if where == "after the rule":
+            await change(rules, made)
+        if os.environ.get("RULE_DEATH") == where:
+            die_once(where)
+
+
+NamespaceRules._change = dying_change
+
+
+@tool
+async def press(button: str) -> str:
+    effect(f"pressed {button}")
+    return button
+
+
+@agent
+async def pressing_twice(ctx: Context) -> list[str]:
+    return [(await ctx.call(press, "red")).kind for _ in range(2)]
