@@ -29,7 +29,15 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFail
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.abc import Owner
-from supervisor.core.errors import LimitExceeded, NotFound, ServerError, ServerUnavailable, StoreDied, StoreError
+from supervisor.core.errors import (
+    LimitExceeded,
+    NotFound,
+    ServerError,
+    ServerUnavailable,
+    StoreDied,
+    StoreError,
+    SupervisorError,
+)
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
@@ -130,15 +138,44 @@ class Mirror:
         newest, unread = dict[str, tuple[str, Any]](), dict[str, Any]()
         async for root, run, _, memo in self._trees(""):
             newest.setdefault(root, (run, memo))
-        for root in [root for root, (run, _) in newest.items() if not self._is_read(root, run)][::-1]:
-            try:
-                await self._read_on(root)
-            except _NotReplayed as error:
-                unread[root] = newest[root][1]
-                if root not in self.unread:
-                    log.warning("tree.not_read", root=root, reason=str(error))
+        wanted = [root for root, (run, _) in newest.items() if not self._is_read(root, run)]
+        for root, error in (await self._read_in_order(wanted[::-1])).items():  # listed newest first
+            unread[root] = newest[root][1]
+            if root not in self.unread:
+                log.warning("tree.not_read", root=root, reason=str(error))
         self.unread = unread
         self._journal.catch_up()
+
+    async def _read_in_order(self, roots: Sequence[str]) -> dict[str, _NotReplayed]:
+        """Read trees at the same time, and take their entries in the order given, so that lists begin with the oldest.
+        Return those whose history the workers cannot follow. A tree that was removed meanwhile is left out."""
+        limit = anyio.CapacityLimiter(AT_ONCE)
+        left_out, failed = dict[str, _NotReplayed](), list[SupervisorError]()
+
+        async def read(root: str, turn: anyio.Event | None, done: anyio.Event) -> None:
+            try:
+                await self._read_on(root, turn)
+            except _NotReplayed as error:
+                left_out[root] = error
+            except NotFound:
+                pass
+            except SupervisorError as error:
+                failed.append(error)
+                tasks.cancel_scope.cancel()
+            finally:
+                done.set()
+                limit.release_on_behalf_of(done)
+
+        async with anyio.create_task_group() as tasks:
+            turn: anyio.Event | None = None
+            for root in roots:
+                done = anyio.Event()
+                await limit.acquire_on_behalf_of(done)
+                tasks.start_soon(read, root, turn, done)
+                turn = done
+        if failed:
+            raise failed[0]
+        return left_out
 
     def _is_read(self, root: str, run: str) -> bool:
         """Return whether a run of a tree has ended and was read since."""
@@ -153,17 +190,17 @@ class Mirror:
                 if each.status in (_OPEN, WorkflowExecutionStatus.COMPLETED):
                     yield each.id, each.run_id, each.status == _OPEN, (await each.memo()).get(MEMO)
 
-    async def _read_on(self, root: str) -> bool:
-        """Read what is new in a tree. Return whether there was something."""
+    async def _read_on(self, root: str, turn: anyio.Event | None = None) -> bool:
+        """Read what is new in a tree. Return whether there was something. `turn`: taken only after this."""
         lock = self._locks.setdefault(root, anyio.Lock())
         try:
             async with lock:
-                return await self._read_alone(root)
+                return await self._read_alone(root, turn)
         finally:
             if not lock.locked() and self._locks.get(root) is lock:  # else a task that has waited for it has it now
                 del self._locks[root]
 
-    async def _read_alone(self, root: str) -> bool:
+    async def _read_alone(self, root: str, turn: anyio.Event | None) -> bool:
         described = await self.describe(root)
         is_open, had_news = described.status == _OPEN, False
         if self._is_read(root, described.run_id):
@@ -171,6 +208,8 @@ class Mirror:
         after = self._feed.reached(root).position
         while True:
             found = await self._entries(root, after) if is_open else await self._entries_at_end(described, after)
+            if turn is not None:
+                await turn.wait()
             if found.rows:
                 after, had_news = found.rows[-1][0], True
                 rows = [(session, body) for _, session, body in found.rows]
