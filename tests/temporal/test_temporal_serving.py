@@ -151,7 +151,7 @@ async def read_by_three() -> None:
     store, reading, ends = MirrorStore("m"), list[int](), [anyio.Event() for _ in range(3)]
     mirror, numbers = Mirror(None, None, store, store, None), iter(range(3))
 
-    async def read_alone(_: str) -> None:
+    async def read_alone(root: str, turn: anyio.Event | None) -> None:
         reading.append(number := next(numbers))
         assert reading == [number]
         await ends[number].wait()
