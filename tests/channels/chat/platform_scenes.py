@@ -61,3 +61,14 @@ async def until(condition):
         while not (found := condition()):
             await anyio.sleep(0.01)
     return found
+
+
+async def store_with_a_card(channel, people):
+    """Return a store with a session `s` that asks, and whose card is noted. A reminder that is due before the card is
+    posted is no message of its own."""
+    store = MemoryStore()
+    async with opened(channel, store, people=people) as supervisor:
+        await supervisor.start(deployer, "x", session="s")
+        while not any(approval.shown for approval in await supervisor.find_approvals()):
+            await anyio.sleep(0.01)
+    return store

@@ -7,9 +7,9 @@ import test_discord
 import test_slack
 from fake_discord import FakeDiscord, serving as serving_discord
 from fake_slack import FakeSlack, serving as serving_slack
-from platform_scenes import deployer, opened, until
+from platform_scenes import deployer, opened, store_with_a_card, until
 
-from supervisor import Deny, MemoryStore
+from supervisor import Deny
 from supervisor.core.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
@@ -95,12 +95,10 @@ async def test_a_card_mentions_whom_the_configuration_says(place, mention, names
 
 async def test_a_reminder_and_an_escalation_are_new_messages_that_mention_people(place):
     """A10: each once, below the card, in any process; the person to whom it is escalated is mentioned first."""
-    store, times = MemoryStore(), {"remind_after": 0.05}
+    store = await store_with_a_card(place.channel(), people(place.platform))
     for more, count in (({}, 2), ({"escalate_after": 0.05, "escalate_to": ["cleo"]}, 3)):
         chat = place.channel()
-        async with opened(chat, store, people=chat.people, **times, **more) as supervisor:
-            if count == 2:
-                await supervisor.start(deployer, "x", session="s")
+        async with opened(chat, store, people=chat.people, remind_after=0.05, **more) as supervisor:
             await supervisor.resume("s")
             await until(lambda count=count: len(place.messages) == count)
     card, reminder, escalation = place.messages
@@ -123,10 +121,10 @@ async def test_a_reminder_whose_answer_was_lost_is_not_sent_twice(place, monkeyp
             lost.append(True)
             place.fake.unwell = 1
 
-    lost = []
+    store, lost = await store_with_a_card(place.channel(), people(place.platform)), []
     place.fake.taken = taken
-    async with opened(chat, people=chat.people, remind_after=0.05) as supervisor:
-        await supervisor.start(deployer, "x", session="s")
+    async with opened(chat, store, people=chat.people, remind_after=0.05) as supervisor:
+        await supervisor.resume("s")
         await until(lambda: len(looks(place)) >= 2)
         await decide_all(supervisor)
     assert len(place.messages) == 2

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 from fake_telegram import GROUP, TOKEN, FakeTelegram, codes, live, serving
-from platform_scenes import asker, deployer, opened, ran, until
+from platform_scenes import asker, deployer, opened, ran, store_with_a_card, until
 
 from supervisor import Approve, Deny, InvalidInput
 from supervisor.channels.sdk import CardGone
@@ -323,8 +323,9 @@ def named(message):
 
 async def test_a_reminder_is_a_message_of_its_own_once(telegram):
     """A10: it mentions the people by their ids; a later process, which gets the card's id, sends none."""
-    async with opening(telegram, remind_after=0.05) as supervisor:
-        await supervisor.start(deployer, "x")
+    store = await store_with_a_card(channel(telegram), people())
+    async with opening(telegram, store, remind_after=0.05) as supervisor:
+        await supervisor.resume("s")
         (reminder,) = await until(lambda: [each for each in telegram.of_bot() if "reply_to_message" in each])
         ids = named(reminder)
         (approval,) = await supervisor.find_approvals()
