@@ -14,6 +14,7 @@
     carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
     workflows    a tree's, and those that claim             turns        of a tree that has ended
     forks        trees that begin with a copy               imports      sessions of other programs
+    determinism  what an agent's own code may not call
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """
@@ -65,7 +66,8 @@ async def run_worker(
     `also`: modules besides those of the agents whose functions the worker runs, by name. A module that declares an
     agent or a tool, and that a module of an agent imports, needs no name here.
     `build`: the version of the code. Sessions stay with workers of the version with which they began.
-    Raises InvalidInput for agents that cannot run on Temporal; otherwise as `open_temporal`.
+    Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
+    otherwise as `open_temporal`.
     """
     store = read_temporal_url(url)
     _import()

@@ -2,7 +2,8 @@
 
 Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
-- It runs the functions of its agents' modules, and no others (references.py).
+- It runs the functions of its agents' modules, and no others (references.py), and no agent whose own code would give
+  another value in a replay (determinism.py).
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
 - When it is stopped, bodies that run have LEAVE seconds to end (R8). Then they are cancelled, and count as interrupted.
@@ -25,6 +26,7 @@ from supervisor.loading import refuse_nameless
 from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.determinism import refuse_undetermined
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.turns import Turns
@@ -59,6 +61,7 @@ async def work(
             raise InvalidInput(
                 f"agent {spec.name} holds a process, which stays on one machine: run it without Temporal"
             )
+    refuse_undetermined(agents)
     for name in also:
         if name not in sys.modules:
             try:

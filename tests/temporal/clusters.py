@@ -48,6 +48,7 @@ class Cluster:
         self.url = url
         self.folder = folder
         self.workers: list[subprocess.Popen] = []
+        self._last_read: object = None
         ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
         self.environment = {**ours, "EFFECTS": str(folder / "effects"), "SUPERVISOR_STORE": url}
 
@@ -74,7 +75,8 @@ class Cluster:
 
     def read(self, *command: str, code: int = 0):
         """Run a command, and return its JSON document."""
-        return json.loads(self.run(*command, "--json", code=code))
+        self._last_read = json.loads(self.run(*command, "--json", code=code))
+        return self._last_read
 
     def pending(self, count: int = 1) -> list[dict]:
         """Return what waits, when so much does, by arguments: of two calls at once either may be asked first."""
@@ -104,10 +106,14 @@ class Cluster:
         return file.read_text().splitlines() if file.exists() else []
 
     def until(self, condition) -> None:
+        """Wait until a condition holds. If it never does, show what was read last, and what the workers have said."""
         end = time.monotonic() + 60
         while not condition():
-            assert time.monotonic() < end, "it did not come"
+            assert time.monotonic() < end, f"it did not come: {self._last_read}\n{self._logs()}"
             time.sleep(0.05)
+
+    def _logs(self) -> str:
+        return "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in sorted(self.folder.glob("worker-*")))
 
     def replay(self, *sessions: str, processes: int = 2, times: int = 2) -> None:
         """Replay sessions in fresh processes."""
