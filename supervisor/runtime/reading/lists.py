@@ -102,22 +102,19 @@ class Lists:
         self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[Approval]]:
         root = None if session is None else self._reader.get_row(session).root
-        position, cursor = self._begin(after, limit), self._reader.now()
+        position, cursor = self._begin(after, limit) or 0, self._reader.now()
         found: list[Approval] = []
-        takes_all = limit is None and session in (None, root)
         while True:
-            some = self._store.find_approvals(pending=pending, root=root, after=position or 0, limit=PIECE)
-            if takes_all and some:
-                found += self._reader.marked(some)
-                position = some[-1].position
-            for approval in () if takes_all else some:
-                if len(found) == limit:
-                    return self._page(found, position, cursor)
-                position = approval.position
-                if session in (None, root) or self._reader.is_below(approval.session, session):
-                    found.append(self._reader.mark(approval))
-            if len(some) < PIECE:
+            room = PIECE if limit is None else limit - len(found)
+            wanted = min(PIECE, room + 1)  # one more says whether there is another page
+            some = self._store.find_approvals(pending=pending, root=root, after=position, limit=wanted)
+            below = some if session in (None, root) else [x for x in some if self._reader.is_below(x.session, session)]
+            found += self._reader.marked(below[:room])
+            if len(below) > room:
+                return self._page(found, found[-1].position if room else position, cursor)
+            if len(some) < wanted:
                 return self._page(found, None, cursor)
+            position = some[-1].position
             yield
 
     def entries(
