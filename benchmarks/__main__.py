@@ -23,6 +23,7 @@ NAMES = (
     "heartbeat",
     "watching",
     "reports",
+    "operations",
     "coding_agents",
     "memory",
     "starting",

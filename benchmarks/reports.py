@@ -24,9 +24,12 @@ SYNCS = 99
 
 class CountingStore(SqliteStore):
     commits = 0
+    commits_of_all = 0
+    """The commits of all such stores of the process."""
 
     def commit(self) -> None:
         self.commits += 1
+        CountingStore.commits_of_all += 1
         super().commit()
 
 

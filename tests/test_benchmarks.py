@@ -19,5 +19,5 @@ def test_every_benchmark_runs_small_and_says_what_it_found(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     measured = [name for name in found if name not in ("machine", "smoke", "repair")]
-    assert len(measured) == 16
+    assert len(measured) == 17
     assert all(found[name]["rows"] for name in measured)
