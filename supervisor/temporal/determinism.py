@@ -6,8 +6,8 @@ argument. So a worker reads the source of its agents when it starts. It refuses 
 running workflow, and names the file and the line.
 
 Rules
-- The function of an agent is read, and what is defined inside it. Functions that it calls are not: those of steps and
-  tools run as activities, and may do what they like.
+- The function of an agent is read, what is defined inside it, and the functions of its module that it calls. Those that
+  it gives to a step or a call are not read: they run as activities, and may do what they like.
 - A name means what it means to Python: a variable of the function, of a function around it, of the module, a builtin.
 - What cannot be read is not refused: a function without a source, a method of a variable. A replay finds it.
 """
@@ -15,7 +15,7 @@ Rules
 import ast
 import builtins
 import inspect
-import os.path
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -44,42 +44,47 @@ INSTEAD: Final[Mapping[str, str]] = {
 def refuse_undetermined(agents: Iterable[AgentSpec[..., Any]]) -> None:
     """Raise InvalidInput if the own code of an agent calls what temporalio's sandbox refuses. Agents that it names, to
     spawn or to call them, are read, too."""
-    left, read = [*agents], set[Any]()
+    left, read = [(inspect.unwrap(spec.fn), f"agent {spec.name}") for spec in agents], set[Any]()
     while left:
-        spec = left.pop()
-        if spec not in read:
-            read.add(spec)
-            left += _read(spec)
+        fn, name = left.pop()
+        if fn not in read:
+            read.add(fn)
+            left += _read(fn, name)
 
 
-def _read(spec: AgentSpec[..., Any]) -> list[AgentSpec[..., Any]]:
-    """Read the function of an agent. Return the agents that it names."""
-    fn = inspect.unwrap(spec.fn)
+def _read(fn: Callable[..., Any], name: str) -> list[tuple[Callable[..., Any], str]]:
+    """Read a function. Return the agents that it names, and the functions of its module that it calls."""
     try:
         lines, first = inspect.getsourcelines(fn)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):  # no source, or one that is part of an expression
         return []
-    names, named = _Names(fn, tree), list[AgentSpec[..., Any]]()
+    names, further = _Names(fn, tree), list[tuple[Callable[..., Any], str]]()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _is_refused(called := names.place(node.func)):
-            instead = f"use {INSTEAD[called[0]]}, or " if called[0] in INSTEAD else ""
+        used = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else None
+        if used is not None and _is_refused(place := names.place(used), is_called=isinstance(node, ast.Call)):
+            instead = f"use {INSTEAD[place[0]]}, or " if place[0] in INSTEAD else ""
             raise InvalidInput(
-                f"{inspect.getsourcefile(fn)}, line {first + node.lineno - 1}: agent {spec.name} calls "
-                f"{'.'.join(called).removeprefix('builtins.')}, which a workflow of Temporal may not, since it is run "
-                f"again: {instead}call it in a step or a tool"
+                f"{inspect.getsourcefile(fn)}, line {first + used.lineno - 1}: {name} uses "
+                f"{'.'.join(place).removeprefix('builtins.')}, which a workflow of Temporal may not, since it is run "
+                f"again: {instead}move it into a step or a tool"
             )
-        if isinstance(node, ast.Name) and isinstance(found := names.find(node.id), AgentSpec):
-            named.append(found)
-    return named
+        found = names.find(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(found, AgentSpec):
+            further.append((inspect.unwrap(found.fn), f"agent {found.name}"))
+        called = names.find(used.id) if isinstance(node, ast.Call) and isinstance(used, ast.Name) else None
+        if inspect.isfunction(called) and called.__module__ == fn.__module__:
+            further.append((called, f"{called.__qualname__}, which {name} calls,"))
+    return further
 
 
-def _is_refused(called: tuple[str, ...]) -> bool:
-    """Return whether a function is on the list, or something that holds it."""
-    if called[:2] == ("os", "path") and called[-1] in ONLY_PATHS:
+def _is_refused(place: tuple[str, ...], *, is_called: bool) -> bool:
+    """Return whether a function is on the list, or something that holds it. Of what is only looked up in, the
+    environment is: types are written in the same way."""
+    if (place[:2] == ("os", "path") and place[-1] in ONLY_PATHS) or not (is_called or place == ("os", "environ")):
         return False
     listed: SandboxMatcher | None = SandboxRestrictions.invalid_module_members_default
-    for name in ("__builtins__", *called[1:]) if called[:1] == ("builtins",) else called:
+    for name in ("__builtins__", *place[1:]) if place[:1] == ("builtins",) else place:
         if listed is None or name in listed.exclude:
             return False
         if {name, "*"} & (listed.access | listed.use):
@@ -131,6 +136,8 @@ class _Names:
 
 def _place_of(found: Any) -> tuple[str, ...]:
     """Return the module and the name of a module, a class or a function."""
+    if found is os.environ:
+        return ("os", "environ")
     if isinstance(found, ModuleType):
         return ("os", "path") if found is os.path else tuple(found.__name__.split("."))
     listed = SandboxRestrictions.invalid_module_members_default.children

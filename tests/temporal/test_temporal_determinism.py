@@ -12,12 +12,15 @@ from supervisor.temporal.determinism import refuse_undetermined
 MODULE = """
 import datetime, os, random, time, uuid
 from datetime import datetime as moment
-from os import getenv
+from os import environ, getenv
 from pathlib import Path
 from random import Random, choice
 from supervisor import Context, agent
 
 def helper() -> float:
+    return time.time()
+
+def as_step() -> float:
     return time.time()
 
 @agent
@@ -29,7 +32,7 @@ async def deep(ctx: Context, when: moment) -> None:
 async def top(ctx: Context) -> None:
     await ctx.run(deep, await ctx.now())
 """
-LINE = 15
+LINE = 18
 REFUSED = {
     "time.time()": "time.time",
     "[time.sleep(each) for each in (1, 2)]": "time.sleep",
@@ -39,6 +42,8 @@ REFUSED = {
     "str(uuid.uuid4())": "uuid.uuid4",
     "getenv('HOME')": "os.getenv",
     "os.environ.get('HOME')": "os.environ.get",
+    "os.environ['HOME']": "os.environ",
+    "environ['HOME']": "os.environ",
     "os.path.exists('x')": "os.path.exists",
     "open('x')": "open",
     "Path('x').read_text()": "pathlib.Path.read_text",
@@ -49,7 +54,7 @@ ALLOWED = [
     "os.path.join('a', os.path.basename('b'))",
     "str(Path('a') / 'b')",
     "Random(7).choice([1, 2])",
-    "helper()",
+    "await ctx.step(as_step)",
     "time = moment; time.now()",
     "print(len(sorted([when])))",
 ]
@@ -70,12 +75,19 @@ def test_a_call_that_the_sandbox_refuses_is_refused_with_its_line(tmp_path, body
     module, file = loaded(tmp_path, "refused", body)
     with pytest.raises(InvalidInput) as refused:
         refuse_undetermined([module.top])
-    assert str(refused.value).startswith(f"{file}, line {LINE}: agent deep calls {called}, ")
+    assert str(refused.value).startswith(f"{file}, line {LINE}: agent deep uses {called}, ")
+
+
+def test_a_function_that_an_agent_calls_is_read_too(tmp_path):
+    """It belongs to the agent's own code; the line is the function's."""
+    module, file = loaded(tmp_path, "helped", "helper()")
+    with pytest.raises(InvalidInput, match=f"{file}, line 10: helper, which agent deep calls, uses time.time"):
+        refuse_undetermined([module.top])
 
 
 @pytest.mark.parametrize("body", ALLOWED)
 def test_a_call_that_is_the_same_in_each_replay_is_allowed(tmp_path, body):
-    """A name means what it means to Python; what a function of the module does is not read."""
+    """A name means what it means to Python; what a step does is not read."""
     module, _ = loaded(tmp_path, "allowed", body)
     refuse_undetermined([module.top])
 
@@ -93,5 +105,5 @@ def test_a_worker_with_such_an_agent_ends_with_one_line(tmp_path):
     command = [sys.executable, "-m", "supervisor", "worker", "agents.py", "--store", "temporal://127.0.0.1:1/default"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert f"agents.py, line {LINE}: agent deep calls time.time" in ended.stderr
+    assert f"agents.py, line {LINE}: agent deep uses time.time" in ended.stderr
     assert ended.stderr.count("\n") == 1
