@@ -70,10 +70,14 @@ def run(smoke: bool) -> dict[str, Any]:
         stores: dict[str, Store] = {"SQLite": SqliteStore(path), "memory": MemoryStore()}
         copy(stores["SQLite"], stores["memory"])
         steps = {
-            f"{backend} {name}": partial(anyio.run, longest_step, store, backend=backend)
+            f"{backend} {name}": partial(anyio.run, longest_step, store, True, backend=backend)
             for backend in BACKENDS
             for name, store in stores.items()
         }
+        steps |= {
+            f"{b} untuned": partial(anyio.run, longest_step, stores["SQLite"], False, backend=b) for b in BACKENDS
+        }
+        steps["a collection"] = _collection
         held = interleave(steps, repetitions)
     report.compare(f"A start with {count} pending", "SQLite WAL synchronous=FULL")
     for backend in BACKENDS:
@@ -86,6 +90,8 @@ def run(smoke: bool) -> dict[str, Any]:
             report.ratio(
                 f"longest step of a list of {count} sessions, {backend} {name}", longest, at_most=10, unit="ms"
             )
+        report.values(f"the same without tune_interpreter, {backend} SQLite", held[f"{backend} untuned"], "ms", 1e3)
+    report.values("a full garbage collection of this process", held["a collection"], "ms", 1e3)
     return {"rows": report.rows}
 
 
@@ -116,9 +122,17 @@ def copy(store: Store, into: Store) -> None:
     store.close()
 
 
-async def longest_step(store: Store) -> float:
+def _collection() -> float:
+    """Return the CPU seconds of a full garbage collection: one may come in any step of an untuned interpreter."""
+    gc.unfreeze()
+    begun = time.thread_time()
+    gc.collect()
+    return time.thread_time() - begun
+
+
+async def longest_step(store: Store, tune: bool) -> float:
     """Return the most CPU seconds that other tasks of this thread wait while all sessions are listed."""
-    async with open_supervisor(store, tune_interpreter=True) as supervisor, anyio.create_task_group() as tasks:
+    async with open_supervisor(store, tune_interpreter=tune) as supervisor, anyio.create_task_group() as tasks:
         steps = list[float]()
 
         async def watch() -> None:
