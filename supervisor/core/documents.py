@@ -11,7 +11,7 @@ import msgspec
 
 from supervisor.core.activity import Activity
 from supervisor.core.chat_words import ChatResult
-from supervisor.core.events import encode_event
+from supervisor.core.events import UnknownEvent, encode_event
 from supervisor.core.rows import JournalEntry, TreeView
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
@@ -71,8 +71,11 @@ def activity_document(activity: Activity) -> dict[str, Any]:
 
 
 def event_document(row: JournalEntry) -> dict[str, Any]:
-    """Return a journal entry as a Supervisor gives it: secrets in it are already masked."""
+    """Return a journal entry as a Supervisor gives it: secrets in it are already masked. An event that is not
+    known here looks as a newer program wrote it."""
     event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
+    if isinstance(row.event, UnknownEvent):
+        event |= event.pop("fields")
     return {"position": row.position, "session": row.session, **event}
 
 

@@ -75,7 +75,6 @@ def test_the_inbox_tells_what_waits_then_what_changes(daemon):
         listener.join(30)
         assert len({*seen, *heard}) == 5
         assert listen(client, "/api/events", count=2, params={"after": last}) == heard
-        assert client.get("/api/events", headers={"last-event-id": "x"}).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/api/events", "/api/sessions/many/events"])
@@ -86,7 +85,7 @@ def test_a_client_with_an_unknown_cursor_is_told_and_begins_anew(daemon, path):
         client.post("/api/sessions", json={"agent": "asking_many", "input": 1, "session": "many"}).raise_for_status()
         until(lambda: pending_of(client, "many"))
         store = client.get("/api").json()["store"]
-        for cursor in (f"{store}.999999", "another000.1"):
+        for cursor in (f"{store}.999999", "another000.1", "x"):
             with client.stream("GET", path, headers={"last-event-id": cursor}) as stream:
                 lines = stream.iter_lines()
                 told = [next(lines) for _ in range(7)]

@@ -35,7 +35,7 @@ from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
 from supervisor.channels.web.state import Site
 from supervisor.core.documents import event_document
-from supervisor.core.errors import CursorUnknown
+from supervisor.core.errors import CursorUnknown, InvalidInput
 from supervisor.core.events import RunFinished
 from supervisor.core.visible import visible
 
@@ -227,9 +227,10 @@ async def _has_ended(run: Run[Any]) -> bool:
 
 
 async def _open(watch: Callable[..., Watch[T]], after: str | None) -> tuple[Watch[T], bool]:
-    """Open a watch after a cursor; from the beginning if the store does not know it, and say whether that is so."""
+    """Open a watch after a cursor; from the beginning if the store does not know it, or if it is no cursor, and say
+    whether that is so."""
     if after is not None:
-        with suppress(CursorUnknown):
+        with suppress(CursorUnknown, InvalidInput):
             return await watch(after=after).__aenter__(), False
     return await watch().__aenter__(), after is not None
 
