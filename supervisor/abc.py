@@ -768,7 +768,8 @@ class Supervisor(ABC):
         """Watch all pending approvals, and then every approval that is asked, decided or withdrawn.
 
         `session`: only those of this session and below it. `after`: a cursor; then the watch begins with the changes
-        since, without the pending approvals. Opening it raises NotFound, CursorUnknown.
+        since, without the pending approvals. Opening it raises NotFound, CursorUnknown; over
+        HTTP its first item raises CursorUnknown.
         """
 
     @abstractmethod
@@ -783,7 +784,7 @@ class Supervisor(ABC):
     def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
         """Watch a session's journal after a cursor, without gaps. The watch ends with the run, unless `stay` is true.
 
-        Opening it raises NotFound, CursorUnknown.
+        Opening it raises NotFound, CursorUnknown; over HTTP its first item raises CursorUnknown.
         """
 
     @abstractmethod

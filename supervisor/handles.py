@@ -74,7 +74,8 @@ class Run(ChildRun[R_co]):
     number: int
     """The run's number in its session, counted from 1."""
     is_new: bool = False
-    """Whether this `Supervisor.start` made the session, and did not find it. It is true for one of several callers."""
+    """Whether this `Supervisor.start` made the session, and did not find it. It is true for one of several callers.
+    Over HTTP it is false for a start that was repeated after a lost answer."""
 
     @abstractmethod
     async def find_outcome(self) -> Outcome[R_co] | None:

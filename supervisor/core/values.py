@@ -152,7 +152,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     escalated_to: tuple[str, ...] = ()
     """People who may decide it, too, since it stayed undecided for so long (A10)."""
     position: int = 0
-    """Its position in the store; approvals are ordered by it."""
+    """Its position in the store; approvals are ordered by it. 0 over HTTP."""
     blocked: bool = False
     """Today's code cannot follow the session that asks, as far as this process knows (R1): a decision counts, and takes
     effect when code can."""
@@ -343,7 +343,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: str | None = None
     """The process that runs its tree now, as "pid 12 on host since ..."; None if no process does."""
     position: int = 0
-    """The position of its first entry in the store; sessions are ordered by it."""
+    """The position of its first entry in the store; sessions are ordered by it. 0 over HTTP."""
     blocked: Block | None = None
     """Why today's code cannot follow this session itself; a session above it only has the status."""
 

@@ -165,13 +165,14 @@ async def test_a_question_is_answered(kind):
         assert await run.result() == "tea"
 
 
-async def test_a_decision_is_journaled_with_its_channel(kind):
+@pytest.mark.parametrize("channel", ["command line", "My_App-2.0"])
+async def test_a_decision_is_journaled_with_its_channel(kind, channel):
     """Also if it is made on another machine."""
     async with side(kind) as here:
         _, asked = await here.ask("bread")
-        await here.supervisor.decide(asked.id, Approve(by="olga"), channel="command line")
+        await here.supervisor.decide(asked.id, Approve(by="olga"), channel=channel)
         (made,) = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.ApprovalDecided)]
-        assert (made.by, made.channel) == ("olga", "command line")
+        assert (made.by, made.channel) == ("olga", channel)
 
 
 async def test_a_late_decision_is_a_result(kind):

@@ -90,7 +90,7 @@ class DecisionBody(RequestFields, frozen=True, kw_only=True):
     the `value` that answers the question. `channel`: where the person decides, for the audit trail."""
 
     decision: Literal["approve", "deny", "answer"]
-    channel: Annotated[str, Meta(pattern=r"^[a-z][a-z -]{0,30}$")] = "web"
+    channel: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")] = "web"
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
