@@ -27,7 +27,15 @@ def run_checker(*command: str) -> str:
 def refused_by_mypy() -> dict[tuple[str, int], str]:
     config = ["--config-file", str(HERE.parents[1] / "pyproject.toml")]
     said = run_checker(
-        "mypy", "--strict", "--no-pretty", "--hide-error-context", *config, "api.py", "wrong.py", str(EXAMPLE)
+        "mypy",
+        "--strict",
+        "--no-pretty",
+        "--hide-error-context",
+        *config,
+        "api.py",
+        "seam.py",
+        "wrong.py",
+        str(EXAMPLE),
     )
     return {
         (Path(file).name, int(line)): text for file, line, text in re.findall(r"(?m)^(\S+?):(\d+): error: (.*)$", said)
@@ -40,7 +48,7 @@ def refused_by_pyright() -> dict[tuple[str, int], str]:
         pytest.skip("basedpyright is not installed (pip install -e '.[dev]')")
     said = run_checker("basedpyright", "--project", str(HERE), "--pythonpath", sys.executable, "--outputjson")
     found = json.loads(said)
-    assert found["summary"]["filesAnalyzed"] == 3
+    assert found["summary"]["filesAnalyzed"] == 4
     return {
         (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
         for each in found["generalDiagnostics"]

@@ -1,9 +1,11 @@
 """What type checkers must refuse: mypy and pyright report the marked lines and no other (test_typing.py)."""
 
+from datetime import UTC, datetime
+
 from api import Order, add, caller, charge, cleaner, clock, fetch, is_risky, janitor, look_up, optional, remove
 
-from supervisor import Approve, Context, Deny, Supervisor, ToolCall, agent, open_supervisor, tool
-from supervisor.channels import Terminal
+from supervisor import Approve, Context, Deny, Supervisor, ToolCall, agent, open_remote, open_supervisor, tool
+from supervisor.channels import Channel, Terminal
 from supervisor.tools import shell
 
 
@@ -97,3 +99,18 @@ async def no_seconds(ctx: Context) -> None: ...
 
 @agent  # error: no context
 async def no_context() -> None: ...
+
+
+async def wrong_seam(s: Supervisor) -> None:
+    await s.decide("a", "yes")  # error: a decision, and no word
+    await s.find_sessions(status="idle")  # error: one of the statuses
+    await s.get_session("s").outcome  # error: it is not awaited
+    async with open_remote("https://agents.example") as remote:  # error: a token
+        await remote.prune(datetime.now(UTC))  # error: only next to a store
+
+
+class Silent(Channel):
+    name = "silent"
+
+    async def post(self, approval: str, card: str | None) -> str:  # error: an approval
+        return approval
