@@ -300,8 +300,12 @@ def test_a_supervised_call_does_none_of_this_for_a_person(laptop, command):
 
 
 def test_a_process_that_the_daemon_started_decides_nothing_there(laptop, server):
-    """A4: even with a token and without the marker, since an owner of the store's trees is above it."""
+    """A4: even with a token and without the marker, since an owner of the store's trees is above it. Nor does it make
+    rules or start agents."""
     asked = waiting(laptop)
-    words = ["approve", asked, "--server", server.url, "--token-file", laptop.env["SUPERVISOR_TOKEN_FILE"]]
-    assert laptop("start", "commanding", json.dumps(words)).out == "6\n"
+    there = ["--server", server.url, "--token-file", laptop.env["SUPERVISOR_TOKEN_FILE"]]
+    for words in (["approve", asked], ["rules", "deny", "note"], ["start", "doubling", "1"]):
+        assert laptop("start", "commanding", json.dumps([*words, *there])).out == "6\n"
     assert [each["id"] for each in laptop("approvals", "--json").json] == [asked]
+    assert laptop("rules", "--json").json == []
+    assert {each["agent"] for each in laptop("sessions", "--json").json} == {"noting", "commanding"}
