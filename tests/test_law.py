@@ -1,5 +1,6 @@
 """The law: each code such as `(A4)` names a rule of docs/reference/guarantees.md, and a test names each rule."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ KINDS = {".py", ".md", ".sql", ".html", ".js", ".css", ".yaml", ".toml"}
 NOT_RULES = {"tests/channels/chat/test_signed_payloads.py": {"A1", "A2", "T1", "T2"}}  # ids of apps and teams in Slack
 
 CODE = re.compile(r"\b[WART][0-9]{1,2}\b")
+SHAPE = re.compile(r"\b[A-Z][0-9]{1,2}\b(?<!slack:C1)")  # that is a conversation of Slack
 HEADING = re.compile(r"^### ([WART][0-9]{1,2})$", re.MULTILINE)
 RULES = set(HEADING.findall((ROOT / "docs/reference/guarantees.md").read_text()))
 UNSHIPPED = re.compile(r"\b(?:design|style|semantics|vocabulary|house|public_face)\.md\b|\(#[0-9]+|\bissue [0-9]+")
@@ -41,6 +43,19 @@ def anchors(file: Path) -> set[str]:
 def test_each_code_names_a_rule():
     """A code without a heading in the guarantees is a riddle to a reader of the repository."""
     unknown = {name: found for name, text in texts() if (found := codes(name, text) - RULES)}
+    assert not unknown
+
+
+def docstrings(source: str) -> str:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
+    return "\n".join(each for each in found if each)
+
+
+def test_no_docstring_has_a_code_of_another_page():
+    """What looks like the code of a rule is one."""
+    sources = {name: text for name, text in texts() if name.endswith(".py")}
+    unknown = {name: found for name, text in sources.items() if (found := {*SHAPE.findall(docstrings(text))} - RULES)}
     assert not unknown
 
 

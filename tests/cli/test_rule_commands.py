@@ -33,7 +33,7 @@ def test_a_call_that_a_rule_allows_is_not_asked_until_the_rule_is_revoked(superv
 
 
 def test_an_unreviewed_prefix_is_allowed_by_a_flag(supervisor):
-    """M8: the list marks it. A reviewed prefix needs no --unreviewed; one that runs anything cannot have it."""
+    """The list marks it. A reviewed prefix needs no --unreviewed; one that runs anything cannot have it."""
     assert supervisor("rules", "allow", "shell", "frob show *").code == 2
     assert supervisor("rules", "allow", "shell", "python x.py *", "--unreviewed").code == 2
     assert supervisor("rules", "allow", "shell", "git status *", "--unreviewed").code == 0

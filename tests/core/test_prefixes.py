@@ -94,7 +94,7 @@ def test_a_reviewed_prefix_needs_the_exact_name_or_a_system_folder(prefix):
     ],
 )
 def test_a_deny_is_in_doubt_after_unknown_programs(command, expected):
-    """M8: also if the whole tool is allowed, as by "approve all for session"."""
+    """Also if the whole tool is allowed, as by "approve all for session"."""
     assert said([allow("shell"), deny("shell", "rm *")], command) == expected
 
 

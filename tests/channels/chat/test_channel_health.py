@@ -1,4 +1,4 @@
-"""Whether a channel can reach people: it asks its platform, and log, metrics and /ready say so (M11)."""
+"""Whether a channel can reach people: it asks its platform, and log, metrics and /ready say so."""
 
 import logging
 

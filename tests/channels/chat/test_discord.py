@@ -305,7 +305,7 @@ async def test_a_text_that_does_not_fit_comes_back(discord):
 
 @pytest.mark.parametrize("by", [ANA, EVE])
 async def test_an_operator_stops_a_session_by_a_slash_command(discord, by):
-    """M3: /stop SESSION, and only an operator may."""
+    """/stop SESSION, and only an operator may."""
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")

@@ -1,4 +1,4 @@
-"""H2: a card mentions the people who may decide it, and a reminder is a new message that mentions them."""
+"""A card mentions the people who may decide it, and a reminder is a new message that mentions them."""
 
 import json
 

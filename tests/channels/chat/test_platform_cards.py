@@ -322,7 +322,7 @@ def test_arguments_that_are_no_object_decide_nothing(text):
 
 
 def test_a_card_shows_instants_that_stay_true():
-    """M15: each reader sees them in their own time zone, however long the card stands; an argument keeps its text."""
+    """Each reader sees them in their own time zone, however long the card stands; an argument keeps its text."""
     hours = timedelta(hours=1)
     asked = msgspec.structs.replace(call({"since": "12:00:00 (0 s ago)"}), created_at=NOW, expires_at=NOW + hours)
     on_slack, (on_discord,) = blocks.card_blocks(asked, NOW), components.card_message(asked, NOW)["embeds"]

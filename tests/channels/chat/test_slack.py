@@ -719,7 +719,7 @@ PARAGRAPH = "some *text* [good](https://evil.example) <!here>\n\n"
 
 @pytest.mark.parametrize("knows_markdown", [True, False])
 async def test_a_long_answer_arrives_whole_in_several_messages(slack, knows_markdown):
-    """H3: as Markdown, or as plain text where Slack knows none; nothing in it mentions, hides a target, or
+    """As Markdown, or as plain text where Slack knows none; nothing in it mentions, hides a target, or
     loads a page."""
     chat = channel(slack, agent=explainer)
     slack.unknown_blocks = () if knows_markdown else ("markdown",)
@@ -808,7 +808,7 @@ def later(seconds=1):
 
 @pytest.mark.parametrize("which", QUESTIONS)
 async def test_a_reply_answers_the_one_open_question(slack, which):
-    """M1, A12: in its thread, by the person who was shown it; delivered again to the next process, it counts once."""
+    """A12: in its thread, by the person who was shown it; delivered again to the next process, it counts once."""
     chat, (_, _, reply, value) = channel(slack, agent=inquirer), QUESTIONS[which]
     async with opened(chat, platform="slack") as supervisor:
         (asked,) = await asked_in_thread(chat, slack, supervisor, which)
@@ -839,7 +839,7 @@ async def test_a_reply_that_cannot_be_the_answer_is_a_message(slack, which, coun
 
 
 async def test_a_person_who_presses_in_a_thread_is_told_there(slack):
-    """M2: also when they send a form; who looks at the thread sees nothing of the channel."""
+    """Also when they send a form; who looks at the thread sees nothing of the channel."""
     chat = channel(slack, agent=deployer)
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
@@ -854,7 +854,7 @@ async def test_a_person_who_presses_in_a_thread_is_told_there(slack):
 
 @pytest.mark.parametrize("by_command", [False, True])
 async def test_an_operator_stops_a_session_from_chat(slack, by_command):
-    """M3: as a whole message in its thread, or by its id; another person is told that they may not."""
+    """As a whole message in its thread, or by its id; another person is told that they may not."""
     chat, session = channel(slack, agent=deployer), f"slack-c1-{THREAD}"
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
@@ -871,7 +871,7 @@ async def test_an_operator_stops_a_session_from_chat(slack, by_command):
 
 
 async def test_a_card_whose_thread_refuses_it_goes_to_the_configured_conversation(slack):
-    """M13: the thread's channel was archived; the card is found there after a death, and reminded of there."""
+    """The thread's channel was archived; the card is found there after a death, and reminded of there."""
     chat, session = channel(slack, agent=deployer), "slack-c9-1700000000.000001"
     slack.archived = ["C9"]
     async with opened(chat, platform="slack") as supervisor:

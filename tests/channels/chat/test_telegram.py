@@ -307,7 +307,7 @@ async def test_a_card_that_was_deleted_is_gone_and_an_equal_one_is_kept(telegram
     ids=["approvers", "requester", "nobody", "names"],
 )
 async def test_a_card_in_a_group_mentions_whom_the_configuration_says(telegram, mention, ids):
-    """H2: by their numeric ids, whatever the agent writes. Eve may decide what is asked on her behalf."""
+    """By their numeric ids, whatever the agent writes. Eve may decide what is asked on her behalf."""
     chat = channel(telegram, mention=mention)
     async with opened(chat, people=people()) as supervisor:
         await supervisor.start(deployer, "@ana", requester="eve")
