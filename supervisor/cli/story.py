@@ -70,7 +70,7 @@ class Story:
             or self._work(event, now)
             or self._call(row.session, event)
         )
-        return told or _approval(event) or _rule(event) or _forked(event) or type(event).__name__
+        return told or _approval(event) or _rule(event) or _forked(event) or _imported(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
         """Tell how a session and its runs begin and end."""
@@ -112,8 +112,6 @@ class Story:
                 return f"says: {quote(event.text)}"
             case e.Reported():
                 return _reported(event)
-            case e.ImportStarted() | e.MessageImported() | e.ImportFinished():
-                return _imported(event)
             case e.ChildEnded():
                 return f"its sub-agent {self.name(event.child)} {ending(event.kind, event.cause)}"
         return None
@@ -207,7 +205,7 @@ def _reported(event: e.Reported) -> str:
     return f"(reported) {told}: {quote(event.text)}{cut}"
 
 
-def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> str:
+def _imported(event: e.AnyEvent) -> str | None:
     """Tell what another program did, marked as imported."""
     match event:
         case e.ImportStarted():
@@ -222,8 +220,10 @@ def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> 
         case e.MessageImported(role="result"):
             word = "has no result" if event.is_lost else "failed" if event.is_error else "gave"
             return f"(imported) {visible(event.tool or 'a tool')} {word}: {quote(event.text)}"
-        case _:
+        case e.MessageImported():
             return f"(imported) the {event.role} said: {quote(event.text)}"
+        case _:
+            return None
 
 
 def _approval(event: e.AnyEvent) -> str | None:

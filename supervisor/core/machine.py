@@ -179,6 +179,8 @@ MOVES_OPERATION: Final = types_in(OPERATION)
 """Events that move an operation along its table."""
 BEGINS_OPERATION: Final = types_in(OPERATION, "")
 """Events that begin an operation if no earlier event has."""
+ENDS_OPERATION: Final = types_in({key: to for key, to in OPERATION.items() if to in ("finished", "abandoned")})
+"""Events that are the result of an operation, or its end without one; some operations begin with it."""
 ASKS: Final = types_in(APPROVAL, "")
 """Events that begin an approval, if a person is asked."""
 ENDS_APPROVAL: Final = types_in(APPROVAL, "pending")

@@ -33,12 +33,24 @@ from supervisor.core.blocking import Block
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
-from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
+from supervisor.core.machine import (
+    BEGINS_OPERATION,
+    ENDS_APPROVAL,
+    ENDS_OPERATION,
+    MOVES_OPERATION,
+    OPERATION,
+    RUN,
+    advance,
+)
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.overlay import EMPTY, OVERLAYS, Entries, added, list_over, map_over
 from supervisor.core.rules import Rule, is_about
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
+_OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
+"""Events with which an operation begins that is not finished yet."""
+_DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
+"""Events that end the wait for a person, and leave the result of the operation to come."""
 WAKING: Final = e.having("wakes")
 """Events that end a passivation, whatever the run was waiting for."""
 _NO_PROGRESS: Final = e.having("no progress")
@@ -283,9 +295,9 @@ class SessionState(msgspec.Struct, kw_only=True):
         if isinstance(event, e.OperationFinished) and event.message is not None:
             self._take_message(event.message)
         match event:
-            case e.ToolCallRequested() | e.QuestionAsked() | e.OperationStarted():
+            case _ if type(event) in _OPENS:
                 new = replace(old, state=state, request=event)
-            case e.ApprovalDecided() | e.QuestionAnswered() | e.ApprovalExpired() | e.ApprovalWithdrawn():
+            case _ if type(event) in _DECIDES:
                 if event.approval != old.pending_approval:
                     raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
                 new = replace(old, state=state, decision=event)

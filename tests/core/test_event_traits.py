@@ -16,7 +16,7 @@ PACKAGE = Path(supervisor.__file__).parent
 
 
 def listed(source: str) -> Iterator[list[str]]:
-    """Yield the event types in each collection and each `isinstance` union of a module."""
+    """Yield the event types in each collection, pattern and `isinstance` union of a module."""
     tree = ast.parse(source)
     types = {id(node.slice) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
     for node in ast.walk(tree):
@@ -25,6 +25,8 @@ def listed(source: str) -> Iterator[list[str]]:
                 names = [*found]
             case ast.Dict(keys=found):
                 names = [*found]
+            case ast.MatchOr(patterns=found):
+                names = [each.cls for each in found if isinstance(each, ast.MatchClass)]
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.BinOp() as union]):
                 names = [*ast.walk(union)]
             case _:

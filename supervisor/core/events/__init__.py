@@ -10,7 +10,7 @@ Rules
 The classes are in the modules of this package, one for each subject.
 """
 
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 import msgspec
 
@@ -21,6 +21,7 @@ from supervisor.core.events.asking import (
     ApprovalReminded as ApprovalReminded,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CardBegun as CardBegun,
+    CardEvent as CardEvent,
     CardFailed as CardFailed,
     CardPosted as CardPosted,
     CardRetired as CardRetired,
@@ -132,6 +133,7 @@ SLEEPING: Final = (RunPassivated, RunRestarted)
 """Events that take a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 BEGINS_RUN: Final = having("begins run")
 """Events that begin a run of their session, also its first; an import counts as one."""
+_CARDS: Final = having("card")
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
@@ -175,6 +177,11 @@ def begins(event: Any) -> str | None:
             return child
         case _:
             return None
+
+
+def is_of_card(event: AnyEvent) -> TypeGuard[CardEvent]:
+    """Whether an event is about a card of an approval."""
+    return type(event) in _CARDS
 
 
 def answers(event: Any) -> str | None:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.encoding import printable, to_json
+from supervisor.core.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
 
@@ -73,7 +74,7 @@ def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]: 
     said: list[Message] = []
     inbox: dict[str, e.MessageReceived] = {}
     asked: dict[str, tuple[int, str, e.ToolCallRequested | None]] = {}
-    """By approval and by operation: its index in `said`, the text that was asked, and the call unless a question."""
+    """By operation: its index in `said`, the text that was asked, and the call unless a question."""
     requester: str | None = None
     for row in rows:
         event = row.event
@@ -98,16 +99,13 @@ def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]: 
                 said.append(_imported(event))
             case e.ToolCallRequested(approval=str() as approval):
                 text = _call_text(event.tool, event.arguments)
-                asked[approval] = asked[event.operation] = len(said), text, event
+                asked[event.operation] = len(said), text, event
                 said.append(_pending("approval", event.at, approval, text))
             case e.QuestionAsked(approval=approval):
-                asked[approval] = asked[event.operation] = len(said), event.question, None
+                asked[event.operation] = len(said), event.question, None
                 said.append(_pending("question", event.at, approval, event.question))
-            case e.ApprovalDecided() | e.QuestionAnswered() | e.ApprovalExpired() | e.ApprovalWithdrawn():
-                place, question, call = asked[event.approval]
-                said[place] = _answered(said[place], question, call, event)
-            case e.OperationAbandoned() if event.operation in asked:
-                place, question, call = asked[event.operation]
+            case _ if type(event) in ENDS_APPROVAL and (found := asked.get(getattr(event, "operation", ""))):
+                place, question, call = found
                 said[place] = _answered(said[place], question, call, event)
             case _:
                 pass

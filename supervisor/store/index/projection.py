@@ -126,7 +126,7 @@ class Draft:
                     self.approvals[approval] = ApprovalEntry(approval, row.session, row.position)
             case _ if type(event) in ENDS_APPROVAL:
                 self._end(e.approval_in(event), row)
-            case e.CardBegun() | e.CardPosted() | e.CardFailed() | e.CardRetired():
+            case _ if e.is_of_card(event):
                 self._show(event)
             case e.ApprovalReminded():
                 self._remind(row, event)
