@@ -55,6 +55,10 @@ class Clock:
         """Return the loop's instant, for a thread that cannot ask the loop. It does not follow a virtual clock."""
         return self._loop_start + time.monotonic() - self._real_start
 
+    def now_elsewhere(self) -> datetime:
+        """Return wall time, for a thread that cannot ask the loop. It does not follow a virtual clock."""
+        return datetime.now(UTC)
+
     def deadline(self, due_at: datetime) -> float:
         """Return the instant of the loop's clock at which wall time will be `due_at`, unless the wall clock is set."""
         left = (due_at - self.now()).total_seconds()  # wall time is read first: rounding makes it late, never early

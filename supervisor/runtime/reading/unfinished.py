@@ -6,7 +6,7 @@ Rules
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -30,10 +30,11 @@ class Unfinished(msgspec.Struct, frozen=True):
     agent: str
     doing: str
     since: datetime
+    seconds: float
+    """How long it had been doing this when it was asked for."""
 
     def __str__(self) -> str:
-        seconds = (datetime.now(UTC) - self.since).total_seconds()
-        return f"{self.agent} [{self.session}]: {self.doing} for {max(0.0, seconds):.0f} s"
+        return f"{self.agent} [{self.session}]: {self.doing} for {self.seconds:.0f} s"
 
 
 def all_unfinished() -> list[Unfinished]:
@@ -50,8 +51,10 @@ def _of_attempt(runner: "Runner", attempt: "Attempt") -> Iterator[Unfinished]:
     doing = [*_calls(attempt), *((_name(work.name), _wall(runner, work.since)) for work in attempt.watch.work)]
     if not doing:
         doing.append((OWN_CODE, _wall(runner, attempt.watch.inactivity.last_progress)))
+    now = runner.clock.now_elsewhere()
     for what, since in doing:
-        yield Unfinished(attempt.session, attempt.spec.name, what, since)
+        seconds = max(0.0, (now - since).total_seconds())
+        yield Unfinished(attempt.session, attempt.spec.name, what, since, seconds)
 
 
 def _name(step: str) -> str:
@@ -69,4 +72,4 @@ def _calls(attempt: "Attempt") -> Iterator[tuple[str, datetime]]:
 def _wall(runner: "Runner", instant: float) -> datetime:
     """Return the wall time of an instant of the watchdog's clock."""
     ago = runner.clock.elsewhere() - runner.alarm.lag - instant
-    return datetime.now(UTC) - timedelta(seconds=max(0.0, ago))
+    return runner.clock.now_elsewhere() - timedelta(seconds=max(0.0, ago))
