@@ -177,7 +177,9 @@ class LocalSupervisor(StoreSupervisor):
         created = self.reader.find_created(root) if session is not None else None
         references = self._references(created, spec)
         folder, misfit = self._choose_folder(spec, cwd)
-        is_new = False
+        is_new = (
+            False  # set by the plan and no part of its answer: a cancellation with the commit takes the answer away
+        )
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
@@ -194,7 +196,7 @@ class LocalSupervisor(StoreSupervisor):
             self._refuse_nameless(spec)
             view.claim(root)
             is_new = True
-            self._runner.expect(root)
+            self._runner.expect(root)  # here, where it is known to be new: at the commit, readers and launches see it
             on_behalf_of = printable(requester) if requester else starter
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
@@ -325,15 +327,8 @@ class LocalSupervisor(StoreSupervisor):
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         self.refuse_inside("changing rules")
         who = await self.admission.of_command(by, "make rules")
-        taken: list[Rule] = []
-
-        def plan(view: View) -> list[Entry]:
-            found, entries = revoke(view, rule, who, self._runner.clock.now())
-            taken[:] = [found]
-            return entries
-
-        await self._runner.journal.append(plan)
-        return taken[0]
+        clock = self._runner.clock
+        return await self._runner.journal.append_with_answer(lambda view: revoke(view, rule, who, clock.now()))
 
     async def chat(
         self,

@@ -94,11 +94,11 @@ def add(view: View, rule: Rule, by: str, now: datetime, approval: str | None = N
         yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
 
 
-def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[Rule, list[Entry]]:
-    """Return a rule, and the entries that revoke it. Raises NotFound."""
+def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], Rule]:
+    """Return the entries that revoke a rule, and that rule. Raises NotFound."""
     if (found := book(view).standing.get(rule)) is None:
         raise NotFound(f"this store has no rule {rule}: it was revoked already, or it is written in code")
-    return found, [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))]
+    return [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))], found
 
 
 def granted(approval: Approval, decision: Approve) -> Rule | None:

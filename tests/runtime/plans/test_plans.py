@@ -86,7 +86,7 @@ def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():
     for session, event in add(view, rule, "ana", NOW):
         view.take(session, event)
     assert list(add(view, replace(rule, id="r2"), "ben", NOW)) == []
-    taken, entries = revoke(view, rule.id, "ana", NOW)
+    entries, taken = revoke(view, rule.id, "ana", NOW)
     assert (taken.id, [event.rule for _, event in entries]) == (rule.id, [rule.id])
     with pytest.raises(NotFound):
         revoke(view, "nosuch", "ana", NOW)
