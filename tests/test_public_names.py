@@ -29,10 +29,11 @@ def test_no_two_modules_of_tests_have_one_name():
 
 
 def test_a_folder_of_tests_has_the_name_of_what_it_tests():
-    """A package of ours; or it tests all of it together."""
-    packages = {path.parent.name for path in (ROOT / "supervisor").rglob("__init__.py")}
-    folders = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")} - {"tests"}
-    assert folders - packages == {"chat", "crash", "examples", "fuzz", "soak", "typing"}
+    """It is where the package of ours is; or it tests several packages together."""
+    packages = {path.parent.relative_to(ROOT / "supervisor") for path in (ROOT / "supervisor").rglob("__init__.py")}
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    others = {folder.as_posix() for folder in folders - packages}
+    assert others == {"channels/chat", "crash", "examples", "fuzz", "soak", "typing"}
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)

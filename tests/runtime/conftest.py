@@ -1,26 +1,11 @@
-"""Time is virtual in these tests, on both backends, and commits take none of it."""
+"""Time is virtual in these tests, and code is deployed in them."""
 
 import pytest
-from scenes import effects
+from scenes import anyio_backend, no_commit_is_slow, nothing_has_happened
 
 from supervisor import AgentSpec, agent, loading
 
-
-@pytest.fixture
-def anyio_backend(virtual_backend):
-    return virtual_backend
-
-
-@pytest.fixture(autouse=True)
-def _no_commit_is_slow(monkeypatch):
-    """Keep all commits in the loop: a slow commit goes to a thread, for which the virtual clock does not wait. So no
-    disk decides a test."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_happened():
-    effects.clear()
+__all__ = ["anyio_backend", "deployed", "no_commit_is_slow", "nothing_has_happened"]
 
 
 @pytest.fixture

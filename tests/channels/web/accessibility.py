@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-AXE = Path(__file__).parents[2] / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[3] / ".peers" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def violations(page) -> list[str]:

@@ -1,4 +1,4 @@
-"""Shared parts of the runtime's tests: readers of a journal, and stores that record or fail."""
+"""Shared parts of tests on virtual time: their fixtures, readers of a journal, and stores that record or fail."""
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
@@ -38,6 +38,24 @@ effects: list[str] = []
 async def deploy(target: str) -> str:
     effects.append(target)
     return target
+
+
+@pytest.fixture
+def anyio_backend(virtual_backend):
+    """Time is virtual, on both backends."""
+    return virtual_backend
+
+
+@pytest.fixture(autouse=True)
+def no_commit_is_slow(monkeypatch):
+    """Keep all commits in the loop: a slow commit goes to a thread, for which the virtual clock does not wait. So no
+    disk decides a test."""
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_happened():
+    effects.clear()
 
 
 @asynccontextmanager

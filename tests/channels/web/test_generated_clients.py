@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from daemons import TOKEN, pending_of, until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "other-languages.md"
 PEERS = ROOT / ".peers"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
