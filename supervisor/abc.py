@@ -251,11 +251,13 @@ class Context(Operations):
 
     @abstractmethod
     async def receive(self) -> str:
-        """Wait for a message to the session. A message that is not received begins the next turn."""
+        """Wait for a message to the session. A message that is not received begins the next turn. Raises InvalidInput
+        if another live task of this branch receives, too."""
 
     @abstractmethod
     async def send(self, text: str, /) -> None:
-        """Send a message to the session's readers, once."""
+        """Send a message to the session's readers, once. Raises InvalidInput if another live task of this branch sends
+        the same text."""
 
     @abstractmethod
     def transcript(self) -> tuple[Message, ...]:
@@ -270,7 +272,7 @@ class Context(Operations):
 
         So the arguments of a step may be anything, also what JSON cannot hold or what differs in each attempt, and its
         function may be a closure. A name is used for one operation of a branch: a second one raises InvalidInput. After
-        `save` a new operation may have it.
+        `save` a new operation may have it. Raises InvalidInput for an empty name, and for one with "/", "#" or ":".
         """
 
     @abstractmethod
@@ -284,11 +286,13 @@ class Context(Operations):
 
     @abstractmethod
     def branch(self, name: str, /) -> "Context":
-        """Return a context whose operation ids contain the name, for tasks that do identical operations."""
+        """Return a context whose operation ids contain the name, for tasks that do identical operations. Raises
+        InvalidInput as `named` does for a name."""
 
     @abstractmethod
     def task_group(self) -> AbstractAsyncContextManager[TaskGroup]:
-        """Open a task group whose children are numbered in program order, each with its own branch."""
+        """Open a task group whose children are numbered in program order, each with its own branch. Entering raises
+        InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
     def model_call(self) -> AbstractAsyncContextManager[None]:
@@ -338,15 +342,17 @@ class Context(Operations):
     @abstractmethod
     async def save(self, state: Any, /) -> None:
         """Journal a state to resume from. Completed operations are dropped from the run's memory; their ids are not
-        used again."""
+        used again. Raises InvalidInput for a state that JSON cannot hold, before anything is journaled."""
 
 
 class WebhookReply(msgspec.Struct, frozen=True):
-    """The answer of a webhook."""
+    """The answer of a webhook, which the daemon sends to the platform as it is."""
 
     status: int = 200
+    """The status of HTTP."""
     body: bytes = b""
     media_type: str = "application/json"
+    """The Content-Type of the body."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
@@ -486,7 +492,7 @@ class Supervisor(ABC):
     """
 
     where: str
-    """The store's path or URL, for messages."""
+    """What messages call it: the path or URL of the store, or the URL of the server."""
     decided: Mapping[str, int]
     """The number of decisions made through this process since it opened the store, by `DecisionResult.kind`."""
     cards_failed: Mapping[str, int]
@@ -652,7 +658,8 @@ class Supervisor(ABC):
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Cancel a session and all sessions below it (W8). Return when that is on disk.
 
-        `by`: the person who asks for it; None: this program. Raises NotFound; NotEntitled as `resume`.
+        `reason`: why, for people; it is journaled, and part of the outcome's `cause`. `by`: the person who asks for it;
+        None: this program. Raises NotFound; NotEntitled as `resume`.
         """
 
     @abstractmethod
@@ -799,7 +806,8 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def check(self) -> None:
-        """Raise StoreError if the store cannot be read, or has died for this process."""
+        """Raise StoreError if the store cannot be read, or has died for this process. Over HTTP, raise ServerError if
+        the server cannot be reached or does not answer as a supervisor of this API, and NotAuthenticated."""
 
 
 class StoreSupervisor(Supervisor):
@@ -819,9 +827,9 @@ class StoreSupervisor(Supervisor):
     ) -> AbstractAsyncContextManager[SessionImport]:
         """Import a session of another program in batches. A second import continues where the first one ended.
 
-        `agent`: the agent that continues the session when a message comes. Raises InvalidInput for an agent that takes
-        no text. Entering raises SessionConflict if another session has this id, TreeOwned if another process imports
-        it.
+        `origin`: which session of which program it was; journaled, and compared by a second import. `agent`: the agent
+        that continues the session when a message comes. Raises InvalidInput for an agent that takes no text. Entering
+        raises SessionConflict if another session has this id, TreeOwned if another process imports it.
         """
 
     @abstractmethod
@@ -830,9 +838,9 @@ class StoreSupervisor(Supervisor):
     ) -> PruneResult:
         """Remove the trees that have ended and have no entry since `before`, and the logs of their background jobs.
 
-        `only`: the ids of the roots that may be removed; None: all. `dry_run`: find them, and remove nothing. This also
-        removes logs that an interrupted prune has left, and gives free space back to the disk. Raises NotEntitled in a
-        process that a supervised call started.
+        `before`: an aware instant. `only`: the ids of the roots that may be removed; None: all. `dry_run`: find them,
+        and remove nothing. This also removes logs that an interrupted prune has left, and gives free space back to the
+        disk. Raises NotEntitled in a process that a supervised call started.
         """
 
     @abstractmethod

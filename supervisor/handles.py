@@ -52,11 +52,16 @@ class ChildRun(ABC, Generic[R_co]):
 
     @abstractmethod
     async def outcome(self) -> Outcome[R_co]:
-        """Wait for its outcome. If the caller stops waiting, the run goes on (W10)."""
+        """Wait for its outcome. If the caller stops waiting, the run goes on (W10).
+
+        The `Run` of a program raises RunBlocked if today's code cannot follow the journal of the run or of one below
+        it; StoreDied; ServerUnavailable if the server cannot be reached; and SupervisorError if the session is not
+        running because this process may not or cannot run it, or if the supervisor was closed.
+        """
 
     @abstractmethod
     async def result(self) -> R_co:
-        """Wait for its result. Raises the RunError of its kind if the run does not succeed.
+        """Wait for its result. Raises the RunError of its kind if the run does not succeed, and as `outcome` does.
 
         The error's `__cause__` is the agent's exception, if the run ended in this process while the caller held this
         handle. Inside an agent it is never set, since a replay has no exception. The journal holds the traceback for
@@ -65,7 +70,10 @@ class ChildRun(ABC, Generic[R_co]):
 
     @abstractmethod
     async def cancel(self, reason: str | None = None) -> None:
-        """Cancel the run and all runs below it. Return when that is on disk (W8). Does nothing to a finished run."""
+        """Cancel the run and all runs below it. Return when that is on disk (W8). Does nothing to a finished run.
+
+        `reason`: why, for people; it is journaled, and part of the outcome's `cause`.
+        """
 
 
 class Run(ChildRun[R_co]):

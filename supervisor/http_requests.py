@@ -121,6 +121,7 @@ class HttpClient:
         return HttpReply(response.status_code, response.headers, bytes(content[: self._largest]), is_whole)
 
     async def aclose(self) -> None:
+        """Close its connections, also in a cancelled task."""
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
 

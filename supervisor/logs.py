@@ -38,15 +38,19 @@ class FactLog:
         return self._plain.isEnabledFor(logging.INFO)
 
     def debug(self, fact: str, **values: Any) -> None:
+        """Log a detail, for a person who looks for a defect."""
         self._log(logging.DEBUG, fact, values)
 
     def info(self, fact: str, **values: Any) -> None:
+        """Log what happens when all goes well."""
         self._log(logging.INFO, fact, values)
 
     def warning(self, fact: str, **values: Any) -> None:
+        """Log what works less well than it should, or will soon fail."""
         self._log(logging.WARNING, fact, values)
 
     def error(self, fact: str, **values: Any) -> None:
+        """Log what failed: a person should look at it."""
         self._log(logging.ERROR, fact, values)
 
     def _log(self, level: int, fact: str, values: dict[str, Any]) -> None:

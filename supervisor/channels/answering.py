@@ -62,6 +62,7 @@ class Reply:
         self._ready = anyio.Event()
 
     def give(self, payload: dict[str, Any] | None) -> None:
+        """Set the answer: a message in the platform's form, or None if nothing is to be said."""
         self.payload = payload
         self._ready.set()
 

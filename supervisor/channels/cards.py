@@ -202,6 +202,7 @@ _LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session
 
 
 def path_text(path: tuple[str, ...]) -> str:
+    """Return the agents from the root to a session in one line, made safe for a screen."""
     return PATH_SEPARATOR.join(visible(name) for name in path)
 
 
