@@ -53,7 +53,7 @@ NOT_EXECUTED = {
     "docs/how-to/questions.md": "a part of a program; examples/form.py is a whole one",
     "docs/how-to/repair.md": "needs sessions of other programs",
     "docs/how-to/run-it-for-long.md": "needs systemd; cli/test_unit.py starts what the unit says",
-    "docs/how-to/traces.md": "needs a collector; web/test_traced_daemon.py runs a daemon with an SDK",
+    "docs/how-to/traces.md": "needs a collector; channels/web/test_traced_daemon.py runs a daemon with an SDK",
     "docs/how-to/use-a-model.md": "needs a model; examples/chat_loop.py is executed",
     "docs/reference/command-line.md": "a list; its first commands are those of the tutorial",
 }

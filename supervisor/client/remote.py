@@ -3,9 +3,9 @@
 Rules
 - A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
   that is another's, is refused before anything is sent. None means the person of the token.
-- What may be done twice is asked for again after a broken connection: reads, decisions (the second answer is
-  `already`), cancels, rules that are added, starts and forks under an id that is made here. Messages, retries, resumes
-  and revoked rules are not: ServerUnavailable says that they may have been done.
+- After a broken connection the client repeats what may safely be done twice: reads, decisions (the second answer is
+  `already`), cancels, rules that are added, starts and forks under an id that is made here. It does not repeat
+  messages, retries, resumes and revoked rules: ServerUnavailable says that they may have been done.
 - Instants are sent in the server's time.
 
 The module is longer than 400 lines because it is one seam: a short method for each command and each read.

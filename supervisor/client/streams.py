@@ -34,7 +34,7 @@ class StreamEvent(NamedTuple):
 
 
 class Parser:
-    """Bytes in any pieces to events. What is not ended by an empty line is no event."""
+    """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored."""
 
     def __init__(self) -> None:
         self._rest = b""

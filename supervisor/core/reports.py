@@ -2,9 +2,9 @@
 
 Rules
 - The pieces of a message are one entry: a piece is added to the report before it if that is not written yet and both
-  have one kind, tool and call. A plan is whole, and so are calls and results without an id.
-- An entry has at most LONGEST bytes of text. Longer pieces begin another entry. What one report has beyond that is left
-  out, and counted.
+  have one kind, tool and call. A plan is never joined with another entry, nor is a call or a result without an id.
+- An entry has at most LONGEST bytes of text. A piece that would make it longer begins another entry. A single report
+  that is longer is cut; `left_out` is the number of bytes that were cut.
 """
 
 from datetime import datetime
@@ -40,7 +40,7 @@ def make_report(
 
 
 def joined(before: AnyEvent, piece: Reported) -> Reported | None:
-    """Return an entry that is not written yet with the next piece of its message; None if that is another entry."""
+    """Return the unwritten report with the next piece added; None if the piece begins another report."""
     if not isinstance(before, Reported) or not _is_piece(piece) or before.left_out:
         return None
     if _message(before) != _message(piece) or size_of(before) + size_of(piece) > LONGEST:

@@ -1,4 +1,5 @@
-"""A background job as a process: it starts like any other, at its gate, and outlives the call once it has begun.
+"""A background job as a process: it starts like any other process, at its gate, and outlives the call once it
+has begun.
 
 Theory: a job is to its warden what a foreground command is to its call. The warden stays the parent of everything
 that the job starts, but it no longer ends with us. All facts for a later process are therefore on disk: the journal
@@ -195,7 +196,7 @@ class Piece(NamedTuple):
     start: int
     omitted: int
     size: int
-    """Of the whole log: the bytes that were ever written."""
+    """The size of the whole log: all bytes ever written."""
 
 
 def read_log(log: str, limit: int, offset: int | None = None) -> Piece:

@@ -40,7 +40,7 @@ async def job_output(
     """Return the output of a job: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
     The middle of a long log is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
-    next_offset, omitted (bytes before it that were requested, and are gone), size (bytes that were ever written). The
+    next_offset, omitted (bytes before it that were requested, and are gone), size (all bytes ever written). The
     last line of the content says state, exit code, size and next_offset, too, for readers of the content alone.
     """
     view = await view_of(_find(context, job))

@@ -5,7 +5,7 @@ middle of the path, the line after it must get another parent; every other branc
 
 Rules:
 - At the tip: append. In the middle: insert after the frame, and give the one successor on the path a new parent.
-- When a line is dropped, its children on every branch get the nearest ancestor that stays as their parent.
+- When a line is dropped, the nearest ancestor that is kept becomes the parent of its children, on every branch.
 - In a line that gets a new parent only the bytes of the parent's id change.
 """
 
@@ -28,6 +28,8 @@ class Keys(NamedTuple):
 
 
 class Result(NamedTuple):
+    """A line that is added: the result of a dangling call. `own_id` is the line's id, `call_id` that of the call."""
+
     line: bytes
     own_id: str
     call_id: str
@@ -48,13 +50,13 @@ class Graft:
             own = index.ids[drop]
             for child, parent in enumerate(index.parents):
                 if own and parent == own and child not in drops:
-                    self._parents[child] = self._staying(drop)
+                    self._parents[child] = self._kept(drop)
 
     def add(self, dangling: list[Dangling], tip: int, write: Callable[[Dangling, str | None], Result]) -> None:
         """Add a result for each dangling call of the path that ends at `tip`; `write` gets call and parent."""
         on_path = self._index.path(tip)
         for (after, is_tail), calls in by_place(dangling):
-            parent = self._staying(tip if is_tail else after)
+            parent = self._kept(tip if is_tail else after)
             for call in calls:
                 result = write(call, parent)
                 parent = result.own_id
@@ -72,7 +74,8 @@ class Graft:
             changed[at] = with_value(self._lines.raw(at), self._keys.parent, parent)
         return changed
 
-    def _staying(self, at: int) -> str | None:
+    def _kept(self, at: int) -> str | None:
+        """Return the id of a line; for one that is dropped, that of its nearest ancestor that is kept."""
         while at in self._drops:
             parent = self._index.parents[at]
             at = self._index.find(parent, at) if parent else -1

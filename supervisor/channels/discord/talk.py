@@ -61,7 +61,7 @@ class DiscordChat(Chat):
 
     name = "discord"
     room = DESCRIPTION
-    sign_lasts = 8.0  # Discord takes a typing sign away after ten seconds
+    sign_lasts = 8.0  # Discord hides the typing indicator after ten seconds
     can_edit = True
 
     def __init__(self, rest: DiscordRest) -> None:
@@ -71,7 +71,7 @@ class DiscordChat(Chat):
         return thread_of(session) is not None
 
     async def open_thread(self, conversation: str, user: str, by: str, text: str) -> str:
-        """Post a person's words, open a thread below them that the person is in, and return the thread's id."""
+        """Post a person's words, open a thread below that message, add the person to it, and return the thread's id."""
         content = code_block(f"{visible(by)}: {visible(text, lines=True)}", CONTENT)
         words = {"content": content, "allowed_mentions": {"parse": []}}
         posted = await self._rest.call("POST", f"/channels/{conversation}/messages", words)
@@ -84,7 +84,7 @@ class DiscordChat(Chat):
         try:
             await self._rest.call("PUT", f"/channels/{thread['id']}/thread-members/{user}")
         except (DiscordRefused, OSError) as error:  # they still find it by our answer
-            log.warning("person.not_taken_along", channel=self.name, thread=thread["id"], error=str(error))
+            log.warning("person.not_added", channel=self.name, thread=thread["id"], error=str(error))
         return str(thread["id"])
 
     async def say(self, piece: Piece) -> None:
@@ -125,7 +125,7 @@ class DiscordChat(Chat):
         return int(card.partition(":")[2]) > int(heard.message)
 
     async def working(self, session: str, *, is_working: bool) -> None:
-        if is_working:  # nothing takes a typing sign away earlier
+        if is_working:  # nothing hides the typing indicator earlier
             await self._rest.call("POST", f"/channels/{thread_of(session)}/typing")
 
 

@@ -1,8 +1,8 @@
 """The agent's Context: every method is an operation, and takes the path that runtime/attempt/attempt.py describes.
 
 Some operations are journaled only with their result (step, spawn, now, random, the outcome or cancel of a child). If a
-scope of the agent's own cancels one, nothing is journaled, and it is new again in a replay. The others are journaled
-from their start (calls, questions, sleep, timers), and then as abandoned.
+scope of the agent's own cancels one, nothing is journaled, and it is new again in a replay. The others (calls,
+questions, sleep, timers) are journaled when they start, and as abandoned when a scope cancels them.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence

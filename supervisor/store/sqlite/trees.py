@@ -1,8 +1,9 @@
-"""Which process runs a tree: rows that name owners, and lock files that say whether these live (store/owners.py).
+"""Which process runs a tree: rows that name owners, and lock files that show whether the owners are alive
+(store/owners.py).
 
 Rules
 - A tree is owned from the commit of its claim on, until the store is closed.
-- A claim first does everything that may fail and changes nothing, then writes: a refused claim leaves no trace,
+- A claim first does, without changing anything, all that may fail; then it writes. So a refused claim leaves no trace,
   whatever else its transaction does.
 """
 
