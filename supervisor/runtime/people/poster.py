@@ -10,8 +10,8 @@ Rules
   again (cards.py), even by a later process. If all channels fail, the call stays pending, and command line, inbox and
   status show that no card could be posted.
 - Every target of a route gets a card at once, and is tried again by itself, so none waits for another. If no target
-  shows the approval, the screens of this process take it, as the inbox. It is not posted on another platform: a failure must
-  not widen who can read it.
+  shows the approval, the screens of this process take it, as the inbox. It is not posted on another platform: a
+  failure must not widen who can read it.
 - "@approvers" is a direct message to each person who may decide. It is resolved each time the approval is shown, so
   people who may decide it since an escalation get one, too.
 """
@@ -71,7 +71,8 @@ class Poster:
         return bool(self._targets)
 
     def serve_in(self, tasks: TaskGroup) -> None:
-        """Run the tasks that talk to channels in this task group, whose owner ends them. No task starts before this call."""
+        """Run the tasks that talk to channels in this task group, whose owner ends them. No task starts before this
+        call."""
         self._tasks = tasks
 
     def stop(self) -> None:
