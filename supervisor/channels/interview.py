@@ -150,7 +150,7 @@ class Interview:
         return problem
 
     def _remove_last(self, place: str, steps: list[_Step]) -> int:
-        """Remove the last item of a list; returns how many steps there are fewer."""
+        """Remove the last item of a list; returns by how many steps the form is shorter now."""
         field = find(self._field, place)
         assert field is not None
         last = count_of(field, self._texts, place) - 1

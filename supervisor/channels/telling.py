@@ -43,7 +43,7 @@ RESTING: Final = 1000  # idle sessions that are followed
 PAGE: Final = 500  # sessions that are read at once
 SOON: Final = 0.3  # seconds for which a session works before the first sign of it
 LOOK: Final = 1.0  # seconds between two looks at what a session does
-CLEARING: Final = 3.0  # seconds that taking a sign away may take when the channel closes
+CLEARING: Final = 3.0  # seconds that hiding a sign may take when the channel closes
 _WAITS: Final = frozenset({"approval", "message", "children", "timer", "back_off", "blocked"})
 
 
@@ -219,7 +219,7 @@ class Telling:
                         by = f"{self._by} · {number}/{len(parts)}" if len(parts) > 1 else self._by
                         await self._chat.say(Piece(session=session, text=part, mark=mark, by=by))
                         posted.add(number)
-                        following.sign_until = 0.0  # most platforms take the sign away with each message
+                        following.sign_until = 0.0  # most platforms hide the sign with each message
                 return
             except SupervisorError as error:
                 name, position = self._chat.name, row.position

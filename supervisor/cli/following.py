@@ -1,7 +1,7 @@
 """How a run on a server is followed until it ends, or waits for a person.
 
-The run is the server's: leaving the command, or losing the connection, ends nothing. So the command does not stay where
-people are asked. It says what waits and how to decide it, and ends with exit code 3. If it loses the server first,
+The run is the server's: leaving the command, or losing the connection, ends nothing. So the command does not wait for
+people. It says what waits and how to decide it, and ends with exit code 3. If it loses the server first,
 it names the session.
 """
 

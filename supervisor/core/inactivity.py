@@ -5,7 +5,7 @@ Pure: `now` is an argument, on a clock that only grows and from which the loop's
 
 Rules
 - The clock is stopped while a named reason pauses it and no step or model call is in flight (W2). When the last reason
-  goes, the full budget starts again. A model call whose own tasks wait rests: it is not in flight meanwhile. Pausing
+  goes, the full budget starts again. A model call rests while its own tasks wait: it is not in flight then. Pausing
   twice for one reason, or ending a pause that did not begin, is an error.
 - While a model call without a first heartbeat is in flight, the budget is `first_progress_timeout`, whatever its
   siblings do; `keepalive` counts only then (W5, W6). A heartbeat from outside all model calls counts for each of them.
@@ -121,7 +121,7 @@ class Inactivity:
         self.since = now
 
     def hear(self, model_call: object) -> None:
-        """A model call has had its first heartbeat; None: which one is not known, so it counts for all."""
+        """A model call has had its first heartbeat; None: it is not known which one, so this counts for all."""
         self.unheard = () if model_call is None else tuple(call for call in self.unheard if call is not model_call)
 
     def keepalive(self, now: float, model_call: object) -> None:

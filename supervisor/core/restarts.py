@@ -30,8 +30,9 @@ Theory
     forgotten, too.
 
 Rules
-- Only failures of steps are forgotten: those in the chain of the exception that ended the attempt. A failure without
-  one would repeat, since the journal gives the same results; it is not restarted. A child's failure is its result.
+- Only failures of steps are forgotten: those in the chain of the exception that ended the attempt. A failure that
+  no step has caused would repeat, since the journal gives the same results; it is not restarted. A child's failure is
+  its result.
 - At most `max_restarts` within `restart_period` seconds, else the run ends. The delay doubles with each restart in the
   period, up to `max_restart_delay`. The actual wait is random, between half and all of it, so that runs that failed
   together do not return together. It is journaled, so that it holds over crashes.

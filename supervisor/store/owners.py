@@ -8,7 +8,8 @@ Rules
   that has just made one checks whether it was removed before it was locked.
 - The descriptor is not inherited by programs that we run, nor by forked processes: a process that outlives us must not
   look like us.
-- An owner whose lock cannot be tested counts as alive: a tree without a process can wait, a tree with two runs twice.
+- An owner whose lock cannot be tested counts as alive: a tree that no process owns can wait, but a tree that
+  two processes own runs twice.
 - A folder that others can write, or that belongs to another user than the store, is refused.
 - Files that root makes next to another user's store are given to that user, as SQLite does with its log: that user must
   be able to test the lock.

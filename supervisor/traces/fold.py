@@ -1,7 +1,7 @@
 """The fold of a session's journal for its spans: a span is known when it ends, with its true start.
 
 Rules
-- The fold of entries as they come and that of a journal which is read later are the same.
+- The spans are the same whether the entries are folded as they come, or later from the journal.
 - It keeps what is open, and nothing of what has ended.
 """
 
@@ -82,7 +82,7 @@ class SessionFold:
         }
 
     def began(self, operation: str) -> datetime | None:
-        """Return when a call began that is executing."""
+        """Return when an executing call began."""
         return self._began.get(operation)
 
     def take(self, event: e.AnyEvent) -> Iterator[Ended]:  # noqa: C901 # one case per kind of fact, none with logic

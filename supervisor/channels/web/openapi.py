@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document of the API, derived from the table of endpoints and its types.
 
-Generators make clients of it without a warning (tests/channels/web/test_generated_clients.py), so it keeps to what they know:
+Generators make clients of it without a warning (tests/channels/web/test_generated_clients.py), so it keeps to what
+they know:
 
 - A schema is an object: `items: false` after the items of a tuple is left out, since `maxItems` says the same.
 - An object of any content says so with `additionalProperties`: some generators take one without it for an empty object.

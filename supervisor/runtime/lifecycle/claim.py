@@ -3,11 +3,12 @@
 Rules
 - A daemon claims a tree at its own start, when a decision or a message for the tree arrives, and when the tree's owner
   has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
-  An owner may have lived only between two looks: the attempts that began elsewhere show it.
+  An owner that lived only between two looks is found by the attempts that it began.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
   it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, and no
   decision, message or cancel that the tree has not acted on (R5).
-- Then a daemon, and `resume` too, also claims an ended or idle tree that has a job whose end was not journaled.
+- In the same search, a daemon also claims an ended or idle tree that has a job whose end was not journaled. So does
+  `resume`.
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
   seconds.
 - If another process is faster, the tree is left to that process.

@@ -3,15 +3,15 @@ place of it.
 
 Rules
 - If a channel's cards outlive the process, CardBegun is on disk before a card is posted. If the process dies before it
-  can note the card, the next process searches for it in the time of the posting, and renews or retires it (R3). So it
-  is if the platform did not say whether it has the card, and if the search failed.
+  can note the card, the next process searches for it in the time of the posting, and renews or retires it (R3). The
+  same search is made if the platform did not say whether it has the card, and it is repeated after a failure.
 - If a channel cannot search for cards, a card gets its buttons by a second `post`, after it was recorded. So a card
   that no process knows of has none.
 - A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
   each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
 - A card is renewed only if what it shows has changed. The digest of that is noted with the card, so it holds for the
   next process, too.
-- A card that is gone is noted as retired, and then posted as a new one is. So no process knows of two.
+- A card that is gone is noted as retired before a new one is posted. So no process knows of two.
 - A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
 - A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then

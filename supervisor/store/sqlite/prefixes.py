@@ -8,7 +8,8 @@ a column with an index, and not in the body of the entry that asks.
 Rules
 - A head is never changed and never removed: a number always means the same, in every process. There are few, since only
   code decides what is in a head. No text of a person or a model is in one, so a tree that is removed leaves none.
-- Each process keeps the heads that it has met, so there are at most MOST. Later beginnings are written whole.
+- Each process keeps in memory the heads that it has met, so a store has at most MOST. Then new beginnings are written
+  whole.
 - A reader knows the committed heads. The writer also knows those of its own transaction, until it is rolled back.
 """
 
