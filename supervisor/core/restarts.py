@@ -163,7 +163,7 @@ def _was_left_in_time(record: Operation) -> bool:
 
 
 def _is_settled(record: Operation) -> bool:
-    """Return whether it has a result, or was ended when it may have had an effect or after it was denied."""
+    """Return whether it is never done again: it has a result, or it was ended after a denial or a possible effect."""
     is_denied = isinstance(record.decision, e.ApprovalDecided) and record.decision.decision == "deny"
     is_kept = record.kind == "call" and (record.started is not None or is_denied)
     return record.state == "finished" or (record.state == "abandoned" and is_kept)

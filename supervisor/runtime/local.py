@@ -213,7 +213,7 @@ class LocalSupervisor(StoreSupervisor):
             elif is_new:
                 self._runner.forget(root)
         if not is_new:
-            await self._runner.launcher.take_up(root)
+            await self._runner.launcher.recover(root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=is_new)
@@ -291,11 +291,11 @@ class LocalSupervisor(StoreSupervisor):
         result = await decide(self._runner, approval, decision, channel)
         if not result.running and result.kind in ("accepted", "already"):
             root = self.reader.get_row(self.reader.get_approval(approval).session).root
-            result = msgspec.structs.replace(result, running=await self._take_up_declared(root))
+            result = msgspec.structs.replace(result, running=await self._run_declared(root))
         self.decided[result.kind] += 1
         return result
 
-    async def _take_up_declared(self, root: str) -> bool:
+    async def _run_declared(self, root: str) -> bool:
         """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs
         it now. The command is on disk already, so if the tree cannot be claimed, the command still has its result."""
         if self.store.owns(root) or self.store.get_owner(root) is not None:
@@ -369,7 +369,7 @@ class LocalSupervisor(StoreSupervisor):
 
         kind = await self._runner.journal.append_with_answer(plan)
         pending = () if kind == "begun" else tuple(self.reader.find_approvals(session=session))
-        running = await self._take_up_declared(root)
+        running = await self._run_declared(root)
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
     def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:
@@ -397,7 +397,7 @@ class LocalSupervisor(StoreSupervisor):
             return found
 
         await self._runner.journal.append(plan)
-        await self._runner.launcher.take_up(root)
+        await self._runner.launcher.recover(root)
         return self._run(root)
 
     async def fork(
@@ -418,7 +418,7 @@ class LocalSupervisor(StoreSupervisor):
             return found
 
         await self._runner.journal.append(plan)
-        await self._runner.launcher.take_up(fork)
+        await self._runner.launcher.recover(fork)
         return forking.fork
 
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:

@@ -32,11 +32,11 @@ import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.descendants import find, is_alive, send
-from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
 from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
+from supervisor.tools.termination import GIVE_UP_AFTER
 from supervisor.tools.warden import END_JOB
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL

@@ -27,11 +27,11 @@ from anyio.lowlevel import checkpoint
 from supervisor.system.identity import HOST
 from supervisor.tools.call_environment import environment_of
 from supervisor.tools.descendants import is_alive
-from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.guarded import START_TIMEOUT, GuardedProcess, encode_request
 from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
+from supervisor.tools.termination import GIVE_UP_AFTER
 
 __all__ = [
     "DuplexProcess",

@@ -27,12 +27,12 @@ from anyio import AsyncContextManagerMixin, CancelScope
 from anyio.lowlevel import checkpoint
 
 from supervisor.tools.descendants import find, send
-from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
 from supervisor.tools.launcher import fork_warden
 from supervisor.tools.orphaned import end_orphaned_process
 from supervisor.tools.orphans import GRACE as ORPHANS_GRACE
 from supervisor.tools.output import HeadAndTail
+from supervisor.tools.termination import GIVE_UP_AFTER
 from supervisor.tools.warden import GO, pack, unpack
 
 START_TIMEOUT = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)

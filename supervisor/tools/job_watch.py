@@ -48,7 +48,7 @@ class JobWatch:
         self._store = journal.store
         self._parent: str | None = self._store.jobs_folder
         self._watched: dict[str, tuple[str, e.JobStarted]] = {}
-        self._taken: set[str] = set()
+        self._claimed: set[str] = set()
         """Trees that were claimed, and whose jobs have not been looked for yet."""
         self._has_jobs = anyio.Event()
         self._looking = anyio.Lock()
@@ -70,10 +70,10 @@ class JobWatch:
     def untold(self) -> Iterable[str]:
         return () if self._store.jobs_folder is None else _untold(self._store.jobs_folder)
 
-    def take_up(self, root: str) -> None:
+    def recover(self, root: str) -> None:
         """Watch the jobs of a tree whose end is not journaled, from the next look on."""
         if self._store.jobs_folder is not None and Path(self._store.jobs_folder).is_dir():
-            self._taken.add(root)
+            self._claimed.add(root)
             self._has_jobs.set()
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
@@ -86,19 +86,19 @@ class JobWatch:
                 shutil.rmtree(folder, ignore_errors=True)
         return len(gone), size
 
-    async def _take_up_trees(self) -> None:
+    async def _recover_trees(self) -> None:
         """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""
         assert self._store.jobs_folder is not None
-        taken = frozenset(self._taken)
+        claimed = frozenset(self._claimed)
         untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
         for session, names in untold.items():
             with suppress(StoreError):  # unreadable: a reader of that session gets the error
                 row = self._store.get_session(session)
-                if row is not None and row.root in taken:
-                    self._take_up_jobs(session, names)
-        self._taken -= taken
+                if row is not None and row.root in claimed:
+                    self._recover_jobs(session, names)
+        self._claimed -= claimed
 
-    def _take_up_jobs(self, session: str, names: set[str]) -> None:
+    def _recover_jobs(self, session: str, names: set[str]) -> None:
         events = [row.event for row in self._store.journal(session)]
         ended = {event.job for event in events if isinstance(event, e.JobEnded)}
         for event in events:
@@ -119,7 +119,7 @@ class JobWatch:
                 return  # the runner reports it
             except (StoreError, OSError) as error:
                 log.warning("jobs.unseen", reason=str(error))  # the next look reports what this one did not
-            if not (self._watched or self._taken):
+            if not (self._watched or self._claimed):
                 self._has_jobs = anyio.Event()
 
     async def leave(self) -> None:
@@ -132,8 +132,8 @@ class JobWatch:
     async def look(self, *, is_leaving: bool = False) -> None:
         """Journal which jobs have ended, and end the jobs whose time has come."""
         async with self._looking:
-            if self._taken:
-                await self._take_up_trees()
+            if self._claimed:
+                await self._recover_trees()
             at_work = await self._tell_of_ended()
             over = [job for session, job in at_work if not job.keep and self._is_over(session, is_leaving=is_leaving)]
             if over:

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from supervisor.tools.descendants import Seen, below, find, table
-from supervisor.tools.ending import Ending
+from supervisor.tools.termination import Termination
 
 Answer = Literal["gone", "ended", "refused", "not ours"]
 
@@ -37,7 +37,7 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
         return "not ours"
     if meant.is_zombie:
         return "gone"
-    ending = Ending(term_at=time.monotonic(), grace=grace)
+    ending = Termination(term_at=time.monotonic(), grace=grace)
     while alive := await anyio.to_thread.run_sync(partial(_left_of, meant, ending)):
         # By group only while the leader is there: when the whole group is gone, the kernel gives its number out again.
         is_led = any(seen.identity == meant.identity for seen in alive)
@@ -47,7 +47,7 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
     return "ended"
 
 
-def _left_of(meant: Seen, ending: Ending) -> list[Seen]:
+def _left_of(meant: Seen, ending: Termination) -> list[Seen]:
     processes = table()
     below_it = below(processes, meant.pid)
     now = processes.get(meant.pid)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from supervisor.tools.descendants import Seen, below, table
-from supervisor.tools.ending import Ending
+from supervisor.tools.termination import Termination
 
 GRACE = 2.0  # seconds from SIGTERM to SIGKILL; only the killed warden knew the command's own grace
 SHORTEST, LONGEST = 0.002, 0.05  # seconds between two looks
@@ -37,7 +37,7 @@ class Orphans:
         self._tell = tell
         self._wardens: dict[int, socket.socket | None] = {}  # alive; None: a spare, or the owner has closed the wire
         self._unanswered: list[socket.socket] = []
-        self._ending: Ending | None = None
+        self._ending: Termination | None = None
         self._pause = SHORTEST
 
     @property
@@ -91,7 +91,7 @@ class Orphans:
                     else:
                         wire.close()
                 if status:
-                    self._ending = self._ending or Ending(term_at=time.monotonic(), grace=GRACE)
+                    self._ending = self._ending or Termination(term_at=time.monotonic(), grace=GRACE)
                     self._pause = SHORTEST
 
     def step(self) -> None:

@@ -48,10 +48,10 @@ import time
 from typing import Any, NamedTuple, NoReturn
 
 from supervisor.tools.descendants import PROC, Seen, below, started_at, table
-from supervisor.tools.ending import Ending
 from supervisor.tools.log_limit import LOOK_EVERY, Punch, find_punch, reopen, trim
 from supervisor.tools.orphans import Orphans
 from supervisor.tools.spare import FREE, STAY, Spare
+from supervisor.tools.termination import Termination
 
 GO = b"g"
 READY = b"r"
@@ -446,7 +446,7 @@ class Warden:
         now = time.monotonic()
         if not is_ended and not self._report_exit(now, is_ended=False):
             return
-        ending = Ending(term_at=now if is_ended else now + LINGER, grace=self._grace)
+        ending = Termination(term_at=now if is_ended else now + LINGER, grace=self._grace)
         is_told, was_signalled, pause = not is_ended, False, 0.002
         while not self._is_nobody_left():
             self._send_reports()
@@ -507,7 +507,7 @@ class Warden:
             pass  # a process is left that we may not signal
         return False
 
-    def _alive(self, ending: Ending) -> list[Seen]:
+    def _alive(self, ending: Termination) -> list[Seen]:
         processes = table()
         mine = below(processes, os.getpid())
         if not self._place.is_subreaper:

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from supervisor.tools import ending as ending_module
+from supervisor.tools import termination as termination_module
 from supervisor.tools.descendants import Seen, below, command_of, find, send, table
-from supervisor.tools.ending import Ending
 from supervisor.tools.output import HeadAndTail
+from supervisor.tools.termination import Termination
 
 
 @settings(deadline=None)  # the machine may be busy
@@ -57,14 +57,14 @@ def sent(monkeypatch):
         record.append((target.pid, signal.Signals(signum).name))
         return "refused" if target.pid in refused else "sent"
 
-    monkeypatch.setattr(ending_module, "send", fake_send)
-    monkeypatch.setattr(ending_module, "command_of", str)
+    monkeypatch.setattr(termination_module, "send", fake_send)
+    monkeypatch.setattr(termination_module, "command_of", str)
     return SimpleNamespace(signals=record, refused=refused)
 
 
 def test_each_signal_is_sent_once_and_in_order(sent):
     """SIGTERM when it is due, nothing during the grace, then SIGKILL, and a bound for the end."""
-    ending = Ending(term_at=10.0, grace=2.0)
+    ending = Termination(term_at=10.0, grace=2.0)
     assert not ending.step([seen(7)], 9.9)
     assert sent.signals == []
     for now in (10.0, 11.0, 11.9):
@@ -78,7 +78,7 @@ def test_each_signal_is_sent_once_and_in_order(sent):
 
 def test_a_process_that_appears_later_has_the_rest_of_the_grace(sent):
     """A process that a SIGTERM handler starts may be part of its clean-up."""
-    ending = Ending(term_at=0.0, grace=2.0)
+    ending = Termination(term_at=0.0, grace=2.0)
     ending.step([seen(7)], 0.0)
     ending.step([seen(7), seen(8)], 1.0)
     assert (8, "SIGTERM") not in sent.signals
@@ -89,7 +89,7 @@ def test_a_process_that_appears_later_has_the_rest_of_the_grace(sent):
 
 def test_a_process_that_exits_before_the_first_signal_is_not_reported(sent):
     """It was not ended by us."""
-    ending = Ending(term_at=1.0, grace=2.0)
+    ending = Termination(term_at=1.0, grace=2.0)
     ending.step([seen(7), seen(8)], 0.0)
     ending.step([seen(8)], 1.0)
     assert [each.pid for each in ending.ended()] == [8]
@@ -98,7 +98,7 @@ def test_a_process_that_exits_before_the_first_signal_is_not_reported(sent):
 def test_a_process_that_may_not_be_signalled_is_not_waited_for(sent):
     """T7: when no process that is left may be signalled, the ending is over, and says so."""
     sent.refused.add(7)
-    ending = Ending(term_at=0.0, grace=2.0)
+    ending = Termination(term_at=0.0, grace=2.0)
     assert not ending.step([seen(7), seen(8)], 0.0)
     assert ending.step([seen(7)], 0.5)
     assert [(each.pid, each.how) for each in ending.ended()] == [(7, "refused"), (8, "terminated")]

@@ -23,7 +23,7 @@ class Jobs(Protocol):
     def untold(self) -> Iterable[str]:
         """Return the sessions, of all trees in the store, with a job whose end is not in their journal."""
 
-    def take_up(self, root: str) -> None:
+    def recover(self, root: str) -> None:
         """Watch the jobs of a tree that this process has claimed."""
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class NoJobs:
     def untold(self) -> Iterable[str]:
         return ()
 
-    def take_up(self, root: str) -> None:
+    def recover(self, root: str) -> None:
         pass
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:

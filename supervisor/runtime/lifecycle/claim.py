@@ -83,7 +83,7 @@ class Claims:
         taken = await self._attempts.journal.append_with_answer(plan)
         for root in taken:
             try:
-                await self._launcher.take_up(root)
+                await self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
         return taken

@@ -57,7 +57,7 @@ class Launcher:
         self._orphans = orphans
         self._find_agent = find_agent
         self._begin = begin
-        self.taken_up = Signal[str]()
+        self.claimed = Signal[str]()
         """This process has claimed a tree."""
         self.sleepers: dict[str, Appointment] = {}
         """Passivated sessions that a timer will wake."""
@@ -66,10 +66,10 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    async def take_up(self, root: str) -> None:
+    async def recover(self, root: str) -> None:
         """Launch each open session that can go on, in a tree that this process owns. A timer wakes the others."""
         self._attempts.refusals.pop(root, None)
-        self.taken_up.send(root)
+        self.claimed.send(root)
         for row in self._journal.store.find_sessions(root=root, is_open=True):
             if row.blocked is not None:
                 self._blocked.found(row.id)

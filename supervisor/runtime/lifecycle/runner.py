@@ -113,7 +113,7 @@ class Runner:
         self.launcher = Launcher(
             self.attempts, self.blocked, self.finishing, self.orphans, find_agent=find_agent, begin=self.begin
         )
-        self.launcher.taken_up.connect(self.jobs.take_up)
+        self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()

@@ -15,7 +15,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
 
-log = FactLog("supervisor.runtime.local")
+log = FactLog(__name__)
 
 
 class Admission:

@@ -148,7 +148,7 @@ class Posting:
         """Those of them whose trees another process owns."""
         audience.began_to_wait.connect(self._check_reader_later)
         runner.blocked.changed.connect(self._renew_cards_of)
-        runner.launcher.taken_up.connect(self.take_up)
+        runner.launcher.claimed.connect(self.recover)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -189,7 +189,7 @@ class Posting:
                 self._retire(approval)
         await self._poster.settle()
 
-    def take_up(self, root: str) -> None:
+    def recover(self, root: str) -> None:
         """Show the pending approvals of a tree that this process has claimed, and retire its old cards."""
         if self._is_idle:
             return

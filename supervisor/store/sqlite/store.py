@@ -37,7 +37,7 @@ from supervisor.core.values import Approval
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
-from supervisor.store.sqlite import columns, file_identity as place, log_index, schema, upgrading, wal
+from supervisor.store.sqlite import columns, file_identity, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
@@ -103,7 +103,7 @@ class SqliteStore(Store):
             raise
 
     def _open(self) -> None:
-        if place.find(self.path) is None:
+        if file_identity.find(self.path) is None:
             if not self._create:
                 raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
             schema.make_folders(self.path.parent)
@@ -124,7 +124,7 @@ class SqliteStore(Store):
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
         schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
-        self._file = place.OpenFile(self.path)
+        self._file = file_identity.OpenFile(self.path)
         self.generation = -1  # a cache from an earlier opening is not valid any more
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
@@ -244,7 +244,7 @@ class SqliteStore(Store):
 
     def log_size(self) -> int:
         """Return the size of the log's file; it is overwritten from its beginning after a complete checkpoint."""
-        return place.size_of(Path(f"{self.name}-wal"))
+        return file_identity.size_of(Path(f"{self.name}-wal"))
 
     @contextmanager
     def one_instant(self) -> Iterator[None]:

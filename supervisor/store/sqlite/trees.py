@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from supervisor.abc import Owner
 from supervisor.core.errors import StoreDied
 from supervisor.store.owners import LockFolder
-from supervisor.store.sqlite import columns, file_identity as place
+from supervisor.store.sqlite import columns, file_identity
 from supervisor.store.sqlite.faults import explain_owning
 
 
@@ -69,7 +69,7 @@ class OwnedTrees:
 
     def what_happened(self) -> StoreDied | None:
         """Return the error if other processes may claim the trees of this one; None if all is well."""
-        return place.without_lock(self._locks.folder) if self._locks.is_lost else None
+        return file_identity.without_lock(self._locks.folder) if self._locks.is_lost else None
 
     def release(self) -> None:
         self._owned.clear()

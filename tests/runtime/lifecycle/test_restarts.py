@@ -451,8 +451,8 @@ async def test_a_crash_anywhere_in_restarts_of_racing_operations_diverges_nowher
         troubles.update(left)
         async with opened(copy) as supervisor:
             await supervisor.find_approvals()
-            take_up = supervisor.resume if copy.find_sessions(is_open=True) else supervisor.get_run
-            run = await take_up("s")
+            recover = supervisor.resume if copy.find_sessions(is_open=True) else supervisor.get_run
+            run = await recover("s")
             outcome = await run.outcome()
         assert outcome.kind == "succeeded", (outcome, names(copy, "s"))
         lost = [event for event in events(copy, "s", e.ToolCallFinished) if event.kind == "interrupted"]

@@ -33,7 +33,7 @@ class Ended(NamedTuple):
     how: How
 
 
-class Ending:
+class Termination:
     """The ending of some processes; times are monotonic seconds.
 
     `term_at` is when SIGTERM is due, `grace` the seconds from there to SIGKILL.
