@@ -1,4 +1,11 @@
-"""The suite of all Supervisors runs over Temporal, too: on asyncio alone, as temporalio does."""
+"""The suite of all Supervisors runs over Temporal, too: on asyncio alone, as temporalio does. Its scenes share one
+namespace and one worker there, so that each takes little time."""
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from scene_agents import SCENES
+from sides import side
+from temporal_server import namespace, working
 
 
 def pytest_collection_modifyitems(items):
@@ -6,3 +13,20 @@ def pytest_collection_modifyitems(items):
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if (given.get("kind"), given.get("anyio_backend")) == ("temporal", "trio"):
             items.remove(item)
+
+
+@pytest.fixture(scope="module")
+def shared_namespace():
+    """The URL of a namespace whose worker is in a thread."""
+    with start_blocking_portal("asyncio") as portal:
+        url = portal.call(namespace)
+        with portal.wrap_async_context_manager(working(url, SCENES)):
+            yield url
+
+
+@pytest.fixture
+async def here(kind, request):
+    """One side, which has the agents of the scenes."""
+    shared = request.getfixturevalue("shared_namespace") if kind == "temporal" else None
+    async with side(kind, agents=SCENES, shared=shared) as opened:
+        yield opened

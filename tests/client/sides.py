@@ -50,13 +50,13 @@ class Side:
 
 
 @asynccontextmanager
-async def serving(store=None, port: int = 0, *, within: float = 60, **options) -> AsyncIterator[tuple]:
+async def serving(store=None, port: int = 0, *, within: float = 60, agents=AGENTS, **options) -> AsyncIterator[tuple]:
     """Serve a store in this process; gives the supervisor next to it, and its address."""
     effects.clear()
     listener = listen("127.0.0.1", port)
     web = make_web(people=EVERYBODY, secret=b"s" * 32, listener=listener, hosts=["127.0.0.1"], **options)
     opened = open_supervisor(
-        MemoryStore() if store is None else store, agents=AGENTS, channels=[web], people=EVERYBODY, adopt=True
+        MemoryStore() if store is None else store, agents=agents, channels=[web], people=EVERYBODY, adopt=True
     )
     with anyio.fail_after(within):
         async with opened as local:
@@ -79,6 +79,17 @@ async def over_temporal() -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
+async def over_shared(url: str) -> AsyncIterator[Side]:
+    """Open a supervisor over a namespace that has a worker."""
+    from supervisor.temporal import open_temporal
+
+    effects.clear()
+    with anyio.fail_after(60):
+        async with open_temporal(url) as supervisor:
+            yield Side(supervisor.near, supervisor, url)
+
+
+@asynccontextmanager
 async def served_on_temporal() -> AsyncIterator[Side]:
     """Open the supervisor of a server on a namespace of its own, with one worker in this process."""
     from supervisor.cluster import open_cluster
@@ -95,14 +106,21 @@ async def served_on_temporal() -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def side(kind: str, who: str = "olga", store=None, *, served: bool = False) -> AsyncIterator[Side]:
+async def side(
+    kind: str, who: str = "olga", store=None, *, served: bool = False, agents=AGENTS, shared: str | None = None
+) -> AsyncIterator[Side]:
     """Open one side. `kind`: local, remote or temporal; `who`: whose token it is; `served`: with people, roles and a
-    channel, which a server on Temporal has, and the other two always."""
+    channel, which a server on Temporal has, and the other two always. `shared`: the URL of a namespace that many tests
+    share, with its worker."""
+    if shared is not None:
+        async with over_shared(shared) as here:
+            yield here
+        return
     if kind == "temporal":
         async with served_on_temporal() if served else over_temporal() as here:
             yield here
         return
-    async with serving(store) as (local, url):
+    async with serving(store, agents=agents) as (local, url):
         if kind == "local":
             yield Side(local, local, url)
         else:
