@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable
 from supervisor.core.errors import NotFound, ServerUnavailable
-from supervisor.core.values import Decision, DecisionResult
+from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.rulebook import rule_for_all
@@ -50,7 +50,10 @@ class Deciding:
             return DecisionResult(kind="unknown", approval=approval)
         pending = await self._trees.find_in_memo(root, approval)
         if pending is None:
-            return await self._lost(root, approval, decision)
+            result = await self._lost(root, approval, decision)
+            if isinstance(result, DecisionResult):
+                return result
+            pending = result
         check_decision(pending, decision)
         if (rule := rule_for_all(pending, decision)) is not None:
             await self._rules.check_room(rule)
@@ -118,8 +121,9 @@ class Deciding:
         stands = self._recorded(winner)
         return msgspec.structs.replace(stands, kind="already" if is_same else "conflict")
 
-    async def _lost(self, root: str, approval: str, decision: Decision) -> DecisionResult:
-        """Return the result of a decision on an approval that is not pending any more, or that its tree never asked."""
+    async def _lost(self, root: str, approval: str, decision: Decision) -> DecisionResult | Approval:
+        """Return the result of a decision on an approval that is not pending any more, or that its tree never asked.
+        Or the approval, if it was asked so lately that only a worker knows of it."""
         try:
             await self._trees.mirror.read(root)
         except ServerUnavailable as unread:
@@ -127,4 +131,7 @@ class Deciding:
                 return await self._lost_claim(root, approval, decision, answers=False)
             except NotFound:
                 raise unread from None
+        found = self._trees.store.get_approval(approval)
+        if found is not None and found.status == "pending" and await self._trees.is_open(root):
+            return found
         return lost(self._trees.store, approval, decision)

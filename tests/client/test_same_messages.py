@@ -10,12 +10,13 @@ from scene_agents import (
     noting_one,
     noting_twice,
     occupied,
+    polling,
     remembering,
     resuming,
     ruled,
 )
 
-from supervisor import Approve, Deny, InvalidInput
+from supervisor import Answer, Approve, Deny, InvalidInput
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote", "temporal"])]
 
@@ -103,6 +104,19 @@ async def test_a_retry_keeps_the_results_of_calls(here, monkeypatch):
 
 
 # -- questions, calls and rules ----------------------------------------------------------------------------------------
+
+
+async def test_an_answer_fits_its_question(here):
+    """One of its choices, a value of its type, any text; or a person declines, and the agent is told why."""
+    run = await here.supervisor.start(polling, requester="olga")
+    for wrong, right in [("milk", "tea"), ({"name": "ann"}, {"name": "ann", "number": 3})]:
+        question = await asked(run)
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(question.id, Answer(value=wrong, by="olga"))
+        assert (await here.supervisor.decide(question.id, Answer(value=right, by="olga"))).status == "answered"
+    question = await asked(run)
+    await here.supervisor.decide(question.id, Deny(by="olga", reason="no idea"))
+    assert await run.result() == ["tea", "ann 3", "denied", "no idea"]
 
 
 async def test_arguments_are_edited_or_a_call_is_denied(here):
