@@ -9,7 +9,6 @@ import pytest
 from temporal_server import Server, namespace, shared, working
 
 from supervisor import Approve, Context, InvalidInput, LimitExceeded, NotFound, ServerUnavailable, agent, tool
-from supervisor.agents.acp import acp_agent
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import bodies, connection, open_temporal, references, run_worker
@@ -31,20 +30,6 @@ async def large(ctx: Context, sizes: list[int]) -> list[str]:
 
 
 @agent
-async def enclosed(ctx: Context) -> str:
-    async def closure() -> str:
-        return "never"
-
-    return await ctx.named("closure").step(closure)
-
-
-@agent
-async def with_job(ctx: Context) -> list[str]:
-    result = await ctx.call(shell, "sleep 60", background=True)
-    return [result.kind, result.content]
-
-
-@agent
 async def commanding(ctx: Context) -> str:
     return (await ctx.call(shell, "echo hello from $PWD")).content
 
@@ -52,14 +37,6 @@ async def commanding(ctx: Context) -> str:
 @agent
 async def repeated(ctx: Context) -> str:
     return (await ctx.call(repeating, "x", 2)).content
-
-
-coder = acp_agent("coder", ["opencode", "acp"])
-
-
-@agent
-async def leading(ctx: Context) -> str:
-    return await ctx.run(coder, "work")
 
 
 @pytest.fixture(autouse=True)
@@ -123,25 +100,6 @@ async def test_arguments_and_results_that_are_too_large_are_errors(given, got):
         outcome = await ended(url, "large", [given, got])
     assert outcome.value[0] == "error"
     assert "object store" in outcome.value[1]
-
-
-async def test_an_agent_of_one_machine_is_refused_by_its_name():
-    """An agent that holds a process, as a worker's own and as a sub-agent; a closure; a background job."""
-    url = await namespace()
-    with pytest.raises(InvalidInput, match="coder"):
-        await run_worker(url, [coder])
-    async with working(url, [leading, enclosed, with_job]):
-        led, closed = await ended(url, "leading"), await ended(url, "enclosed")
-        assert (led.kind, closed.kind) == ("failed", "failed")
-        assert "agent coder holds a process" in led.cause
-        assert "closure" in closed.cause
-        async with open_temporal(url) as supervisor:
-            run = await supervisor.start(with_job)
-            async with run.watch_approvals() as watch:
-                await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
-            kind, said = await run.result()
-        assert kind == "error"
-        assert "background jobs stay on one machine" in said
 
 
 async def test_a_command_runs_in_the_folder_of_its_session(tmp_path):

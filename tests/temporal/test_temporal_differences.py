@@ -1,0 +1,134 @@
+"""What Temporal does not do, or does otherwise, in one table. The guide has the same list, and each entry is tried."""
+
+import re
+from pathlib import Path
+
+import anyio
+import pytest
+from clusters import Cluster
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from temporal_server import namespace, working
+
+from supervisor import Approve, Context, InvalidInput, MemoryStore, agent, open_supervisor
+from supervisor.agents.acp import acp_agent
+from supervisor.agents.pydantic_ai import pydantic_agent
+from supervisor.temporal import open_temporal, run_worker
+from supervisor.tools import shell
+
+pytestmark = pytest.mark.anyio
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "when-one-machine-is-not-enough.md"
+
+REFUSED = {
+    "Agents that hold a process": "agent coder holds a process",
+    "Background jobs": "background jobs stay on one machine",
+    "Closures": "a function at the top of a module",
+    "`prune`": "temporal://HOST:PORT/NAMESPACE",
+}
+DIFFERENT = {
+    "Streamed text": "shows ''",
+    "Waits outside of operations": "succeeded",
+}
+"""The name of an entry in the guide -> what is said, or seen, if it is tried."""
+
+coder = acp_agent("coder", ["opencode", "acp"])
+modelled = pydantic_agent("modelled", Agent(TestModel()))
+
+
+@agent
+async def leading(ctx: Context) -> str:
+    return await ctx.run(coder, "work")
+
+
+@agent
+async def with_job(ctx: Context) -> str:
+    return (await ctx.call(shell, "sleep 60", background=True)).content
+
+
+@agent
+async def writing(ctx: Context) -> str:
+    ctx.stream("The tide is low.")
+    return await ctx.ask("Well?")
+
+
+@agent(inactivity_timeout=0.05, first_progress_timeout=0.05, active_timeout=0.05)
+async def pondering(ctx: Context, seconds: float) -> None:
+    """Waits as agents should not: for no operation."""
+    await anyio.sleep(seconds)
+    async with ctx.model_call():
+        await anyio.sleep(seconds)
+
+
+async def try_process(supervisor, _) -> str:
+    return (await (await supervisor.start(leading)).outcome()).cause
+
+
+async def try_job(supervisor, _) -> str:
+    run = await supervisor.start(with_job)
+    async with run.watch_approvals() as watch:
+        await supervisor.decide((await anext(watch)).id, Approve(by="ana"))
+    return await run.result()
+
+
+async def try_closure(supervisor, _) -> str:
+    """The request of another framework's model is one."""
+    return (await (await supervisor.start(modelled, "go")).outcome()).cause
+
+
+async def try_prune(supervisor, folder: Path) -> str:
+    command = ("prune", "--older-than", "1d")
+    return await anyio.to_thread.run_sync(lambda: Cluster(supervisor.where, folder).run(*command, code=2))
+
+
+async def try_stream(supervisor, _) -> str:
+    """Seen while the agent waits, after it has written."""
+    run = await supervisor.start(writing)
+    async with run.watch_approvals() as watch:
+        await anext(watch)
+    async with supervisor.watch_text(run.session) as text:
+        shown = await anext(text)
+    await supervisor.cancel(run.session)
+    return f"shows {shown.text!r}"
+
+
+async def try_wait(supervisor, _) -> str:
+    """A moment on Temporal; on one machine the watchdog ends it, however long it is."""
+    seconds = 0.5 if supervisor.where.startswith("temporal") else 3600.0
+    return (await (await supervisor.start(pondering, seconds)).outcome()).kind
+
+
+TRIED = dict(
+    zip(
+        REFUSED | DIFFERENT,
+        (try_process, try_job, try_closure, try_prune, try_stream, try_wait),
+        strict=True,
+    )
+)
+
+
+def test_the_guide_lists_the_same():
+    """Its last section, by the bold names."""
+    section = GUIDE.read_text().partition("## What is not there yet")[2]
+    refused, _, different = section.partition("different")
+    assert re.findall(r"^- \*\*(.+?)\*\*", refused, re.MULTILINE) == [*REFUSED]
+    assert re.findall(r"^- \*\*(.+?)\*\*", different, re.MULTILINE) == [*DIFFERENT]
+
+
+async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
+    """All on one worker. A worker is not begun for an agent that holds a process."""
+    url = await namespace()
+    agents = [leading, with_job, modelled, writing, pondering]
+    with pytest.raises(InvalidInput, match="coder"):
+        await run_worker(url, [coder])
+    with anyio.fail_after(120):
+        async with working(url, agents), open_temporal(url) as supervisor:
+            found = {name: await trying(supervisor, tmp_path) for name, trying in TRIED.items()}
+    said = REFUSED | DIFFERENT
+    assert {name: found[name] for name in said if said[name] not in found[name]} == {}
+
+
+async def test_each_difference_is_one(tmp_path):
+    """One machine shows the text, and ends the wait."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        found = {name: await TRIED[name](supervisor, tmp_path) for name in DIFFERENT}
+    assert found == {"Streamed text": "shows 'The tide is low.'", "Waits outside of operations": "stalled"}
