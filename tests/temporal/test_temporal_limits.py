@@ -72,6 +72,31 @@ async def test_a_body_counts_as_lost_after_30_seconds_and_shows_life_each_second
     assert made[0].config()["max_heartbeat_throttle_interval"].total_seconds() == 1
 
 
+async def thinking() -> None:
+    await anyio.sleep(0.3)
+
+
+@agent(inactivity_timeout=2)
+async def quiet(ctx: Context) -> str:
+    """Thinks for a while, sleeps once, and asks."""
+    await ctx.step(thinking)
+    await ctx.sleep(0.1)
+    return await ctx.ask("Well?")
+
+
+@in_process
+async def test_the_watchdog_does_not_tick_inside_a_workflow():
+    """Neither while a step runs, nor while a person is waited for: the one timer of the history is the agent's."""
+    url = await namespace()
+    async with working(url, [quiet]), open_temporal(url) as supervisor:
+        run = await supervisor.start(quiet)
+        async with run.watch_approvals() as watch:
+            await anext(watch)
+        (history,) = (await histories(url, run.session)).values()
+    kinds = [each["eventType"] for each in history["events"]]
+    assert kinds.count("EVENT_TYPE_TIMER_STARTED") == 1
+
+
 @pytest.mark.soak
 def test_an_approval_that_no_memo_holds_needs_a_worker(cluster):
     """A memo holds 64 KiB. A decision on one that it holds counts without a worker; on another one it is an error."""

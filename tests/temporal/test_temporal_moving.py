@@ -189,6 +189,28 @@ def test_a_rescued_session_goes_on_with_other_code(cluster, tmp_path):
     assert cluster.outcome("c")["value"] == "fine new"
 
 
+@agent
+async def heeding(ctx: Context) -> list[str]:
+    """Asks, and receives a message."""
+    return [await ctx.ask("Well?"), await ctx.receive()]
+
+
+async def test_a_parked_session_keeps_a_decision_and_a_message():
+    """Both come while no code runs it. Its agent has both when it goes on, and not before."""
+    url = await namespace()
+    with anyio.fail_after(60):
+        async with working(url, [heeding]), open_temporal(url) as supervisor:
+            run = await supervisor.start(heeding, session="h")
+            (question,) = (await asked(supervisor, 1)).values()
+            assert await rescue(supervisor, "h", goes_on=False, by="ana") == "parked"
+            decided = await supervisor.decide(question, Answer(by="ana", value="fine"))
+            sent = await supervisor.send("h", "hello", by="bob")
+            assert (decided.is_accepted, sent.kind) == (True, "kept")
+            assert await run.find_outcome() is None
+            assert await rescue(supervisor, "h", goes_on=True, by="ana") == "going on"
+            assert await run.result() == ["fine", "hello"]
+
+
 def set_current(cluster, build: str) -> None:
     """Let sessions begin with a version of the workers, when one of them is known."""
     target, name = cluster.url.removeprefix("temporal://").split("/")
