@@ -1,6 +1,8 @@
 """The suite of all Supervisors runs over Temporal, too: on asyncio alone, as temporalio does. Its scenes share one
 namespace and one worker there, so that each takes little time."""
 
+from functools import partial
+
 import pytest
 from anyio.from_thread import start_blocking_portal
 from scene_agents import SCENES
@@ -25,8 +27,7 @@ def shared_namespace():
 
 
 @pytest.fixture
-async def here(kind, request):
-    """One side, which has the agents of the scenes."""
+def opened(kind, request):
+    """Open one side, which has the agents of the scenes."""
     shared = request.getfixturevalue("shared_namespace") if kind == "temporal" else None
-    async with side(kind, agents=SCENES, shared=shared) as opened:
-        yield opened
+    return partial(side, kind, agents=SCENES, shared=shared)

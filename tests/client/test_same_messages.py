@@ -30,120 +30,131 @@ async def asked(run):
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-async def test_messages_are_received_in_their_order(here):
+async def test_messages_are_received_in_their_order(opened):
     """R7: each once; the transcript has them, and what the agent has said."""
-    run = await here.supervisor.start(listening, 2, requester="olga")
-    sent = [await here.supervisor.send(run.session, text, by="olga") for text in ("one", "two")]
-    assert {each.session for each in sent} == {run.session}
-    assert await run.result() == ["one", "two"]
-    told = [(each.kind, each.text) for each in await here.supervisor.get_transcript(run.session)]
-    assert [each for each in told if each[0] == "received"] == [("received", "one"), ("received", "two")]
-    assert [each for each in told if each[0] == "sent"] == [("sent", "heard one"), ("sent", "heard two")]
+    async with opened() as here:
+        run = await here.supervisor.start(listening, 2, requester="olga")
+        sent = [await here.supervisor.send(run.session, text, by="olga") for text in ("one", "two")]
+        assert {each.session for each in sent} == {run.session}
+        assert await run.result() == ["one", "two"]
+        told = [(each.kind, each.text) for each in await here.supervisor.get_transcript(run.session)]
+        assert [each for each in told if each[0] == "received"] == [("received", "one"), ("received", "two")]
+        assert [each for each in told if each[0] == "sent"] == [("sent", "heard one"), ("sent", "heard two")]
 
 
-async def test_a_message_waits_while_a_call_is_asked_for(here):
+async def test_a_message_waits_while_a_call_is_asked_for(opened):
     """It is kept, and says for what it waits. The agent has it afterwards."""
-    run = await here.supervisor.start(occupied, "bread", requester="olga")
-    call = await asked(run)
-    sent = await here.supervisor.send(run.session, "hello", by="olga")
-    assert (sent.kind, [each.id for each in sent.waiting_for]) == ("kept", [call.id])
-    await here.supervisor.decide(call.id, Approve(by="olga"))
-    assert await run.result() == ["noted bread", "hello"]
+    async with opened() as here:
+        run = await here.supervisor.start(occupied, "bread", requester="olga")
+        call = await asked(run)
+        sent = await here.supervisor.send(run.session, "hello", by="olga")
+        assert (sent.kind, [each.id for each in sent.waiting_for]) == ("kept", [call.id])
+        await here.supervisor.decide(call.id, Approve(by="olga"))
+        assert await run.result() == ["noted bread", "hello"]
 
 
-async def test_a_message_that_is_not_received_begins_the_next_turn(here):
+async def test_a_message_that_is_not_received_begins_the_next_turn(opened):
     """R7: none is lost."""
-    run = await here.supervisor.start(occupied, "bread", requester="olga")
-    call = await asked(run)
-    for text in ("now", "later"):
-        await here.supervisor.send(run.session, text, by="olga")
-    await here.supervisor.decide(call.id, Approve(by="olga"))
-    assert await run.result() == ["noted bread", "now"]
-    assert await (await here.supervisor.get_run(run.session, number=2)).result() == ["later"]
+    async with opened() as here:
+        run = await here.supervisor.start(occupied, "bread", requester="olga")
+        call = await asked(run)
+        for text in ("now", "later"):
+            await here.supervisor.send(run.session, text, by="olga")
+        await here.supervisor.decide(call.id, Approve(by="olga"))
+        assert await run.result() == ["noted bread", "now"]
+        assert await (await here.supervisor.get_run(run.session, number=2)).result() == ["later"]
 
 
-async def test_a_sub_agent_receives_messages_of_its_own(here):
+async def test_a_sub_agent_receives_messages_of_its_own(opened):
     """By its session's id."""
-    run = await here.supervisor.start(hearing, requester="olga")
-    while len(views := await here.supervisor.find_sessions(root=run.session)) < 2:
-        await anyio.sleep(0.01)
-    await here.supervisor.send(views[1].id, "hello", by="olga")
-    assert await run.result() == ["hello"]
+    async with opened() as here:
+        run = await here.supervisor.start(hearing, requester="olga")
+        while len(views := await here.supervisor.find_sessions(root=run.session)) < 2:
+            await anyio.sleep(0.01)
+        await here.supervisor.send(views[1].id, "hello", by="olga")
+        assert await run.result() == ["hello"]
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_knows_the_state_that_earlier_turns_have_saved(here):
+async def test_a_turn_knows_the_state_that_earlier_turns_have_saved(opened):
     """Each turn begins without one of its own."""
-    run = await here.supervisor.start(remembering, "one", requester="olga")
-    assert await run.result() == ["one"]
-    for number, text in enumerate(("two", "three"), 2):
-        await here.supervisor.send(run.session, text, by="olga")
-        run = await here.supervisor.get_run(run.session, number=number)
-        assert await run.result() == ["one", "two", "three"][:number]
+    async with opened() as here:
+        run = await here.supervisor.start(remembering, "one", requester="olga")
+        assert await run.result() == ["one"]
+        for number, text in enumerate(("two", "three"), 2):
+            await here.supervisor.send(run.session, text, by="olga")
+            run = await here.supervisor.get_run(run.session, number=number)
+            assert await run.result() == ["one", "two", "three"][:number]
 
 
-async def test_a_retry_goes_on_from_the_state_that_was_saved(here, monkeypatch):
+async def test_a_retry_goes_on_from_the_state_that_was_saved(opened, monkeypatch):
     """R10: what was done before it is not done again."""
-    run = await here.supervisor.start(resuming, requester="olga")
-    assert (await run.outcome()).kind == "failed"
-    monkeypatch.setenv("SCENES_WORK", "1")
-    assert await (await here.supervisor.retry(run.session, by="olga")).result() == [2, 2]
-    assert effects == ["did 0", "did 1"]
+    async with opened() as here:
+        run = await here.supervisor.start(resuming, requester="olga")
+        assert (await run.outcome()).kind == "failed"
+        monkeypatch.setenv("SCENES_WORK", "1")
+        assert await (await here.supervisor.retry(run.session, by="olga")).result() == [2, 2]
+        assert effects == ["did 0", "did 1"]
 
 
-async def test_a_retry_keeps_the_results_of_calls(here, monkeypatch):
+async def test_a_retry_keeps_the_results_of_calls(opened, monkeypatch):
     """R10: no person is asked again, and the effect happens once."""
-    run = await here.supervisor.start(costly, requester="olga")
-    await here.supervisor.decide((await asked(run)).id, Approve(by="olga"))
-    assert (await run.outcome()).kind == "failed"
-    monkeypatch.setenv("SCENES_WORK", "1")
-    assert await (await here.supervisor.retry(run.session, by="olga")).result() == "noted bread"
-    assert effects == ["bread"]
+    async with opened() as here:
+        run = await here.supervisor.start(costly, requester="olga")
+        await here.supervisor.decide((await asked(run)).id, Approve(by="olga"))
+        assert (await run.outcome()).kind == "failed"
+        monkeypatch.setenv("SCENES_WORK", "1")
+        assert await (await here.supervisor.retry(run.session, by="olga")).result() == "noted bread"
+        assert effects == ["bread"]
 
 
 # -- questions, calls and rules ----------------------------------------------------------------------------------------
 
 
-async def test_an_answer_fits_its_question(here):
+async def test_an_answer_fits_its_question(opened):
     """One of its choices, a value of its type, any text; or a person declines, and the agent is told why."""
-    run = await here.supervisor.start(polling, requester="olga")
-    for wrong, right in [("milk", "tea"), ({"name": "ann"}, {"name": "ann", "number": 3})]:
+    async with opened() as here:
+        run = await here.supervisor.start(polling, requester="olga")
+        for wrong, right in [("milk", "tea"), ({"name": "ann"}, {"name": "ann", "number": 3})]:
+            question = await asked(run)
+            with pytest.raises(InvalidInput):
+                await here.supervisor.decide(question.id, Answer(value=wrong, by="olga"))
+            assert (await here.supervisor.decide(question.id, Answer(value=right, by="olga"))).status == "answered"
         question = await asked(run)
-        with pytest.raises(InvalidInput):
-            await here.supervisor.decide(question.id, Answer(value=wrong, by="olga"))
-        assert (await here.supervisor.decide(question.id, Answer(value=right, by="olga"))).status == "answered"
-    question = await asked(run)
-    await here.supervisor.decide(question.id, Deny(by="olga", reason="no idea"))
-    assert await run.result() == ["tea", "ann 3", "denied", "no idea"]
+        await here.supervisor.decide(question.id, Deny(by="olga", reason="no idea"))
+        assert await run.result() == ["tea", "ann 3", "denied", "no idea"]
 
 
-async def test_arguments_are_edited_or_a_call_is_denied(here):
+async def test_arguments_are_edited_or_a_call_is_denied(opened):
     """A8: arguments that do not fit decide nothing; the agent is told the reason of a denial."""
-    edited, denied = [await here.supervisor.start(noting_one, "bread", requester="olga") for _ in range(2)]
-    call = await asked(edited)
-    with pytest.raises(InvalidInput):
-        await here.supervisor.decide(call.id, Approve(by="olga", arguments={"other": "cake"}))
-    await here.supervisor.decide(call.id, Approve(by="olga", arguments={"text": "cake"}))
-    await here.supervisor.decide((await asked(denied)).id, Deny(by="olga", reason="too dear"))
-    assert await edited.result() == ["ok", "noted cake"]
-    kind, said = await denied.result()
-    assert (kind, "too dear" in said, effects) == ("denied", True, ["cake"])
+    async with opened() as here:
+        edited, denied = [await here.supervisor.start(noting_one, "bread", requester="olga") for _ in range(2)]
+        call = await asked(edited)
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(call.id, Approve(by="olga", arguments={"other": "cake"}))
+        await here.supervisor.decide(call.id, Approve(by="olga", arguments={"text": "cake"}))
+        await here.supervisor.decide((await asked(denied)).id, Deny(by="olga", reason="too dear"))
+        assert await edited.result() == ["ok", "noted cake"]
+        kind, said = await denied.result()
+        assert (kind, "too dear" in said, effects) == ("denied", True, ["cake"])
 
 
-async def test_the_rules_of_an_agent_decide_its_calls(here):
+async def test_the_rules_of_an_agent_decide_its_calls(opened):
     """A7: and those of its sub-agents; no person is asked."""
-    run = await here.supervisor.start(ruled, requester="olga")
-    assert await run.result() == ["denied", "ok", "noted bread"]
-    assert list(await here.supervisor.find_approvals(pending=False, session=run.session)) == []
+    async with opened() as here:
+        run = await here.supervisor.start(ruled, requester="olga")
+        assert await run.result() == ["denied", "ok", "noted bread"]
+        assert list(await here.supervisor.find_approvals(pending=False, session=run.session)) == []
 
 
-async def test_a_decision_for_the_session_counts_in_its_tree(here):
+async def test_a_decision_for_the_session_counts_in_its_tree(opened):
     """The next sub-agent's call runs, and another tree is asked."""
-    run = await here.supervisor.start(noting_twice, "bread", requester="olga")
-    await here.supervisor.decide((await asked(run)).id, Approve(by="olga", scope="session"))
-    assert await run.result() == ["ok", "noted bread"] * 2
-    other = await here.supervisor.start(noting_one, "bread", requester="olga")
-    assert (await asked(other)).status == "pending"
-    await here.supervisor.cancel(other.session, by="olga")
+    async with opened() as here:
+        run = await here.supervisor.start(noting_twice, "bread", requester="olga")
+        await here.supervisor.decide((await asked(run)).id, Approve(by="olga", scope="session"))
+        assert await run.result() == ["ok", "noted bread"] * 2
+        other = await here.supervisor.start(noting_one, "bread", requester="olga")
+        assert (await asked(other)).status == "pending"
+        await here.supervisor.cancel(other.session, by="olga")
