@@ -58,9 +58,11 @@ from supervisor.temporal.wire import (
     Entries,
     ForkNote,
     Rescue,
+    Signal,
     Start,
     decision_id,
     error_document,
+    from_wire,
     to_wire,
 )
 
@@ -198,13 +200,14 @@ class Tree:
             self._store = TreeStore(start.carried)
             self._answers = start.carried.answers
             self._is_parked = start.carried.is_parked
+            self._commands = [_read(*each) for each in start.carried.commands] + self._commands
             self._shown = [each.id for each in self._store.find_approvals(limit=None)]
         self._environment = environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
         self._runner = runner = TreeRunner(self._store, None, environment=environment, find_agent=find_agent)
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True
         refused: SupervisorError | None = None
-        following: Start | None = None
+        moves = False
         async with hosting(runner):
             try:
                 if self._is_parked:
@@ -212,7 +215,7 @@ class Tree:
                 else:
                     refused = await self._begin(supervisor, start)
                 is_over = False
-                while not is_over and following is None:
+                while not is_over and not moves:
                     is_over = not await self._goes_on(runner, environment, start)
                     await workflow.wait_condition(
                         lambda: True
@@ -223,12 +226,13 @@ class Tree:
                         is_over = False
                         await self._do(supervisor, self._commands.pop(0))
                     if not is_over and self._may_move(runner, environment, start):
-                        following = await self._move(supervisor, runner, start)
+                        moves = await self._move(supervisor, runner, start)
             except BaseException:  # before a task group waits for the tasks: they must know that this is no cancel
                 _leave(runner)
                 raise
-        if following is not None:
-            return following
+        if moves:  # when all tasks have ended: what they wrote, and what was asked meanwhile, goes along
+            is_whole = self._rescue is not None
+            return self._following(start, pack(self._store, is_whole=is_whole), is_whole=is_whole)
         if refused is not None:  # outside of the task group, which would wrap it
             raise ApplicationError(str(refused), type=type(refused).__name__, non_retryable=True)
         row = self._store.get_session(start.session)
@@ -286,8 +290,7 @@ class Tree:
         if self._is_parked or (self._rescue is None and share < 1):
             return False
         if not self._fits and not self._can_be_carried(start):
-            log.error("tree.not_moved", session=start.session, events=events, bytes=size, reason=TOO_LARGE)
-            self._counted_from = events, size
+            self._stay(runner, start)
             return False
         if self._rescue is not None or share >= 2:
             attempts.is_draining = True
@@ -298,8 +301,12 @@ class Tree:
         self._fits = _fits(pack(self._store, is_whole=self._rescue is not None), start)
         return self._fits
 
-    async def _move(self, supervisor: LocalSupervisor, runner: Runner, start: Start) -> Start:
-        """Stop all runs so that they can be resumed, and return the Start of the workflow that resumes them."""
+    async def _move(self, supervisor: LocalSupervisor, runner: Runner, start: Start) -> bool:
+        """Stop all runs so that they can be resumed. Return whether the tree moves: its journal may have grown since it
+        was measured."""
+        if not self._can_be_carried(start):
+            self._stay(runner, start)
+            return False
         runner.attempts.is_draining = True
         runner.attempts.suspend_all("the tree goes on in a new workflow")
         with anyio.move_on_after(UNWIND):
@@ -311,8 +318,18 @@ class Tree:
             self._show()
             if not self._commands:
                 break
-        is_whole = self._rescue is not None
-        return self._following(start, pack(self._store, is_whole=is_whole), is_whole=is_whole)
+        return True
+
+    def _stay(self, runner: Runner, start: Start) -> None:
+        """Go on in this workflow, and try again after as many events."""
+        info = workflow.info()
+        self._counted_from = events, size = info.get_current_history_length(), info.get_current_history_size()
+        log.error("tree.not_moved", session=start.session, events=events, bytes=size, reason=TOO_LARGE)
+        self._rescue = None
+        if runner.attempts.is_draining:
+            runner.attempts.is_draining = False
+            for each in runner.attempts.live.values():
+                each.wake(None)
 
     def _left(self, start: Start, outcome: Outcome[Any]) -> Any:
         """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
@@ -336,6 +353,7 @@ class Tree:
             is_whole=is_whole,
             answers=self._answers,
             is_parked=self._rescue == "park",
+            commands=[(_signal_of(each), to_wire(each)) for each in self._commands],
             chain=workflow.info().first_execution_run_id,
         )
         return msgspec.structs.replace(start, given=msgspec.UNSET, carried=carried)
@@ -453,6 +471,14 @@ class Tree:
         self._shown = ids
         workflow.upsert_memo({MEMO: memo_of(pending)})
         workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids))])
+
+
+def _signal_of(command: DecisionRequest | Command) -> Signal:
+    return "decide" if isinstance(command, DecisionRequest) else "command"
+
+
+def _read(signal: Signal, document: Any) -> DecisionRequest | Command:
+    return from_wire(document, DecisionRequest) if signal == "decide" else from_wire(document, Command)
 
 
 def _fits(journal: str, start: Start) -> bool:

@@ -82,6 +82,10 @@ def card_id(approval: str, target: str) -> str:
     return f"card~{approval}~{target}"
 
 
+Signal = Literal["decide", "command"]
+"""The signals of a tree: a DecisionRequest, and a Command."""
+
+
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """What a workflow of a tree has left to the next one."""
 
@@ -97,6 +101,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """What its latest commands came to, by their ids."""
     is_parked: bool = False
     """Whether it waits, until a command says that the workers have the code with which it is to go on."""
+    commands: list[tuple[Signal, Any]] = []
+    """What was signalled to it and is not done yet."""
     chain: str = ""
     """The first of the runs that have continued each other and have left it."""
 

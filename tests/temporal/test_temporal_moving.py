@@ -2,8 +2,10 @@
 
 import signal
 import subprocess
+from base64 import b64encode
 from contextlib import suppress
 from functools import partial
+from random import Random
 
 import anyio
 import pytest
@@ -136,6 +138,63 @@ async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
         assert await run.result() == 15
         assert (await workflows(url, "b") > 1) is has_folder
     assert any("tree.not_moved" in each.getMessage() for each in caplog.records) is not has_folder
+
+
+@tool(policy="allow")
+async def noisy(seed: int) -> str:
+    return b64encode(Random(seed).randbytes(1500)).decode()  # no determinism is asked of a tool
+
+
+@agent
+async def growing(ctx: Context, rounds: int) -> int:
+    for number in range(rounds):
+        await ctx.call(noisy, number)
+    return rounds
+
+
+async def test_a_journal_that_grows_too_large_while_its_tree_waits_to_move_stays(moves_often, monkeypatch, caplog):
+    """It was small enough when it was measured first. The tree stays, what was held goes on, and the log says why."""
+    monkeypatch.setattr(tree, "CARRIED_LARGEST", 11_000)
+    url = await namespace()
+    async with working(url, [growing]), open_temporal(url) as supervisor:
+        assert await (await supervisor.start(growing, 12, session="g")).result() == 12
+        assert await workflows(url, "g") == 1
+    assert any("tree.not_moved" in each.getMessage() for each in caplog.records)
+
+
+@agent
+async def lingering(ctx: Context) -> str:
+    try:
+        return await ctx.ask("Well?")
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(4)
+
+
+@pytest.mark.slow
+async def test_a_decision_that_comes_while_a_tree_moves_counts_in_the_next_workflow(monkeypatch):
+    """The tree has stopped to wait for its agents, which still end, and does no command any more."""
+    usual, waits = tree.Tree._move, list[bool]()
+
+    async def move(*given):
+        waits.append(await usual(*given))
+        return waits[-1]
+
+    monkeypatch.setattr(tree.Tree, "_move", move)
+    monkeypatch.setattr(tree, "UNWIND", 0.1)
+    url = await namespace()
+    async with working(url, [lingering]), open_temporal(url) as supervisor:
+        run = await supervisor.start(lingering, session="l")
+        (question,) = (await asked(supervisor, 1)).values()
+        assert await rescue(supervisor, "l", goes_on=False, by="ana") == "parked"
+        while not waits:
+            await anyio.sleep(0.05)
+        await supervisor.decide(question, Answer(by="ana", value="yes"))
+        while await workflows(url, "l") < 2:
+            await anyio.sleep(0.05)
+        assert await rescue(supervisor, "l", goes_on=True, by="ana") == "going on"
+        with anyio.fail_after(30):
+            assert await run.result() == "yes"
 
 
 @pytest.mark.parametrize("where", [pytest.param("pack", marks=pytest.mark.soak), "unpack"])
