@@ -108,6 +108,9 @@ class Environment:
         except InvalidInput:
             return folder_of_call(base, named)
 
+    def check_size(self, value: Any, what: str) -> None:
+        """Raise InvalidInput, which names `what`, if a value is too large for where the journal is kept."""
+
     def begin_trace(self, agent: str) -> str | None:
         """Return the trace context (W3C `traceparent`) that a new root session journals; None without traces."""
         return None

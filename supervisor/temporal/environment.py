@@ -24,6 +24,7 @@ from temporalio.exceptions import (
     WorkflowAlreadyStartedError,
 )
 
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, ToolFailed
 from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import approval_route
@@ -45,6 +46,7 @@ from supervisor.temporal.wire import (
     BodyRequest,
     BodyResult,
     CallFacts,
+    check_size,
     decision_id,
     from_wire,
     plain_of,
@@ -122,6 +124,9 @@ class WorkflowEnvironment(Environment):
         if not path.startswith("/"):
             raise InvalidInput(f"the folder {named!r} is relative to one that is not known; write an absolute path")
         return path
+
+    def check_size(self, value: Any, what: str) -> None:
+        check_size(to_json(value, what), what, self._largest)
 
     async def read_rules(self) -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came

@@ -46,6 +46,7 @@ from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.turns import take_over
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
+    ENDED_LARGEST,
     LARGEST,
     MEMO,
     MEMO_LARGEST,
@@ -238,7 +239,8 @@ class Tree:
         row = self._store.get_session(start.session)
         assert row is not None
         assert row.outcome is not None
-        return {**msgspec.to_builtins(row.outcome), "left": self._left(start, row.outcome)}
+        ended = msgspec.to_builtins(row.outcome)
+        return {**ended, "left": self._left(start, row.outcome, len(to_json(ended, "an outcome")))}
 
     async def _begin(self, supervisor: LocalSupervisor, start: Start) -> SupervisorError | None:
         """Start the agent, or go on with what was carried. Return why it cannot be started."""
@@ -331,16 +333,18 @@ class Tree:
             for each in runner.attempts.live.values():
                 each.wake(None)
 
-    def _left(self, start: Start, outcome: Outcome[Any]) -> Any:
+    def _left(self, start: Start, outcome: Outcome[Any], size: int) -> Any:
         """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
-        have it. A turn can do with less."""
+        have it. A turn can do with less. `size`: that of the outcome, which goes with it."""
         journal, is_whole = pack(self._store, is_whole=True), True
         if not _fits(journal, start) and outcome.kind in ("succeeded", "cancelled"):
             journal, is_whole = pack(self._store), False
-        if not _fits(journal, start):
+        left = to_wire(self._following(start, journal, is_whole=is_whole))
+        is_small = start.largest > LARGEST or size + len(to_json(left, "a journal")) <= ENDED_LARGEST
+        if not _fits(journal, start) or not is_small:
             log.warning("tree.left_nothing", session=start.session, reason=TOO_LARGE)
             return None
-        return to_wire(self._following(start, journal, is_whole=is_whole))
+        return left
 
     def _following(self, start: Start, journal: str, *, is_whole: bool) -> Start:
         """Return the Start of a workflow that goes on after this one. `is_whole`: whether the journal has all that this

@@ -63,6 +63,8 @@ CONTINUE_AFTER_BYTES: Final = 8 * 1024 * 1024
 """A server ends a workflow at 50 MiB of history. A carried journal is not a quarter of this."""
 CARRIED_LARGEST: Final = 1536 * 1024
 """Bytes of a carried journal, where there is no folder for large payloads."""
+ENDED_LARGEST: Final = 1920 * 1024
+"""Bytes of JSON that the outcome of a tree may have with what it leaves, where there is no such folder."""
 MEMO_LARGEST: Final = 64 * 1024
 SEARCHED_LARGEST: Final = 2000
 """Bytes of the ids in the search attribute. A server refuses 2048, and a workflow that asks for more stands still."""
@@ -255,13 +257,18 @@ def from_wire(document: Any, type_: type[T]) -> T:
 def plain_of(value: Any, what: str, largest: int = LARGEST) -> Any:
     """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large."""
     raw = to_json(value, what)
+    check_size(raw, what, largest)
+    return msgspec.json.decode(raw)
+
+
+def check_size(raw: msgspec.Raw, what: str, largest: int) -> None:
+    """Raise InvalidInput, which says what to do, for a value that is too large."""
     if len(raw) > largest:
         larger = "" if largest > LARGEST else ", or name a folder for large payloads (SUPERVISOR_TEMPORAL_PAYLOADS)"
         raise InvalidInput(
             f"{what} has {len(raw)} bytes as JSON, and {largest} at most are kept: put it into a file or an object "
             f"store, and pass its name{larger}"
         )
-    return msgspec.json.decode(raw)
 
 
 _ERRORS: Final[Mapping[str, type[SupervisorError]]] = {

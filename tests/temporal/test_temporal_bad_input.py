@@ -2,7 +2,9 @@
 
 import socket
 import subprocess
+from base64 import b64encode
 from pathlib import Path
+from random import Random
 
 import anyio
 import pytest
@@ -13,6 +15,7 @@ from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import bodies, connection, open_temporal, references, run_worker
 from supervisor.temporal.environment import WorkflowEnvironment
+from supervisor.temporal.payloads import VARIABLE
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +30,24 @@ async def repeating(text: str, times: int) -> str:
 async def large(ctx: Context, sizes: list[int]) -> list[str]:
     result = await ctx.call(repeating, "x" * sizes[0], sizes[1])
     return [result.kind, result.content]
+
+
+NOISE = b64encode(Random(1).randbytes(750_000)).decode()
+
+
+@agent
+async def excessive(ctx: Context, what: str) -> str:
+    text = "x" * 2_200_000
+    match what:
+        case "question":
+            await ctx.ask(text)
+        case "state":
+            await ctx.save(text)
+        case "input":
+            await ctx.run(excessive, text)
+        case "noise":
+            await ctx.save(NOISE[:400_000])
+    return NOISE if what == "noise" else text if what == "result" else "never"
 
 
 @agent
@@ -100,6 +121,26 @@ async def test_arguments_and_results_that_are_too_large_are_errors(given, got):
         outcome = await ended(url, "large", [given, got])
     assert outcome.value[0] == "error"
     assert "object store" in outcome.value[1]
+
+
+async def test_what_an_agent_gives_that_is_too_large_fails_its_run():
+    """A server would take none of it: no worker could go on with the session, or read it."""
+    url = await namespace()
+    async with working(url, [excessive]):
+        for what in ("result", "question", "state", "input"):
+            outcome = await ended(url, "excessive", what)
+            assert (what, outcome.kind) == (what, "failed")
+            assert "object store" in outcome.cause
+
+
+async def test_a_result_that_leaves_no_room_for_the_journal_is_the_last_turn():
+    """The outcome counts. What another turn needs is left out, and the turn is refused with what to do."""
+    url = await namespace()
+    async with working(url, [excessive]), open_temporal(url) as supervisor:
+        run = await supervisor.start(excessive, "noise", session="e")
+        assert len(await run.result()) == len(NOISE)
+        with pytest.raises(LimitExceeded, match=VARIABLE):
+            await supervisor.send("e", "again")
 
 
 async def test_a_command_runs_in_the_folder_of_its_session(tmp_path):

@@ -4,7 +4,7 @@ The runner awaits the function directly inside the attempt's two scopes: each fr
 while the agent waits for a person.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -16,6 +16,9 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.attempt.tracebacks import describe, explain, secret_values, traceback_of
 from supervisor.runtime.plans.end import Ending
+
+LONGEST_SHOWN: Final = 10_000
+"""Characters of a partial result that is not JSON, or too large."""
 
 
 def _own_error(raised: BaseException | None) -> BaseException | None:
@@ -76,7 +79,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
     if reason is not None:
         cause = reason.cause + (f"; while ending: {describe(error)}" if error is not None else "")
         if returned:
-            partial = _partial(returned[0])
+            partial = _partial(attempt, returned[0])
         raised = _raised(attempt, error)
         return Ending(kind=reason.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # the agent raised a group of cancellations only
@@ -85,18 +88,24 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         cause = explain(error, f"agent {attempt.spec.name}")
         return Ending(kind="failed", cause=printable(cause), partial=partial, **_raised(attempt, error))
     try:
-        value = to_json(returned[0], f"the result of agent {attempt.spec.name}")
-        from_json(value, attempt.spec.return_type, f"the result of agent {attempt.spec.name}")
+        what = f"the result of agent {attempt.spec.name}"
+        value = to_json(returned[0], what)
+        from_json(value, attempt.spec.return_type, what)
+        attempt.host.environment.check_size(value, what)
     except InvalidInput as misfit:
         return Ending(kind="failed", cause=printable(str(misfit)), partial=partial)
     return Ending(kind="succeeded", value=value)
 
 
-def _partial(value: Any) -> Any:
+def _partial(attempt: Attempt, value: Any) -> Any:
+    what = "a partial result"
     try:
-        return to_json(value, "a partial result")
+        raw = to_json(value, what)
+        attempt.host.environment.check_size(raw, what)
     except InvalidInput:
-        return to_json(printable(repr(value)), "a partial result")
+        shown = printable(repr(value))
+        return to_json(shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}...", what)
+    return raw
 
 
 def _raised(attempt: Attempt, error: BaseException | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ async def spawn(
     if cwd is not None and not args and agent.input_name == "cwd":
         raise InvalidInput(f"the input of agent {agent.name} is named cwd, as the sub-agent's folder: pass it first")
     given = agent.encode_input(args, kwargs)
+    attempt.host.environment.check_size(given, f"the input of agent {agent.name}")
     asked = msgspec.json.decode(given)
     asked = asked if cwd is None else {"input": asked, "cwd": printable(cwd)}
     operation = attempt.names.of_operation(branch, "spawn", agent.name, asked)

@@ -86,6 +86,7 @@ async def ask(
     if expires_in is not None and not expires_in > 0:
         raise InvalidInput(f"expires_in is more than 0 seconds, not {expires_in}; leave it out for no expiry")
     asked = question(text, choices, schema)
+    attempt.host.environment.check_size([asked.text, asked.choices, asked.schema], "a question")
     operation = attempt.names.of_operation(place, "ask", asked.name, asked.meaning)
     attempt.begin_operation()
     try:
