@@ -5,6 +5,7 @@ Rules
 - Signs of life are sent as long as the process lives, and say nothing about progress. The deadline of a call and the
   watch over a step are kept here.
 - A body always ends with a document, also if it raises. Only a step whose worker is stopped raises, and runs again.
+- A body whose mark is not acknowledged ends as one that has not begun: it was cancelled, or the server is gone.
 """
 
 import os
@@ -14,8 +15,9 @@ from typing import Any, Final, Literal
 
 import anyio
 from temporalio import activity
-from temporalio.client import AsyncActivityHandle
+from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from supervisor.core.encoding import from_json, to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
@@ -78,8 +80,10 @@ class _Body:
             fn, args, kwargs = self._decoded()
         except InvalidInput as error:
             return BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False)
+        has_begun = False
         try:
             await _handle().heartbeat(self._mark)
+            has_begun = True
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._show_life)
                 with self._scope:
@@ -89,7 +93,10 @@ class _Body:
         except anyio.get_cancelled_exc_class():
             if request.kind == "step" and activity.is_worker_shutdown():
                 raise
-            return BodyResult(kind="cancelled", value=None if self._left is None else to_wire(self._left))
+            left = None if self._left is None else to_wire(self._left)
+            return BodyResult(kind="cancelled", value=left, has_begun=has_begun)
+        except (AsyncActivityCancelledError, RPCError) as error:  # of the mark
+            return BodyResult(kind="cancelled", text=str(error), has_begun=False)
         if self._scope.cancelled_caught:
             text = f"no progress for {request.inactivity_timeout:g} s"
             return BodyResult(kind="stalled", text=text) if self._has_stalled else BodyResult(kind="deadline")

@@ -3,7 +3,8 @@
 Rules
 - A body has one attempt, unless its tool is idempotent or it is a step. Before its effect it leaves a mark that the
   server has acknowledged (supervisor/temporal/bodies.py). A worker that is lost without the mark has begun nothing, and
-  the body runs on another one. With the mark the call is interrupted: it may have run.
+  the body runs on another one. With the mark the call is interrupted: it may have run. A step, and a call of an
+  idempotent tool, runs again, as after the death of a process on one machine.
 - The activity keeps the deadline of a call and watches over a step. So no timer of the workflow stands for them.
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
@@ -178,25 +179,24 @@ class WorkflowEnvironment(Environment):
                 found = from_wire(handle.result(), BodyResult)
             except ActivityError as error:
                 cause = error.cause
-                is_elsewhere = _is_not_here(cause)
-                has_begun = not is_elsewhere and not _is_before_mark(cause)
-                if cancellation is not None and (not has_begun or isinstance(cause, CancelledError)):
+                runs_again = body.is_idempotent or _is_not_here(cause) or _is_before_mark(cause)
+                if cancellation is not None and (runs_again or isinstance(cause, CancelledError)):
                     raise cancellation from None
-                if has_begun:
+                if not runs_again:
                     return _lost(cause)
-                if is_elsewhere:
-                    await anyio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
             else:
-                if found.kind == "cancelled":
-                    _leave(body, found)
-                    if cancellation is not None:
-                        raise cancellation
-                    return _lost(InvalidInput("its worker was stopped"))
                 if found.kind == "stalled":
                     body.stall(found.text)
                     await anyio.Event().wait()
-                return _end(body, found)
+                if found.kind != "cancelled":
+                    return _end(body, found)
+                _leave(body, found)
+                if cancellation is not None:
+                    raise cancellation
+                if found.has_begun and not body.is_idempotent:
+                    return _lost(InvalidInput("its worker was stopped"))
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _start(self, body: Body, request: Any) -> Any:
         key = f"{body.session} {body.run} {body.operation}"
@@ -208,9 +208,7 @@ class WorkflowEnvironment(Environment):
             summary=request["name"],
             start_to_close_timeout=UNBOUNDED if body.timeout is None else timedelta(seconds=body.timeout) + MARGIN,
             heartbeat_timeout=self._lost_after,
-            retry_policy=RetryPolicy(
-                initial_interval=timedelta(seconds=1), maximum_attempts=0 if body.is_idempotent else 1
-            ),
+            retry_policy=RetryPolicy(maximum_attempts=1),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 
