@@ -8,11 +8,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
-from temporalio import workflow
+from temporalio import activity, workflow
+from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
-from supervisor.temporal.wire import CARD, ONCE, WITHDRAWAL, decision_id
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.wire import CARD, CLAIMED, ONCE, WITHDRAWAL, decision_id
 
 
 @workflow.defn(name=CARD, sandboxed=False)
@@ -64,6 +67,21 @@ async def claim_withdrawn(approvals: Sequence[Approval]) -> None:
             for each in approvals:
                 if each.status == "withdrawn":
                     tasks.start_soon(claim, each.id)
+
+
+class Claimed:
+    """What a worker knows for a tree of the claims on its approvals."""
+
+    def __init__(self, client: Client, named: TemporalStore) -> None:
+        self._client = client
+        self._named = named
+
+    @activity.defn(name=CLAIMED)
+    async def find_kind(self, approval: str) -> str:
+        """Return what has claimed an approval: expired, withdrawn, or the kind of a decision."""
+        with border(self._named):
+            described = await self._client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
+        return str((await described.memo())["decision"]["kind"])
 
 
 CLAIMS: Final = (CardWorkflow, WithdrawalWorkflow)

@@ -40,6 +40,7 @@ from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import (
     ADD_RULE,
     BODY,
+    CLAIMED,
     EXPIRY,
     LARGEST,
     ONCE,
@@ -134,7 +135,7 @@ class WorkflowEnvironment(Environment):
         one after the other the first time, and would then write the memo less often."""
         while self._rules_added is not None:
             await self._rules_added.wait()
-        found = await _of_rules(READ_RULES)
+        found = await _ask_worker(READ_RULES)
         return tuple(from_wire(each, Rule) for each in found)
 
     async def add_rule(self, rule: Rule, by: str) -> str:
@@ -143,12 +144,14 @@ class WorkflowEnvironment(Environment):
         assert self._rules_added is None, "decisions are made one after the other"
         self._rules_added = anyio.Event()
         try:
-            return str(await _of_rules(ADD_RULE, to_wire(RuleChange(by=by, at=workflow.now(), rule=rule))))
+            return str(await _ask_worker(ADD_RULE, to_wire(RuleChange(by=by, at=workflow.now(), rule=rule))))
         finally:
             self._rules_added.set()
             self._rules_added = None
 
     async def claim_expiry(self, approval: str) -> bool:
+        """See Environment. The claim may be this tree's own: it has moved to a new workflow before it could journal
+        that the approval has expired."""
         with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return
             try:
                 await workflow.start_child_workflow(
@@ -158,9 +161,10 @@ class WorkflowEnvironment(Environment):
                     parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                     memo={"decision": {"kind": "expired"}},
                 )
+                return True
             except WorkflowAlreadyStartedError:
-                return False
-        return True
+                pass
+        return bool(await _ask_worker(CLAIMED, approval) == "expired")
 
     async def run_body(self, body: Body) -> Any:
         self.running += 1
@@ -213,8 +217,8 @@ class WorkflowEnvironment(Environment):
         )
 
 
-async def _of_rules(name: str, *given: Any) -> Any:
-    """Have a worker do something with the rules of the namespace, as soon as one can."""
+async def _ask_worker(name: str, *given: Any) -> Any:
+    """Have a worker do something in the namespace that needs no mark, as soon as one can. Return what it returns."""
     handle = workflow.start_activity(
         name,
         args=given,

@@ -25,6 +25,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import refuse_nameless
 from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.bodies import Bodies
+from supervisor.temporal.claims import Claimed
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.determinism import refuse_undetermined
 from supervisor.temporal.references import Offered
@@ -81,6 +82,7 @@ async def work(
             rules.read_for_call,
             rules.add_for_tree,
             Turns(client, store).take_over,
+            Claimed(client, store).find_kind,
         ],
         interceptors=[Offer(by_name, lost_after)],
         deployment_config=None
