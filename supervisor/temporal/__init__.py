@@ -14,7 +14,7 @@
     carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
     workflows    a tree's, and those that claim             turns        of a tree that has ended
     forks        trees that begin with a copy               imports      sessions of other programs
-    determinism  what an agent's own code may not call
+    determinism  what an agent's own code may not call      ended        trees that Temporal has ended
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

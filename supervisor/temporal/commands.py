@@ -65,6 +65,7 @@ async def _deliver(trees: Trees, root: str, sent: Command, check: Check | None) 
         described = await trees.mirror.describe(root)
         if described.status == WorkflowExecutionStatus.RUNNING:  # another client has begun it just now
             continue
+        await trees.refuse_ended(described)
         if check is None:
             return False
         left = await find_left(trees.client, trees.named, described)

@@ -130,8 +130,17 @@ class Deciding:
             try:
                 return await self._lost_claim(root, approval, decision, answers=False)
             except NotFound:
+                if await self._has_ended(root):
+                    return DecisionResult(kind="closed", approval=approval, status="withdrawn")
                 raise unread from None
         found = self._trees.store.get_approval(approval)
-        if found is not None and found.status == "pending" and await self._trees.is_open(root):
-            return found
+        if found is not None and found.status == "pending":
+            if await self._has_ended(root):  # not read since
+                return DecisionResult(kind="closed", approval=approval, status="withdrawn")
+            if await self._trees.is_open(root):
+                return found
         return lost(self._trees.store, approval, decision)
+
+    async def _has_ended(self, root: str) -> bool:
+        """Return whether Temporal has ended a tree, which withdraws what it asks (ended.py)."""
+        return await self._trees.why_ended(await self._trees.mirror.describe(root)) is not None

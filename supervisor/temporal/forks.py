@@ -4,7 +4,8 @@ The client copies what its mirror has of the source, and starts the workflow wit
 
 Rules
 - The fork counts when the server has its start. The same fork again is the same one, by the mark in its memo. It tells
-  the source again, which journals each fork once: so what a client that died had left is made up for.
+  the source again, which journals each fork once: so what a client that died had left is made up for. A source that
+  Temporal has ended (ended.py) is told nothing.
 - A journal that is too large to be carried is refused before anything is sent.
 """
 
@@ -36,6 +37,7 @@ async def fork_tree(
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
     note = ForkNote(fork=fork, before=forking.fork.before)
-    await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
+    if await trees.why_ended(await trees.mirror.describe(root)) is None:
+        await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
     await trees.until_accepted(fork)
     return forking.fork

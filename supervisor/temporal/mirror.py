@@ -5,11 +5,12 @@ workflows are another process that writes into it.
 
 Rules
 - An entry is read from a workflow once. A tree is read again as long as it is open, and once more after its end.
+- A tree that Temporal has ended is ended here, too (ended.py). What no worker can read of it any more is left out.
 - A workflow answers only through a worker. Where none answers, ServerUnavailable says how to start one.
 - The position of an entry is this client's. Another client's store has another id, so it refuses its cursors.
 - A server follows every tree (`follow_all`). One list of the open trees in each round tells which are new, and which
-  ask something else than before. These are read at once; the others by and by, after SELDOM at the latest. Its reads
-  take what is there, also while no worker answers.
+  ask something else than before, and which are open no more. These are read at once; the others by and by, after
+  SELDOM at the latest. Its reads take what is there, also while no worker answers.
 
 The module is longer than 400 lines because reading trees and following them share the locks and the plan of the looks.
 """
@@ -44,7 +45,8 @@ from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
 from supervisor.temporal.carry import rows_of
 from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready
-from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached
+from supervisor.temporal.ended import ENDED, end_of, why_ended
+from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.turns import read_left
 from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
 
@@ -69,6 +71,7 @@ WORKERS_SEEN: Final = 5.0
 GIVE_UP: Final = 60.0
 """Seconds for which a lost server is waited for."""
 _OPEN: Final = WorkflowExecutionStatus.RUNNING
+_SHOWN: Final = (_OPEN, WorkflowExecutionStatus.COMPLETED, *ENDED)
 
 
 class _NotReplayed(ServerUnavailable):
@@ -136,8 +139,8 @@ class Mirror:
             return
         await self.find_workers()
         newest, unread = dict[str, tuple[str, Any]](), dict[str, Any]()
-        async for root, run, _, memo in self._trees(""):
-            newest.setdefault(root, (run, memo))
+        async for root, run, is_open, memo in self._trees(""):
+            newest.setdefault(root, (run, memo if is_open else None))
         wanted = [root for root, (run, _) in newest.items() if not self._is_read(root, run)]
         for root, error in (await self._read_in_order(wanted[::-1])).items():  # listed newest first
             unread[root] = newest[root][1]
@@ -187,7 +190,7 @@ class Mirror:
         end has several."""
         with border(self._named):
             async for each in self._client.list_workflows(f'WorkflowType = "{TREE}"{only}'):
-                if each.status in (_OPEN, WorkflowExecutionStatus.COMPLETED):
+                if each.status in _SHOWN:
                     yield each.id, each.run_id, each.status == _OPEN, (await each.memo()).get(MEMO)
 
     async def _read_on(self, root: str, turn: anyio.Event | None = None) -> bool:
@@ -204,10 +207,18 @@ class Mirror:
         described = await self.describe(root)
         is_open, had_news = described.status == _OPEN, False
         if self._is_read(root, described.run_id):
+            self._forget(root)
             return False
+        with border(self._named):
+            cause = await why_ended(self._client, described)
         after = self._feed.reached(root).position
         while True:
-            found = await self._entries(root, after) if is_open else await self._entries_at_end(described, after)
+            if is_open:
+                found = await self._entries(root, after)
+            elif described.status in ENDED:
+                found = await self._entries_of_ended(root, after, cause)
+            else:
+                found = await self._entries_at_end(described, after)
             if turn is not None:
                 await turn.wait()
             if found.rows:
@@ -216,9 +227,29 @@ class Mirror:
                 await self._feed.add(root, rows, Reached(described.run_id, after, is_closed=False))
             if after >= found.last:
                 break
-        if not is_open:
-            await self._feed.add(root, (), Reached(described.run_id, after, is_closed=True))
-        return had_news
+        if is_open:
+            return had_news
+        last = list[Row]()
+        if cause is not None and after:
+            self._journal.catch_up()
+            last = end_of(self._store, root, cause, described.close_time)
+        await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
+        self._forget(root)
+        return had_news or bool(last)
+
+    async def _entries_of_ended(self, root: str, after: int, cause: str | None) -> Entries:
+        """Return entries of a tree that Temporal has ended; none of one that was refused at its start."""
+        if cause is None and not after:
+            return Entries(rows=[], last=0)
+        try:
+            return await self._entries(root, after)
+        except _NotReplayed as error:
+            if not after:
+                raise
+            log.warning("tree.cut_off", root=root, reason=str(error))
+            return Entries(rows=[], last=after)
+        except ServerUnavailable as error:  # it hides no other tree
+            raise _NotReplayed(f"session {root} {cause}. It cannot be read: {error}", maybe_done=False) from None
 
     async def _entries_at_end(self, described: Any, after: int) -> Entries:
         """Return entries of a tree that has ended. A first look at it takes what its workflow has left: that needs no
@@ -404,20 +435,36 @@ class Mirror:
                 look.asked = memo
                 wanted.append(root)
         since = "" if self._seen_at is None else f' AND CloseTime > "{(self._seen_at - LATE).isoformat()}"'
-        async for root, run, _, _ in self._trees(f' AND ExecutionStatus = "Completed"{since}'):
+        async for root, run, _, _ in self._trees(f' AND ExecutionStatus != "Running"{since}'):
             ended.setdefault(root, run)
         self._ended.update(ended)
+        wanted += self._find_closed(opened)
+        self._is_followed = True
+        await self._read_some(wanted[::-1])  # listed newest first
+        self._seen_at = now
+
+    def _find_closed(self, opened: set[str]) -> Iterator[str]:
+        """Yield the trees to read that are not open any more: those that are listed as ended, and those of which no
+        list says so, since the server lists them late, or its clock is another."""
         for root, run in list(self._ended.items()):
             if root in opened:
                 del self._ended[root]
             elif self._is_read(root, run):
-                del self._ended[root]
-                self._looks.pop(root, None)
-            elif anyio.current_time() >= self._looks.setdefault(root, _Look()).due_at:
-                wanted.append(root)
-        self._is_followed = True
-        await self._read_some(wanted[::-1])  # listed newest first
-        self._seen_at = now
+                self._forget(root)
+            else:
+                self._looks.setdefault(root, _Look())
+        for root, look in self._looks.items():
+            if root in opened:
+                continue
+            if look.asked is not None:  # until now it was open
+                look.asked, look.due_at = None, 0.0
+            if anyio.current_time() >= look.due_at:
+                yield root
+
+    def _forget(self, root: str) -> None:
+        """Plan no further look at a tree that was read after its end."""
+        self._looks.pop(root, None)
+        self._ended.pop(root, None)
 
     async def _read_some(self, roots: Sequence[str]) -> None:
         limit = anyio.CapacityLimiter(AT_ONCE)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.agent_spec import AgentSpec
@@ -110,7 +111,17 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
 
 async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
     """Start the workflow of a tree, with a mark in its memo by which the same start is known. Return whether there was
-    none of its id."""
+    none of its id, or one that a worker has refused. One that Temporal has ended keeps its id."""
+    if await _try_start(trees, start, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE):
+        return True
+    described = await trees.mirror.describe(start.session)
+    if described.status == WorkflowExecutionStatus.FAILED and await trees.why_ended(described) is None:
+        return await _try_start(trees, start, mark, ONCE)  # a worker has refused it
+    return False
+
+
+async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDReusePolicy) -> bool:
+    """Start the workflow of a tree, unless the policy forbids it. Return whether it was started."""
     root = start.session
     try:
         with border(trees.named, maybe_done=True):
@@ -119,7 +130,7 @@ async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
                 to_wire(start),
                 id=root,
                 task_queue=QUEUE,
-                id_reuse_policy=ONCE,
+                id_reuse_policy=policy,
                 memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent},
                 search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(root))]),
                 rpc_timeout=SOON,

@@ -11,11 +11,12 @@ import anyio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from supervisor.core.errors import NotFound, ServerUnavailable
+from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.ended import why_ended
 from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
 from supervisor.temporal.wire import MEMO, ROUTE, from_wire, raise_error
@@ -87,6 +88,16 @@ class Trees:
             return found if found is not None and found.status == "pending" else None
         return None
 
+    async def why_ended(self, described: Any) -> str | None:
+        """Return how Temporal has ended a tree, and what to do; see ended.py."""
+        with border(self.named):
+            return await why_ended(self.client, described)
+
+    async def refuse_ended(self, described: Any) -> None:
+        """Raise InvalidInput if Temporal has ended a tree: it takes no command."""
+        if (why := await self.why_ended(described)) is not None:
+            raise InvalidInput(f"session {described.id} {why}")
+
     async def is_open(self, root: str) -> bool:
         return bool((await self.mirror.describe(root)).status == WorkflowExecutionStatus.RUNNING)
 
@@ -113,11 +124,16 @@ class Trees:
             raise_error(failure_of(error))
 
     async def begun(self, session: str) -> str:
-        """Wait until a worker has begun a session's tree, however long it takes. Return the root."""
+        """Wait until a worker has begun a session's tree, however long it takes. Return the root. Raises
+        ServerUnavailable if Temporal has ended the tree, and no worker can read it."""
         while True:
+            root: str | None = None
             try:
-                root = await self.read(session)
+                root = await self.find_root(session)
+                await self.mirror.read(root)
             except ServerUnavailable:
+                if root is not None and await self.why_ended(await self.mirror.describe(root)) is not None:
+                    raise
                 await anyio.sleep(POLL)
                 continue
             if self.store.get_session(session) is not None:
@@ -138,6 +154,8 @@ class Trees:
         if described.status == WorkflowExecutionStatus.COMPLETED:
             found = await self.client.get_workflow_handle(root).result(rpc_timeout=SOON)
             outcome = {key: found[key] for key in ("kind", "value", "cause")}
+        elif (cause := await self.why_ended(described)) is not None:
+            outcome = {"kind": "abandoned", "value": None, "cause": cause}
         pending = tuple(from_wire(each, Approval) for each in memo[MEMO]["pending"])
         is_done = outcome is not None and outcome["kind"] in ("succeeded", "cancelled")
         status: SessionStatus = "waiting_approval" if pending else "active"
