@@ -5,7 +5,7 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `border`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -90,11 +90,15 @@ async def connect(store: TemporalStore) -> Client:
 
 
 async def prepare(client: Client, store: TemporalStore) -> None:
-    """Make sure that the namespace has our search attributes: make them, or raise an error that says how."""
+    """Make sure that the namespace has our search attributes, of our types: make them, or raise an error that says
+    how."""
     with border(store):
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=store.namespace), timeout=SOON
         )
+        for name, (kind, wanted) in _WANTED.items():
+            if (found := listed.custom_attributes.get(name, kind)) != kind:
+                raise ServerError(_of_another_type(store, name, _name_of(found), wanted))
         missing = {name: kind for name, kind in _WANTED.items() if name not in listed.custom_attributes}
         if not missing:
             return
@@ -107,11 +111,30 @@ async def prepare(client: Client, store: TemporalStore) -> None:
                 return
             if is_broken(error):
                 raise
-            named = " ".join(f"--name {name} --type {kind}" for name, (_, kind) in missing.items())
             raise ServerError(
                 f"namespace {store.namespace} lacks a search attribute, and it may not be made here ({error.message}): "
-                f"temporal operator search-attribute create --namespace {store.namespace} {named}"
+                f"{_creation(store, missing)}"
             ) from None
+
+
+def _creation(store: TemporalStore, missing: Iterable[str]) -> str:
+    """Return the command that makes search attributes."""
+    named = " ".join(f"--name {name} --type {_WANTED[name][1]}" for name in missing)
+    return f"temporal operator search-attribute create --namespace {store.namespace} {named}"
+
+
+def _of_another_type(store: TemporalStore, name: str, found: str, wanted: str) -> str:
+    return (
+        f"search attribute {name} of namespace {store.namespace} has the type {found}, and {wanted} is needed: use "
+        "another namespace; or remove it if nothing needs it, and start a worker: temporal operator search-attribute "
+        f"remove --namespace {store.namespace} --name {name}"
+    )
+
+
+def _name_of(kind: int) -> str:
+    """Return the name of a type, as Temporal's commands have it: KeywordList."""
+    words = IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_")  # type: ignore[arg-type] # any number
+    return words.title().replace("_", "")
 
 
 def is_broken(error: RPCError) -> bool:
@@ -156,6 +179,11 @@ def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
                 raise NotAuthenticated(text) from None
             case RPCStatusCode.NOT_FOUND:
                 raise NotFound(f"not in {store}: {error.message}") from None
+            case RPCStatusCode.INVALID_ARGUMENT if any(name in error.message for name in _WANTED):
+                raise ServerError(
+                    f"namespace {store.namespace} lacks a search attribute ({error.message}): start a worker, which "
+                    f"makes what is missing, or make it yourself: {_creation(store, _WANTED)}"
+                ) from None
             case _:
                 raise ServerError(f"the Temporal server at {store.target} refuses: {error.message}") from None
 

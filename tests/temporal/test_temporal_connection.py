@@ -1,15 +1,22 @@
-"""Connections to a server that wants TLS, a certificate or a key: what is wrong is named, and no key is repeated."""
+"""Connections to a server that wants TLS, a certificate or a key, and what a namespace must have: what is wrong is
+named, and no key is repeated."""
 
 import os
+import re
 
 import anyio
 import pytest
 from fronts import make_certificates, refusing_front, tls_front
-from temporal_server import namespace, shared, working
+from temporal_server import find_program, namespace, shared, working
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor import Context, InvalidInput, NotAuthenticated, ServerUnavailable, agent
+from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal
+from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -153,3 +160,50 @@ async def test_a_key_goes_with_tls(monkeypatch):
     monkeypatch.delenv("TEMPORAL_API_KEY")
     monkeypatch.delenv("TEMPORAL_TLS")
     assert read_settings(store).tls is False
+
+
+async def run_printed(error: pytest.ExceptionInfo) -> None:
+    """Run the command that an error prints."""
+    (command,) = re.findall(r"temporal (operator search-attribute .*)", str(error.value))
+    await anyio.run_process([find_program(), *command.split(), "--address", shared().target], input=b"y\n")
+
+
+async def test_a_worker_without_the_right_to_make_search_attributes_prints_the_command():
+    """Somebody else runs it, and then the worker finds them."""
+    store = read_temporal_url(await namespace())
+    client = await connect(store)
+
+    async def refuse(*_, **__) -> None:
+        raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    client.operator_service.add_search_attributes = refuse
+    with pytest.raises(ServerError, match="unauthorized") as refused:
+        await prepare(client, store)
+    await run_printed(refused)
+    await prepare(client, store)
+
+
+async def test_a_client_that_comes_before_the_first_worker_prints_the_command():
+    """It may not be allowed to make search attributes itself."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        for ask in (supervisor.get_approval("x" * 42), supervisor.start("doubling", 21, session="d")):
+            with pytest.raises(ServerError, match="start a worker") as refused:
+                await ask
+        await run_printed(refused)
+        run = await supervisor.start("doubling", 21, session="d")
+        async with working(url, [doubling]):
+            assert await run.result() == 42
+
+
+async def test_a_search_attribute_of_another_type_is_named():
+    """With both types, and the command that removes it."""
+    store = read_temporal_url(await namespace())
+    client = await connect(store)
+    kinds = {"SupervisorPending": IndexedValueType.INDEXED_VALUE_TYPE_INT}
+    request = AddSearchAttributesRequest(namespace=store.namespace, search_attributes=kinds)
+    await client.operator_service.add_search_attributes(request)
+    with pytest.raises(ServerError, match=r"SupervisorPending.* type Int, and KeywordList") as refused:
+        await prepare(client, store)
+    await run_printed(refused)
+    await prepare(client, store)
