@@ -209,7 +209,7 @@ class Mirror:
         if self._is_read(root, described.run_id):
             self._forget(root)
             return False
-        with border(self._named):
+        with self._border(root):
             cause = await why_ended(self._client, described)
         after = self._feed.reached(root).position
         while True:
@@ -391,7 +391,7 @@ class Mirror:
 
     async def run(self, give_up: float = GIVE_UP) -> None:
         """Follow what is watched, until cancelled. Raises ServerUnavailable if the server is gone for `give_up`
-        seconds."""
+        seconds; unless every tree is followed, NotFound if what is watched is gone, and ServerError."""
         lost_at: float | None = None
         while True:
             if not self._followed and not self._is_followed:
@@ -399,7 +399,7 @@ class Mirror:
                 await self._wanted.wait()
             try:
                 await self._follow()
-            except ServerError as error:
+            except (ServerError, NotFound) as error:
                 if not isinstance(error, ServerUnavailable) and not self._is_followed:
                     raise
                 if lost_at is None:

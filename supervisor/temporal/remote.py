@@ -21,7 +21,7 @@ from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.chat_words import ChatResult
 from supervisor.core.cursors import make_cursor
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
+from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.ids import new_session_id
 from supervisor.core.people import People
 from supervisor.core.retrying import why_not_retry
@@ -83,7 +83,7 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
             nonlocal failure
             try:
                 await supervisor.mirror.run()
-            except ServerUnavailable as error:
+            except SupervisorError as error:  # raised bare below, too
                 failure = error
                 tasks.cancel_scope.cancel()
 

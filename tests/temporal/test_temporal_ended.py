@@ -8,7 +8,8 @@ import pytest
 from temporal_server import namespace, working
 from temporalio.client import Client
 
-from supervisor import Answer, Context, InvalidInput, ServerUnavailable, SessionConflict, agent, tool
+from supervisor import Answer, Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, agent, tool
+from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import mirror, open_temporal
 from supervisor.temporal.connection import connect
@@ -52,10 +53,13 @@ async def asked(supervisor):
     return found[0]
 
 
-async def terminate(url: str, session: str) -> None:
+async def client_of(url: str) -> Client:
     target, name = url.removeprefix("temporal://").split("/")
-    client = await Client.connect(target, namespace=name)
-    await client.get_workflow_handle(session).terminate(reason="by hand")
+    return await Client.connect(target, namespace=name)
+
+
+async def terminate(url: str, session: str) -> None:
+    await (await client_of(url)).get_workflow_handle(session).terminate(reason="by hand")
 
 
 @asynccontextmanager
@@ -140,3 +144,23 @@ async def test_a_tree_that_was_terminated_is_known_without_a_worker(monkeypatch)
             assert (await each.decide(approval, Answer(value="x", by="ana"))).kind == "closed"
         with pytest.raises(ServerUnavailable, match="terminated"):
             await TemporalRun(client, "c", 1).outcome()
+
+
+@pytest.mark.parametrize("error", [ServerError("the server refuses"), NotFound("there is no session c")])
+async def test_an_error_of_the_server_reaches_who_waits_for_a_tree(monkeypatch, error):
+    """As itself, and in no group: a refusal, and a tree that the namespace's retention has removed."""
+
+    async def fail(*_) -> None:
+        raise error
+
+    async def wait() -> None:
+        async with open_temporal(url) as supervisor:
+            run = await supervisor.start(asking, session="c")
+            monkeypatch.setattr(Mirror, "_follow", fail)
+            await run.outcome()
+
+    url = await namespace()
+    async with working(url, [asking]):
+        with pytest.raises(type(error)) as raised:
+            await wait()
+        assert raised.value is error
