@@ -5,6 +5,8 @@ Rules
   was read. On one machine it holds for what begins after it was added.
 - Each look asks the server whether something has changed. The history is read only if it has.
 - If the server does not answer, no call begins.
+- A change is a signal to the workflow that runs. One that was ended in Temporal takes none, so its history is final:
+  the next reader begins the workflow again with the rules that it had.
 - A decision with the scope "always" makes a rule. The tree decides first, since only a decision that counts makes one,
   and then an activity of the tree adds the rule, as often as it takes: the same rule is one rule. The tree reads no
   rules meanwhile, so the next call of the same tree knows it (environment.py).
@@ -16,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
@@ -24,9 +26,12 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded, NotFound
 from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
+from supervisor.logs import FactLog
 from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.rulebook import RuleChange, Standing
 from supervisor.temporal.wire import ADD_RULE, QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
+
+log = FactLog(__name__)
 
 LARGEST: Final = 256 * 1024
 """Bytes of JSON that all rules may have together: each call's look returns them."""
@@ -95,16 +100,25 @@ class NamespaceRules:
 
     async def _change(self, change: RuleChange) -> None:
         with border(self._named, maybe_done=True):
-            await self._client.start_workflow(
-                RULES_TYPE,
-                [],
-                id=RULES_ID,
-                task_queue=QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                start_signal="change",
-                start_signal_args=[to_wire(change)],
-                rpc_timeout=SOON,
-            )
+            try:
+                await self._client.get_workflow_handle(RULES_ID).signal("change", to_wire(change), rpc_timeout=SOON)
+            except RPCError as error:
+                if not is_no_workflow(error):
+                    raise
+                await self._read()
+                await self._begin(start_signal="change", start_signal_args=[to_wire(change)])
+
+    async def _begin(self, **signal: Any) -> None:
+        """Begin the workflow with the rules that are known, unless it runs."""
+        await self._client.start_workflow(
+            RULES_TYPE,
+            self._standing.documents(),
+            id=RULES_ID,
+            task_queue=QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            rpc_timeout=SOON,
+            **signal,
+        )
 
     async def _read(self) -> None:
         handle = self._client.get_workflow_handle(RULES_ID)
@@ -115,11 +129,16 @@ class NamespaceRules:
                 return
             raise
         now = described.run_id, described.history_length
-        if now == self._known:
-            return
+        if now != self._known:
+            await self._read_history(described.run_id)
+        if described.status != WorkflowExecutionStatus.RUNNING:
+            log.warning("rules.restored", ended=str(described.status and described.status.name), run=described.run_id)
+            await self._begin()
+
+    async def _read_history(self, run: str) -> None:
         standing = Standing([])
         length = 0
-        current = self._client.get_workflow_handle(RULES_ID, run_id=described.run_id)
+        current = self._client.get_workflow_handle(RULES_ID, run_id=run)
         async for event in current.fetch_history_events(rpc_timeout=SOON):
             length += 1
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
@@ -128,7 +147,7 @@ class NamespaceRules:
             elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 for each in await self._decode(event.workflow_execution_signaled_event_attributes.input.payloads):
                     standing.take(from_wire(each, RuleChange))
-        self._known, self._standing = (described.run_id, length), standing
+        self._known, self._standing = (run, length), standing
 
     async def _decode(self, payloads: Any) -> list[Any]:
         return await self._client.data_converter.decode(payloads)

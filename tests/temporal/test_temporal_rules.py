@@ -5,21 +5,29 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from temporal_server import namespace, working
+from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from supervisor import Approve, Context, ServerUnavailable, agent, allow, deny, tool
-from supervisor.temporal import commands, decisions, open_temporal
+from supervisor import Approve, Context, LimitExceeded, ServerUnavailable, agent, allow, deny, tool
+from supervisor.temporal import commands, decisions, open_temporal, rulebook, rules
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.rulebook import RuleChange
-from supervisor.temporal.wire import to_wire
+from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.wire import READ_RULES, RULES_ID, to_wire
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
 pytestmark = pytest.mark.anyio
 
 
+happened: list[str] = []
+"""Reads of the rules, and calls."""
+
+
 @tool
 async def press(button: str) -> str:
+    happened.append("pressed")
     return button
 
 
@@ -75,6 +83,63 @@ async def test_a_rule_counts_when_the_server_has_it():
         run = await supervisor.start("pressing", "red")
         async with working(url, [pressing]):
             assert (await run.result())[0] == "denied"
+
+
+async def test_rules_outlive_the_workflow_that_keeps_them(monkeypatch):
+    """It goes on in a new one after some changes. If somebody terminates it, a deny holds for the next call, and the
+    next change is one more."""
+    monkeypatch.setattr(rulebook, "MOST", 3)
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        keeper = supervisor.trees.client.get_workflow_handle(RULES_ID)
+        added = [await supervisor.add_rule(deny("press", f'{{"button": "{n}"}}'), by="ana") for n in range(3)]
+        begun = (await keeper.describe()).raw_description.workflow_execution_info.first_run_id
+        while (await keeper.describe()).run_id == begun:
+            await anyio.sleep(0.05)
+        await supervisor.revoke_rule(added.pop(0).id, by="bob")
+        for change in (supervisor.add_rule(deny("press"), by="ana"), supervisor.revoke_rule(added.pop(0).id, by="ana")):
+            await keeper.terminate()
+            assert (await (await supervisor.start(pressing, "2")).result())[0] == "denied"
+            await keeper.terminate()
+            await change
+        assert len(await supervisor.find_rules()) == 2
+        assert added[0].id in [each.id for each in await supervisor.find_rules()]
+
+
+async def test_rules_that_are_too_large_are_refused(monkeypatch):
+    """Together they are read before each call. None of those that hold is lost."""
+    monkeypatch.setattr(rules, "LARGEST", 2500)
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        for each in "ab":
+            await supervisor.add_rule(deny("press", each * 1000), by="ana")
+        with pytest.raises(LimitExceeded, match="revoke"):
+            await supervisor.add_rule(deny("press", "c" * 1000), by="ana")
+        assert len(await supervisor.find_rules()) == 2
+
+
+@pytest.mark.parametrize("good", [0, 1])
+async def test_no_call_begins_while_the_rules_cannot_be_read(monkeypatch, good):
+    """Before it is asked for, and after the approval, just before its effect. It begins when they can be read."""
+    usual = NamespaceRules.read_for_call
+    happened.clear()
+
+    @activity.defn(name=READ_RULES)
+    async def read(self) -> list:
+        happened.append("unread" if good <= len(happened) < good + 2 else "read")
+        if happened[-1] == "unread":
+            raise RPCError("no", RPCStatusCode.UNAVAILABLE, b"")
+        return await usual(self)
+
+    monkeypatch.setattr(NamespaceRules, "read_for_call", read)
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        run = await supervisor.start(pressing, "red")
+        while not (asked := await supervisor.find_approvals()):
+            await anyio.sleep(0.05)
+        await supervisor.decide(asked[0].id, Approve(by="ana"))
+        assert (await run.result())[0] == "ok"
+    assert happened == [*(["read"] * good), "unread", "unread", "read", *(["read"] * (1 - good)), "pressed"]
 
 
 @agent
