@@ -10,6 +10,7 @@ import fake_slack
 import httpx
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
+SERVING = re.compile(r"Serving .* on (http://\S+)")
 EVE = "another-token-that-is-long-enough"
 TOML = """
 [server]
@@ -56,16 +57,8 @@ class Served:
     def start(self, *options: str) -> None:
         log = self.cluster.folder / f"{self.mirror.name}-{len(list(self.cluster.folder.iterdir()))}.log"
         given = ["--config", str(self.toml), "--mirror", str(self.mirror), *options]
-        with log.open("wb") as out:
-            self.process = self.cluster.start("serve", *given, stdout=subprocess.DEVNULL, stderr=out, **SECRETS)
-        self.cluster.workers.append(self.process)
-        self.cluster.until(lambda: self.url_in(log) or self.process.poll() is not None)
-        assert self.process.poll() is None, log.read_text()
-        self.log, self.url = log, self.url_in(log)
-
-    def url_in(self, log: Path) -> str | None:
-        found = re.search(r"Serving .* on (http://\S+)", log.read_text())
-        return None if found is None else found[1]
+        self.process, self.url = serve(self.cluster, log, *given, **SECRETS)
+        self.log = log
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -101,6 +94,16 @@ class Served:
         headers, body = fake.press(message, code, user)
         url = f"{self.url}/channels/{self.platform}/{path}"
         httpx.post(url, headers=headers, content=body, timeout=60).raise_for_status()
+
+
+def serve(cluster, log: Path, *options: str, **env: str) -> tuple[subprocess.Popen, str]:
+    """Start a server, and wait until it serves. Return its process, which the cluster kills, and its address."""
+    with log.open("wb") as out:
+        process = cluster.start("serve", *options, stdout=subprocess.DEVNULL, stderr=out, **env)
+    cluster.workers.append(process)
+    cluster.until(lambda: SERVING.search(log.read_text()) or process.poll() is not None)
+    assert process.poll() is None, log.read_text()
+    return process, SERVING.search(log.read_text())[1]
 
 
 def cards(slack) -> list[dict]:

@@ -1,29 +1,61 @@
 """Commands on Temporal: what is done next to a store is done on a cluster with a URL."""
 
 import re
+import shlex
 import signal
 from pathlib import Path
 
+import anyio
+import httpx
 import pytest
-from clusters import AGENTS
+from clusters import AGENTS, Cluster
+from serving_processes import TOKEN, serve
+from temporal_server import namespace, shared
+
+from supervisor.core.people import hash_token
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "when-one-machine-is-not-enough.md"
 
 
-def test_the_two_commands_of_the_guide_run_an_agent(cluster):
-    """As they are written there; then people decide, and each effect happens once."""
-    shown = [line.split("--store")[0].split() for line in GUIDE.read_text().splitlines() if line.startswith("$ ")]
-    assert shown[0][1:] == ["supervisor", "worker", "agents.py"]
-    assert shown[1][1:4] == ["supervisor", "start", "janitor"]
-    cluster.worker()
-    cluster.run("start", "janitor", '["/srv/a"]', "--session", "j", code=3)
-    (asked,) = cluster.pending()
-    cluster.run("approve", asked["id"], "--by", "ana")
-    assert cluster.outcome("j") == {"kind": "succeeded", "value": ["removed /srv/a"], "cause": None}
-    assert cluster.effects() == ["thought 1", "removed /srv/a"]
-    told = cluster.run("show", "j")
-    assert "approved by ana (command line)" in told
-    assert "removed /srv/a" in cluster.run("audit")
+@pytest.fixture
+def guided(tmp_path):
+    """A cluster on the namespace of the guide, in a folder with what the guide's commands name, and their words."""
+    anyio.run(namespace)  # the server answers
+    here = Cluster(f"temporal://{shared().target}/default", tmp_path)
+    page = GUIDE.read_text()
+    (tmp_path / "agents.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    (tmp_path / "supervisor.toml").write_text(f'[server]\nport = 0\n[people.ana]\ntokens = ["{hash_token(TOKEN)}"]\n')
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "old.tmp").touch()
+    del here.environment["SUPERVISOR_STORE"]
+    here.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    lines = [line.split("$ supervisor ", 1)[1] for line in page.splitlines() if line.startswith("$ supervisor ")]
+    found = [shlex.split(line.replace("127.0.0.1:7233", shared().target)) for line in lines]
+    yield here, {words[0]: words for words in found}
+    here.kill()
+
+
+def test_the_commands_of_the_guide_run_an_agent_to_its_end(guided):
+    """As they are written there, with another address: a person approves, the effect happens, a server shows it."""
+    cluster, lines = guided
+    agents, *options = lines["worker"][1:]
+    cluster.worker(*options, agents=agents)
+    cluster.run(*lines["start"], code=3)
+    approval = cluster.run(*lines["approvals"]).split()[0]
+    cluster.run(*(approval if word == "ID" else word for word in lines["approve"]))
+    cluster.until(lambda: not (cluster.folder / "scratch" / "old.tmp").exists())
+    _, address = serve(cluster, cluster.folder / "serve.log", *lines["serve"][1:])
+
+    def shown() -> list[dict]:
+        answer = httpx.get(f"{address}/api/sessions", headers={"authorization": f"Bearer {TOKEN}"}, timeout=60)
+        return answer.json()["items"]
+
+    cluster.until(lambda: shown() and shown()[0]["outcome"] is not None)
+    (done,) = shown()
+    assert done["outcome"]["value"] == ["scratch/old.tmp\n"]
+    cluster.environment["SUPERVISOR_STORE"] = cluster.url
+    assert "approved by" in cluster.run("show", done["id"])
+    assert "find scratch" in cluster.run("audit")
 
 
 def test_a_worker_is_killed_and_a_decision_is_made_while_none_lives(cluster):
