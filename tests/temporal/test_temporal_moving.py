@@ -1,7 +1,6 @@
 """A tree goes on in a new workflow: after many events, and when it is rescued from code that has changed."""
 
 import signal
-import subprocess
 from base64 import b64encode
 from contextlib import suppress
 from functools import partial
@@ -270,23 +269,52 @@ async def test_a_parked_session_keeps_a_decision_and_a_message():
             assert await run.result() == ["fine", "hello"]
 
 
-def set_current(cluster, build: str) -> None:
+async def set_current(url: str, build: str) -> None:
     """Let sessions begin with a version of the workers, when one of them is known."""
-    target, name = cluster.url.removeprefix("temporal://").split("/")
+    target, name = url.removeprefix("temporal://").split("/")
     command = ["worker", "deployment", "set-current-version", "--address", target, "--namespace", name, "--yes"]
     command += ["--deployment-name", QUEUE, "--build-id", build]
-    cluster.until(lambda: subprocess.run([find_program(), *command], capture_output=True).returncode == 0)
+    with anyio.fail_after(60):
+        while (await anyio.run_process([find_program(), *command], check=False)).returncode != 0:
+            await anyio.sleep(0.1)
+
+
+@agent(name="versioned")
+async def old_version(ctx: Context) -> str:
+    return await ctx.ask("Well?") + " old"
+
+
+@agent(name="versioned")
+async def new_version(ctx: Context) -> str:
+    return await ctx.ask("Well?") + " new"
+
+
+async def test_a_session_stays_with_the_version_of_the_workers_that_began_it():
+    """Another version is current when its question is answered."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor, working(url, [old_version], build="old"):
+        await set_current(url, "old")
+        stays = await supervisor.start("versioned", session="stays")
+        await asked(supervisor, 1)
+        async with working(url, [new_version], build="new"):
+            await set_current(url, "new")
+            follows = await supervisor.start("versioned", session="follows")
+            while len(found := await supervisor.find_approvals()) < 2:
+                await anyio.sleep(0.1)
+            for each in found:
+                await supervisor.decide(each.id, Answer(by="ana", value="fine"))
+            assert (await stays.result(), await follows.result()) == ("fine old", "fine new")
 
 
 @pytest.mark.soak
-def test_sessions_stay_with_the_version_that_began_them_unless_they_are_rescued(cluster, tmp_path):
-    """Two workers with two versions of the code. The rescued session goes on with the current one, and at once."""
+def test_a_rescued_session_goes_on_at_once_with_the_current_version(cluster, tmp_path):
+    """Two workers with two versions of the code. The other session stays."""
     for build in ("old", "new"):
         (tmp_path / build).mkdir()
         code = tmp_path / build / "changing_agents.py"
         code.write_text(CODE.format(word=f" {build}", before="pass"))
         cluster.worker("--build", build, agents=code)
-        set_current(cluster, build)
+        anyio.run(set_current, cluster.url, build)
         if build == "old":
             cluster.run("start", "changing", "--session", "stays", "--detach")
             cluster.run("start", "changing", "--session", "goes", "--detach")
