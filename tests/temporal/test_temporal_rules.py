@@ -1,5 +1,6 @@
 """Rules for all sessions of a namespace, and races of decisions with withdrawals: in processes of this one."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import anyio
@@ -9,7 +10,18 @@ from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from supervisor import Approve, Context, LimitExceeded, ServerUnavailable, agent, allow, deny, tool
+from supervisor import (
+    Answer,
+    Approve,
+    Context,
+    LimitExceeded,
+    QuestionUnanswered,
+    ServerUnavailable,
+    agent,
+    allow,
+    deny,
+    tool,
+)
 from supervisor.temporal import commands, decisions, open_temporal, rulebook, rules
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.rulebook import RuleChange
@@ -18,6 +30,7 @@ from supervisor.temporal.wire import READ_RULES, RULES_ID, to_wire
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
+ANSWERED = [("accepted", "answered"), ("closed", "expired"), ("recorded", "answered"), ("recorded", "expired")]
 pytestmark = pytest.mark.anyio
 
 
@@ -198,6 +211,44 @@ async def test_a_decision_and_a_withdrawal_claim_the_same_approval():
             if status == "withdrawn":
                 late = await supervisor.decide(approval, Approve(by="bob"))
                 assert (late.kind, late.status) == ("closed", "withdrawn")
+
+
+@agent
+async def expiring(ctx: Context, number: int) -> list[str]:
+    """Asks questions that expire one after another, and returns the answers."""
+    said = [""] * number
+
+    async def question(own: Context, each: int) -> None:
+        with suppress(QuestionUnanswered):
+            said[each] = await own.ask(f"{each}?", expires_in=1 + each / 5)
+
+    async with ctx.task_group() as tasks:
+        for each in range(number):
+            tasks.start_soon(question, each)
+    return said
+
+
+async def test_an_answer_and_an_expiry_claim_the_same_question():
+    """Each of ten questions is answered or expires, never both, and its answerer learns which. Later ones are closed."""
+    url = await namespace()
+    async with working(url, [expiring]), open_temporal(url) as supervisor:
+        run = await supervisor.start(expiring, 10)
+        results = {}
+
+        async def answer(each) -> None:
+            await anyio.sleep_until(anyio.current_time() + (each.expires_at - datetime.now(UTC)).total_seconds() - 0.05)
+            results[each.id] = await supervisor.decide(each.id, Answer(value=each.id, by="ana"))
+
+        async with anyio.create_task_group() as tasks:
+            for each in await until_asked(supervisor, 10):
+                tasks.start_soon(answer, each)
+        said = await run.result()
+        ended = await supervisor.find_approvals(pending=False, limit=None)
+        assert sorted(filter(None, said)) == sorted(each.id for each in ended if each.status == "answered")
+        for each in ended:
+            assert (results[each.id].kind, each.status) in ANSWERED
+            late = await supervisor.decide(each.id, Answer(value="no", by="bob"))
+            assert late.kind == ("closed" if each.status == "expired" else "conflict")
 
 
 async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypatch):
