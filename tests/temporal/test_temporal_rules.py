@@ -229,7 +229,7 @@ async def expiring(ctx: Context, number: int) -> list[str]:
 
 
 async def test_an_answer_and_an_expiry_claim_the_same_question():
-    """Each of ten questions is answered or expires, never both, and its answerer learns which. Later ones are closed."""
+    """Each of ten questions is answered or expires, never both, and its answerer learns which."""
     url = await namespace()
     async with working(url, [expiring]), open_temporal(url) as supervisor:
         run = await supervisor.start(expiring, 10)
