@@ -277,7 +277,7 @@ class RemoteSupervisor(Supervisor):
         known = {row.session for row in rows}
         missing = [each for each in ids_from(session, found.sessions) if each not in known]
         while missing and (entries is None or len(rows) < entries):
-            rows += [row for row in await self.find_entries(missing.pop(0)) if row.position <= end]
+            rows += [row for row in await self.find_entries(missing.pop(0), limit=None) if row.position <= end]
         rows.sort(key=lambda row: row.position)
         return TreeView(sessions=found.sessions, entries=tuple(rows), cursor=found.cursor, left_out=len(missing))
 

@@ -61,4 +61,17 @@ async def writing(ctx: Context) -> None:
     await ctx.send(await ctx.receive())
 
 
-AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing, writing)
+@agent
+async def reporting(ctx: Context, count: int) -> None:
+    """Says so many things, each an entry of its journal."""
+    for number in range(count):
+        await ctx.report("text", "still here", call=str(number))
+
+
+@agent
+async def listening(ctx: Context, count: int) -> None:
+    """Lets a sub-agent report."""
+    await ctx.run(reporting, count)
+
+
+AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing, writing, reporting, listening)

@@ -558,6 +558,7 @@ async def test_leaving_ends_open_watches(kind):
 async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
     """Its sessions, whole journals, and the instant; also where one answer does not hold all of it."""
     monkeypatch.setattr("supervisor.client.remote.MOST_ENTRIES", most)
+    monkeypatch.setattr("supervisor.client.remote.MOST", most)
     async with side(kind) as here:
         run = await here.supervisor.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
@@ -568,6 +569,16 @@ async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
         assert (list(tree.entries), tree.left_out) == (here.local.store.rows(0, end), 0)
         part = await here.supervisor.get_tree(run.session, entries=0)
         assert ({row.session for row in part.entries}, part.left_out) == ({run.session}, 1)
+
+
+async def test_a_tree_has_journals_longer_than_a_page(kind, monkeypatch):
+    """Also one that a further request reads."""
+    monkeypatch.setattr("supervisor.client.remote.MOST_ENTRIES", 1)
+    async with side(kind) as here:
+        await (await here.supervisor.start("listening", 1001, session="loud", requester="olga")).outcome()
+        tree = await here.supervisor.get_tree("loud", entries=None)
+        end = int(tree.cursor.partition(".")[2])
+        assert (list(tree.entries), tree.left_out) == (here.local.store.rows(0, end), 0)
 
 
 @pytest.mark.parametrize("text", ["yes", "yes {0.id}", "approve all", "approve {0.id}"])
