@@ -655,11 +655,14 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(
+        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
+    ) -> None:
         """Cancel a session and all sessions below it (W8). Return when that is on disk.
 
         `reason`: why, for people; it is journaled, and part of the outcome's `cause`. `by`: the person who asks for it;
-        None: this program. Raises NotFound; NotEntitled as `resume`.
+        None: this program. `run`: do nothing unless the run with this number is the open one. None: whichever is open.
+        Raises NotFound; NotEntitled as `resume`.
         """
 
     @abstractmethod

@@ -6,11 +6,11 @@ which grants nothing.
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.abc import Supervisor
+from supervisor.abc import Run, Supervisor
 from supervisor.channels.cards import told
 from supervisor.channels.granting import where
 from supervisor.cli import answers
@@ -18,7 +18,7 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
-from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.questions import read_answer
 from supervisor.core.rules import find_option
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -146,29 +146,42 @@ def cancel(
     from supervisor.stopping import run_until_stopped
 
     place.check_by(by)
-    views: list[SessionView] = []
+    found: list[tuple[SessionView, dict[str, Any]]] = []
 
     async def body() -> None:
         async with place.open(wanted=("session", session)) as supervisor:
-            before = await get_session(supervisor, session)
-            if before.outcome is None:
-                await supervisor.cancel(session, reason=reason, by=place.name_of(by, supervisor))
-                await (await supervisor.get_run(session)).outcome()
-            views[:] = [before, await supervisor.get_session(session)]
+            view = await get_session(supervisor, session)
+            ended = answers.outcome_document(view)
+            if ended is None:
+                run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
+                outcome = await run.outcome()
+                ended = {"kind": outcome.kind, "value": outcome.value, "cause": outcome.cause}
+            found.append((view, ended))
 
     stopped = run_until_stopped(body, "asyncio")
-    if not views:
+    if not found:
         say(f"The session may not have ended yet. To wait for it: supervisor cancel {session}{place.option}")
         return stopped or Exit.REFUSED
-    before, view = views
+    ((view, ended),) = found
     if json:
-        answers.print_json(answers.run_document(view))
+        answers.print_json({"session": view.id, "outcome": ended})
     else:
-        assert view.outcome is not None
-        had = "had already ended" if before.outcome is not None else "has ended"
-        print(f"{visible(view.path[-1])} [{view.id}] {had}: {view.outcome['kind']}")
+        had = "had already ended" if view.outcome is not None else "has ended"
+        print(f"{visible(view.path[-1])} [{view.id}] {had}: {ended['kind']}")
         say(f"\nsupervisor show {session}{place.option}")
     return Exit.DONE
+
+
+async def _cancel(supervisor: Supervisor, session: str, reason: str | None, by: str, place: AnyPlace) -> Run[Any]:
+    """Cancel the latest run of a session, and return it; one that begins meanwhile goes on."""
+    try:
+        run = await supervisor.get_run(session)
+    except ServerUnavailable:
+        if place.temporal is not None:  # no worker lives, and a cancel counts all the same
+            await supervisor.cancel(session, reason=reason, by=by)
+        raise
+    await supervisor.cancel(session, reason=reason, by=by, run=run.number)
+    return run
 
 
 def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:

@@ -237,9 +237,12 @@ class RemoteSupervisor(Supervisor):
             ChatResult, await self._connection.ask("POST", _path("sessions", session, "messages"), body=body)
         )
 
-    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(
+        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
+    ) -> None:
         self._me(by, "cancel")
-        await self._connection.ask("POST", _path("sessions", session, "cancel"), body={"reason": reason}, repeats=True)
+        body = {"reason": reason, "run": run}
+        await self._connection.ask("POST", _path("sessions", session, "cancel"), body=body, repeats=True)
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         self._me(by, "make rules")

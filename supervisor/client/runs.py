@@ -50,7 +50,7 @@ class RemoteRun(Run[R]):
 
     async def cancel(self, reason: str | None = None) -> None:
         if await self.find_outcome() is None:
-            await self._supervisor.cancel(self.session, reason=reason)
+            await self._supervisor.cancel(self.session, reason=reason, run=self.number)
 
     def watch_approvals(self) -> Watch[Approval]:
         return self._supervisor.watch_pending({"session": self.session, "run": self.number})

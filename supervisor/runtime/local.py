@@ -421,19 +421,22 @@ class LocalSupervisor(StoreSupervisor):
         await self._runner.launcher.recover(fork)
         return forking.fork
 
-    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(
+        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
+    ) -> None:
         who = await self.admission.of_program(by, "cancel sessions", session)
         root = self.reader.get_row(session).root
 
-        def plan(view: View) -> list[Entry]:
-            if not view.session(session).is_open:
-                return []
+        def plan(view: View) -> tuple[list[Entry], bool]:
+            state = view.session(session)
+            if not state.is_open or run not in (None, state.runs):
+                return [], False
             if view.store.get_owner(root) is None:
                 view.claim(root)
-            return list(cancel_events(view, session, who, reason, self._runner.clock.now()))
+            return list(cancel_events(view, session, who, reason, self._runner.clock.now())), True
 
-        await self._runner.journal.append(plan)
-        if self.store.owns(root) and session not in self._runner.attempts.live:
+        is_told = await self._runner.journal.append_with_answer(plan)
+        if is_told and self.store.owns(root) and session not in self._runner.attempts.live:
             await self._runner.finishing.end_tree(session)
 
     # -- waiting -----------------------------------------------------------------------------------------------------

@@ -216,10 +216,12 @@ class TemporalSupervisor(Supervisor):
         """See Supervisor. It is noted in the mirror."""
         await self.near.note_shown(session, mark, channel=channel)
 
-    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(
+        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
+    ) -> None:
         who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
-        await command(self.trees, root, "cancel", session, who, reason)
+        await command(self.trees, root, "cancel", session, who, reason, run=run)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         await self._refuse_inside("sending")

@@ -58,7 +58,7 @@ class TemporalRun(Run[R]):
 
     async def cancel(self, reason: str | None = None) -> None:
         if await self.find_outcome() is None:
-            await self._supervisor.cancel(self.session, reason=reason)
+            await self._supervisor.cancel(self.session, reason=reason, run=self.number)
 
     def watch_approvals(self) -> Watch[Approval]:
         async def open_near() -> Watch[Approval]:

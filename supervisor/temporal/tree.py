@@ -390,7 +390,7 @@ class Tree:
         session, text, by = command.session, command.text or "", command.by
         match command.kind:
             case "cancel":
-                await supervisor.cancel(session, reason=command.text, by=by)
+                await supervisor.cancel(session, reason=command.text, by=by, run=command.run)
             case "send":
                 return to_wire(await supervisor.send(session, text, by=by))
             case "retry":

@@ -216,7 +216,7 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
-    the id of the rule that is revoked, a Rescue, or a ForkNote."""
+    the id of the rule that is revoked, a Rescue, or a ForkNote. `run`: the only run that is to be cancelled."""
 
     id: str
     kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked"]
@@ -224,6 +224,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     text: str | None = None
     rule: Rule | None = None
+    run: int | None = None
 
 
 class ForkNote(msgspec.Struct, frozen=True, kw_only=True):

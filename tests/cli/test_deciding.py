@@ -3,11 +3,27 @@
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
+from supervisor import Approve, Context, agent, open_supervisor, tool
+from supervisor.cli import deciding
+from supervisor.cli.options import AnyPlace
 from supervisor.core.marker import CALL_MARKER
+from supervisor.runtime.local import LocalSupervisor
 
 AGENTS = Path(__file__).with_name("command_agents.py")
+
+
+@tool
+async def jot(text: str) -> str:
+    return f"jotted {text}"
+
+
+@agent
+async def jotting(ctx: Context, text: str) -> str:
+    """Jots down what it is told, in each turn."""
+    return (await ctx.call(jot, text)).content
 
 
 def test_the_first_decision_counts_and_the_second_is_told(supervisor):
@@ -54,6 +70,31 @@ def test_cancel_ends_a_tree_that_no_process_runs_and_withdraws_its_approvals(sup
     assert {view["status"] for view in supervisor("sessions", "--json").json} == {"completed"}
     assert supervisor("approve", first).code == supervisor("deny", second).code == 4
     assert supervisor("cancel", "asking").code == 0
+
+
+def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, monkeypatch, capsys):
+    """It ends the run that it found, and says how that one has ended."""
+    at = tmp_path / "state.db"
+    cancel = LocalSupervisor.cancel
+
+    async def begin() -> None:
+        async with open_supervisor(at, agents=[jotting]) as supervisor:
+            run = await supervisor.start(jotting, "one", session="mine")
+            async with run.watch_approvals() as watch:
+                await anext(watch)
+
+    async def cancel_late(self, session, **options):
+        async with self.watch_approvals() as watch:
+            await self.decide((await anext(watch)).id, Approve(by="olga"))
+            await (await self.get_run("mine", number=1)).outcome()
+            await self.send("mine", "two", by="olga")
+            await anext(watch)
+        await cancel(self, session, **options)
+
+    anyio.run(begin)
+    monkeypatch.setattr(LocalSupervisor, "cancel", cancel_late)
+    assert deciding.cancel("mine", place=AnyPlace(store=str(at))) == 0
+    assert "succeeded" in capsys.readouterr().out
 
 
 def test_a_sub_agent_alone_can_be_cancelled_while_another_process_runs_the_tree(supervisor):

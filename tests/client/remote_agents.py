@@ -47,6 +47,12 @@ async def chatting(ctx: Context, text: str) -> str:
 
 
 @agent
+async def jotting(ctx: Context, text: str) -> str:
+    """Notes what it is told, in each turn."""
+    return (await ctx.call(note, text)).content
+
+
+@agent
 async def failing(ctx: Context) -> str:
     if "REMOTE_TEST_WORKS" not in os.environ:
         raise ValueError("not today")
@@ -74,4 +80,7 @@ async def listening(ctx: Context, count: int) -> None:
     await ctx.run(reporting, count)
 
 
-AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing, writing, reporting, listening)
+AGENTS = (
+    *(noting, chief, doubling, greeting, asking, chatting),
+    *(jotting, failing, writing, reporting, listening),
+)

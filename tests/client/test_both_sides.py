@@ -231,6 +231,29 @@ async def test_a_message_begins_a_turn(kind):
         assert "yes" in said
 
 
+async def test_a_cancel_of_a_run_spares_the_next_one(kind):
+    """Also if that began after the outcome of the first was asked for."""
+    async with side(kind) as here:
+        first = await here.supervisor.start("jotting", "bread", session="mine", requester="olga")
+        find_outcome = first.find_outcome
+        async with first.watch_approvals() as watch:
+            asked = await anext(watch)
+
+        async def end_meanwhile():
+            found = await find_outcome()
+            await here.supervisor.decide(asked.id, Approve(by="olga"))
+            await first.outcome()
+            await here.supervisor.send("mine", "cake", by="olga")
+            return found
+
+        first.find_outcome = end_meanwhile
+        await first.cancel("too late")
+        second = await here.supervisor.get_run("mine")
+        async with second.watch_approvals() as watch:
+            await here.supervisor.decide((await anext(watch)).id, Approve(by="olga"))
+        assert (second.number, await second.result()) == (2, "noted cake")
+
+
 async def test_get_run_types_the_result_by_an_agent(kind):
     """Without one it is plain JSON; each run of a session has its own."""
     async with side(kind) as here:

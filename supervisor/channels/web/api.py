@@ -120,7 +120,7 @@ async def send_message(call: Call) -> Response:
 
 async def cancel_session(call: Call) -> Response:
     body: CancelBody = call.body
-    await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name)
+    await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
     return document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
 
 

@@ -109,7 +109,11 @@ class ApproveBody(RequestFields, frozen=True, kw_only=True):
 
 
 class CancelBody(RequestFields, frozen=True, kw_only=True):
+    """Cancel a session. `run`: do nothing unless the run with this number, from 1, is the open one; null: whichever is
+    open."""
+
     reason: str | None = None
+    run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
 
 
 class RuleBody(RequestFields, frozen=True, kw_only=True):
