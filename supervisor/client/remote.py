@@ -71,6 +71,7 @@ class RemoteSupervisor(Supervisor):
     def __init__(self, connection: Connection) -> None:
         self.where = connection.where
         self.decided: Counter[str] = Counter()
+        self.cards_failed: Counter[str] = Counter()
         self._connection = connection
 
     def __repr__(self) -> str:

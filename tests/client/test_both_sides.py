@@ -19,6 +19,7 @@ from supervisor import (
     RunCancelled,
     RunFailed,
     SessionConflict,
+    Supervisor,
     UnknownAgent,
     allow,
     deny,
@@ -31,6 +32,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remo
 
 async def take(watch, count: int) -> list:
     return [await anext(watch) for _ in range(count)]
+
+
+async def test_every_supervisor_has_what_the_interface_names(kind):
+    """A program counts with it, wherever the supervisor is."""
+    async with side(kind) as here:
+        assert {name for name in Supervisor.__annotations__ if not hasattr(here.supervisor, name)} == set()
+        assert here.supervisor.cards_failed == {}
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------
