@@ -6,7 +6,7 @@ How a channel uses it:
     chat = TelegramChat(...)                                  # a subclass of Chat: what only this platform knows
     conversations = Conversations(chat, agent, Answering("telegram", people))
     tasks.start_soon(conversations.run, supervisor)           # in Channel.serve: tells people what sessions say
-    answer = await conversations.hear(supervisor, Heard(...)) # for each message of a person
+    answer = await conversations.hear(supervisor, IncomingMessage(...)) # for each message of a person
     if answer is not None:                                    # a refusal or a hint, for this person alone
         await self.whisper(person, answer)
 
@@ -30,7 +30,7 @@ WRITING: Final = "writing"
 """The mark of a message that shows what an agent is writing."""
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A person's message to the agent or in a session's place."""
 
     session: str
@@ -95,7 +95,7 @@ class Chat(ABC):
         each message of `show_writing` that is still there. A platform that cannot be searched needs a record of its
         own: a piece whose mark is missing is posted once more."""
 
-    async def seen(self, heard: Heard) -> None:  # noqa: B027 # a platform may show nothing
+    async def seen(self, incoming: IncomingMessage) -> None:  # noqa: B027 # a platform may show nothing
         """Show that a person's message was taken."""
 
     async def working(self, session: str, *, is_working: bool) -> None:  # noqa: B027 # a platform may show nothing
@@ -120,11 +120,11 @@ class Chat(ABC):
         """Remove a message of `show_writing`; that it is gone already is no error."""
         raise NotImplementedError
 
-    async def find_earlier(self, heard: Heard) -> Sequence[Earlier]:
-        """Return the last messages that stood in a place before `heard` begins a session there, the oldest first."""
+    async def find_earlier(self, incoming: IncomingMessage) -> Sequence[Earlier]:
+        """Return the last messages that stood in a place before `incoming` begins a session there, the oldest first."""
         return ()
 
-    def stands_below(self, heard: Heard, card: str) -> bool:
+    def stands_below(self, incoming: IncomingMessage, card: str) -> bool:
         """Return whether a card was posted after a message, by the order of the platform: then a word in the message
         does not mean that card (A12). `card`: the id that `Channel.post` returned."""
         return False

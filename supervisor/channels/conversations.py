@@ -22,7 +22,7 @@ import msgspec
 from supervisor.abc import Supervisor
 from supervisor.channels.answering import Answering
 from supervisor.channels.cards import heard_lines, summary
-from supervisor.channels.chat import Chat, Earlier, Heard
+from supervisor.channels.chat import Chat, Earlier, IncomingMessage
 from supervisor.channels.telling import Telling
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
@@ -61,66 +61,70 @@ class Conversations:
         """Tell people what the sessions say, until cancelled."""
         await self.telling.run(supervisor)
 
-    async def hear(self, supervisor: Supervisor, heard: Heard) -> str | None:
+    async def hear(self, supervisor: Supervisor, incoming: IncomingMessage) -> str | None:
         """Take a person's message: it begins a session, or goes to the session of its place.
 
         Returns the text to show only to this person, such as a refusal. Raises StoreError, TreeOwned.
         """
-        is_known = await _knows(supervisor, heard.session)
-        person = self._answering.find_person(heard.identity)
+        is_known = await _knows(supervisor, incoming.session)
+        person = self._answering.find_person(incoming.identity)
         was_heard = (
             is_known
-            and heard.is_again
+            and incoming.is_again
             and isinstance(person, Person)
-            and await _was_heard(supervisor, heard, person.name)
+            and await _was_heard(supervisor, incoming, person.name)
         )
         # No await from here until the message is noted: the platform may deliver the same message twice at once.
-        if heard.message in self._heard or was_heard or (heard.is_first if is_known else not heard.may_begin):
+        if incoming.message in self._heard or was_heard or (incoming.is_first if is_known else not incoming.may_begin):
             return None
-        self._heard[heard.message] = None
+        self._heard[incoming.message] = None
         while len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
         try:
             if isinstance(person, str):
                 if is_known:
-                    await self._answering.note_stranger(supervisor, heard.session, heard.text, heard.identity, person)
+                    await self._answering.note_stranger(
+                        supervisor, incoming.session, incoming.text, incoming.identity, person
+                    )
                 return person
             if is_known:
-                answer = await self._reply(supervisor, heard, person)
+                answer = await self._reply(supervisor, incoming, person)
             else:
-                answer = await self._begin(supervisor, heard, person)
+                answer = await self._begin(supervisor, incoming, person)
         except (StoreError, TreeOwned):
-            self._heard.pop(heard.message, None)
+            self._heard.pop(incoming.message, None)
             raise
         except NotEntitled as error:
             return f"{'Not heard' if is_known else 'Not started'}: {visible(str(error))}."
         except SupervisorError as error:
             return str(error)
-        self.telling.follow(heard.session, is_new=not is_known)
-        self.telling.note_seen(heard)
+        self.telling.follow(incoming.session, is_new=not is_known)
+        self.telling.note_seen(incoming)
         return answer
 
-    async def _begin(self, supervisor: Supervisor, heard: Heard, person: Person) -> str | None:
+    async def _begin(self, supervisor: Supervisor, incoming: IncomingMessage, person: Person) -> str | None:
         """Start the agent, with what stood in the place before."""
-        if not heard.text.strip():
+        if not incoming.text.strip():
             return f"Write what {self._agent.name} is to do after the mention, in one message."
-        if read_word(heard.text) is not None:
+        if read_word(incoming.text) is not None:
             return "Nothing was decided: no session is here. Reply in the place where the session asks."
         earlier: Sequence[Earlier] = ()
-        if not heard.is_first:
+        if not incoming.is_first:
             try:
-                earlier = await self._chat.find_earlier(heard)
+                earlier = await self._chat.find_earlier(incoming)
             except (SupervisorError, OSError) as error:
-                log.warning("place.not_read", channel=self._chat.name, session=heard.session, error=repr(error))
-        await supervisor.start(self._agent, with_earlier(heard.text, earlier), session=heard.session, by=person.name)
+                log.warning("place.not_read", channel=self._chat.name, session=incoming.session, error=repr(error))
+        await supervisor.start(
+            self._agent, with_earlier(incoming.text, earlier), session=incoming.session, by=person.name
+        )
         return None
 
-    async def _reply(self, supervisor: Supervisor, heard: Heard, person: Person) -> str | None:
-        session, channel = heard.session, self._chat.name
-        if heard.text.strip().lower().rstrip(".!") in STOP:
+    async def _reply(self, supervisor: Supervisor, incoming: IncomingMessage, person: Person) -> str | None:
+        session, channel = incoming.session, self._chat.name
+        if incoming.text.strip().lower().rstrip(".!") in STOP:
             return await self._answering.stop(supervisor, session, person)
-        before = await self._shown_before(supervisor, heard)
-        result = await supervisor.chat(session, heard.text, by=person.name, shown_before=before, channel=channel)
+        before = await self._shown_before(supervisor, incoming)
+        result = await supervisor.chat(session, incoming.text, by=person.name, shown_before=before, channel=channel)
         if result.sent is None:
             return "\n".join(heard_lines(result, datetime.now().astimezone()))
         waits = [f"{summary(approval)} ({approval.id})" for approval in result.sent.waiting_for]
@@ -129,17 +133,17 @@ class Conversations:
         )
         return f"Kept; first it waits for: {'; '.join(waits)}. To decide, {how}." if waits else None
 
-    async def _shown_before(self, supervisor: Supervisor, heard: Heard) -> datetime:
+    async def _shown_before(self, supervisor: Supervisor, incoming: IncomingMessage) -> datetime:
         """Return the time, by our clock, before which the cards above a message were shown (A12). Only the platform
         orders cards and messages, since our clock may differ from its clock."""
         now = datetime.now(UTC)
         stood_below = [
             row.event.at
-            for approval in await supervisor.find_approvals(session=heard.session, limit=None)
+            for approval in await supervisor.find_approvals(session=incoming.session, limit=None)
             for row in await supervisor.find_entries(approval.session, limit=None)
             if isinstance(row.event, e.CardPosted)
             if (row.event.approval, row.event.channel) == (approval.id, self._chat.name)
-            if self._chat.stands_below(heard, row.event.card)
+            if self._chat.stands_below(incoming, row.event.card)
         ]
         return min(stood_below, default=now) - timedelta(microseconds=1 if stood_below else 0)
 
@@ -162,11 +166,11 @@ async def _knows(supervisor: Supervisor, session: str) -> bool:
     return True
 
 
-async def _was_heard(supervisor: Supervisor, heard: Heard, by: str) -> bool:
+async def _was_heard(supervisor: Supervisor, incoming: IncomingMessage, by: str) -> bool:
     """Whether an earlier process took a message that is delivered again: the journal has the message, or began with
     it, or has a decision of the person since then (A12)."""
-    said_at, said = heard.said_at - CLOCKS_DIFFER, heard.text
-    for row in await supervisor.find_entries(heard.session, limit=None):
+    said_at, said = incoming.said_at - CLOCKS_DIFFER, incoming.text
+    for row in await supervisor.find_entries(incoming.session, limit=None):
         match row.event:
             case e.MessageReceived(at=at, by=said_by, text=text) if at >= said_at:
                 if text == said and said_by == by:
@@ -175,7 +179,7 @@ async def _was_heard(supervisor: Supervisor, heard: Heard, by: str) -> bool:
                 return True
             case _:
                 pass
-    decided = await supervisor.find_approvals(pending=False, session=heard.session, limit=None)
+    decided = await supervisor.find_approvals(pending=False, session=incoming.session, limit=None)
     since = [each for each in decided if each.by == by and each.decided_at and each.decided_at >= said_at]
     return any(read_word(said) is not None or _is_answer(each, said) for each in since)
 

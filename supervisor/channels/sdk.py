@@ -10,7 +10,7 @@ docs/how-to/write-a-channel.md builds one.
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
     a form, field by field       interview_of, whose Interview says what each Prompt asks, and what a line means
     a press, by its code         Answering, which finds the person, decides, and says what became of it
-    sessions in chats            Chat, which is subclassed, and Conversations; Heard, Earlier, Piece
+    sessions in chats            Chat, which is subclassed, and Conversations; IncomingMessage, Earlier, Piece
     HTTP requests                HttpClient, HttpReply (they need httpx): bounded, and without addresses in logs
 """
 
@@ -43,7 +43,7 @@ from supervisor.channels.cards import (
     with_gutter,
     with_instants,
 )
-from supervisor.channels.chat import WRITING, Chat, Earlier, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, Earlier, IncomingMessage, Piece
 from supervisor.channels.conversations import Conversations
 from supervisor.channels.form_words import has_form
 from supervisor.channels.granting import Grant
@@ -111,9 +111,9 @@ __all__ = [
     "Facts",
     "Form",
     "Grant",
-    "Heard",
     "HttpClient",
     "HttpReply",
+    "IncomingMessage",
     "Interview",
     "Mention",
     "ModalField",

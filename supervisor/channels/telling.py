@@ -26,7 +26,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Page, Supervisor
-from supervisor.channels.chat import Chat, Heard, Piece
+from supervisor.channels.chat import Chat, IncomingMessage, Piece
 from supervisor.channels.prose import harmless, pieces
 from supervisor.channels.writing import Writing
 from supervisor.core import events as e
@@ -134,16 +134,16 @@ class Telling:
             self._resting.move_to_end(session)
         return following
 
-    def note_seen(self, heard: Heard) -> None:
+    def note_seen(self, incoming: IncomingMessage) -> None:
         """Show that a person's message was taken, in a task of its own."""
         if self._tasks is not None:
-            self._tasks.start_soon(self._show_seen, heard)
+            self._tasks.start_soon(self._show_seen, incoming)
 
-    async def _show_seen(self, heard: Heard) -> None:
+    async def _show_seen(self, incoming: IncomingMessage) -> None:
         try:
-            await self._chat.seen(heard)
+            await self._chat.seen(incoming)
         except (SupervisorError, OSError) as error:
-            log.warning("message.not_marked", channel=self._chat.name, session=heard.session, error=repr(error))
+            log.warning("message.not_marked", channel=self._chat.name, session=incoming.session, error=repr(error))
 
     # -- one session -------------------------------------------------------------------------------------------------
 

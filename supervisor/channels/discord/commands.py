@@ -15,7 +15,7 @@ from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import CONTENT, code_block
 from supervisor.channels.discord.interactions import Command, Payload
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
-from supervisor.channels.discord.talk import DiscordChat, heard_of, session_of
+from supervisor.channels.discord.talk import DiscordChat, incoming_of, session_of
 from supervisor.core.chat_words import read_word
 from supervisor.core.errors import NotFound
 from supervisor.core.people import People
@@ -123,21 +123,21 @@ class Commands:
                 thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
             except (DiscordRefused, OSError) as error:
                 return told(f"Not started, since no thread could be opened: {error}")
-        answer = await self._conversations.hear(supervisor, heard_of(command, thread, begins=True))
+        answer = await self._conversations.hear(supervisor, incoming_of(command, thread, begins=True))
         return interactions.told(f"Here: <#{thread}>") if answer is None else told(answer)
 
     async def _say(self, supervisor: Supervisor, command: Command) -> Payload:
         if self._conversations is None:
             return told(_NO_AGENT)
-        heard = heard_of(command, command.place, begins=False)
+        incoming = incoming_of(command, command.place, begins=False)
         try:
-            await supervisor.get_session(heard.session)
+            await supervisor.get_session(incoming.session)
         except NotFound:
             return told("This is no thread of a session. /start begins one.")
-        answer = await self._conversations.hear(supervisor, heard)
+        answer = await self._conversations.hear(supervisor, incoming)
         if answer is not None:
             return told(answer)
-        return interactions.said(code_block(visible(heard.text, lines=True), CONTENT))
+        return interactions.said(code_block(visible(incoming.text, lines=True), CONTENT))
 
 
 async def register(rest: DiscordRest, application: str) -> int:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from supervisor.channels.chat import WRITING, Chat, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
 from supervisor.channels.discord.interactions import Command
 from supervisor.channels.discord.rest import EPOCH, GONE, DiscordRefused, DiscordRest
@@ -41,11 +41,11 @@ def thread_of(session: str) -> str | None:
     return None if found is None else found[1]
 
 
-def heard_of(command: Command, thread: str, *, begins: bool) -> Heard:
+def incoming_of(command: Command, thread: str, *, begins: bool) -> IncomingMessage:
     """Return what a person says by a slash command. Discord orders commands and messages by their ids."""
     said_at = datetime.fromtimestamp(((int(command.id) >> 22) + EPOCH) / 1000, UTC)
     text = command.options.get("text", "")
-    return Heard(
+    return IncomingMessage(
         session=session_of(thread),
         message=command.id,
         identity=command.user,
@@ -121,8 +121,8 @@ class DiscordChat(Chat):
                     found |= marks | ({f"{WRITING}:{message['id']}"} if WRITING in marks else set())
         return found
 
-    def stands_below(self, heard: Heard, card: str) -> bool:
-        return int(card.partition(":")[2]) > int(heard.message)
+    def stands_below(self, incoming: IncomingMessage, card: str) -> bool:
+        return int(card.partition(":")[2]) > int(incoming.message)
 
     async def working(self, session: str, *, is_working: bool) -> None:
         if is_working:  # nothing hides the typing indicator earlier

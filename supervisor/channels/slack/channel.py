@@ -51,7 +51,7 @@ from supervisor.channels.slack.blocks import (
 from supervisor.channels.slack.health import check_app
 from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
 from supervisor.channels.slack.signed import is_genuine, payload_of
-from supervisor.channels.slack.talk import SlackChat, heard_of, place_of
+from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
@@ -433,7 +433,7 @@ class Slack(Channel):
     async def _said(self, words: Words) -> None:
         assert self._supervisor is not None
         if self.conversations is not None:
-            answer = await self.conversations.hear(self._supervisor, heard_of(words))
+            answer = await self.conversations.hear(self._supervisor, incoming_of(words))
             if answer is not None:
                 await self._whisper(words, visible(answer, lines=True))
         elif words.is_to_app:

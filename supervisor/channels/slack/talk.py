@@ -16,7 +16,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from supervisor.channels.chat import WRITING, Chat, Earlier, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, Earlier, IncomingMessage, Piece
 from supervisor.channels.lengths import fit
 from supervisor.channels.slack.blocks import SECTION, inert, plain_blocks, said_blocks
 from supervisor.channels.slack.payloads import Words, plain_text
@@ -52,8 +52,8 @@ def place_of(session: str) -> tuple[str, str] | None:
     return None if found is None else (found[1].upper(), found[2])
 
 
-def heard_of(words: Words) -> Heard:
-    return Heard(
+def incoming_of(words: Words) -> IncomingMessage:
+    return IncomingMessage(
         session=session_of(words),
         message=f"{words.conversation}:{words.message}",
         identity=words.user,
@@ -127,17 +127,17 @@ class SlackChat(Chat):
             found |= marks | ({f"{WRITING}:{message['ts']}"} if WRITING in marks else set())
         return found
 
-    def stands_below(self, heard: Heard, card: str) -> bool:
+    def stands_below(self, incoming: IncomingMessage, card: str) -> bool:
         """A card's id is the time at which Slack posted it."""
-        return float(card.partition(":")[2]) > float(heard.message.partition(":")[2])
+        return float(card.partition(":")[2]) > float(incoming.message.partition(":")[2])
 
-    async def find_earlier(self, heard: Heard) -> list[Earlier]:
-        conversation, thread = _place(heard.session)
+    async def find_earlier(self, incoming: IncomingMessage) -> list[Earlier]:
+        conversation, thread = _place(incoming.session)
         last: deque[Earlier] = deque(maxlen=EARLIER)
-        within = float(thread) - 1, float(heard.message.partition(":")[2])
+        within = float(thread) - 1, float(incoming.message.partition(":")[2])
         async with aclosing(self._web.messages(conversation, thread, within)) as messages:
             async for message in messages:
-                if message["ts"] != heard.message.partition(":")[2]:
+                if message["ts"] != incoming.message.partition(":")[2]:
                     last.append(self._earlier(message))
         return list(last)
 
@@ -147,9 +147,9 @@ class SlackChat(Chat):
         text = plain_text(str(message.get("text") or ""))
         return Earlier(author if person is None else person.name, fit(text, EARLIER_TEXT))
 
-    async def seen(self, heard: Heard) -> None:
-        self._last[heard.session] = heard.message.partition(":")[2]
-        self._last.move_to_end(heard.session)
+    async def seen(self, incoming: IncomingMessage) -> None:
+        self._last[incoming.session] = incoming.message.partition(":")[2]
+        self._last.move_to_end(incoming.session)
         while len(self._last) > REACTED:
             self._last.popitem(last=False)
 

@@ -442,10 +442,10 @@ class Telegram(Channel):
                 words = replace(words, text="stop")
             elif not words.text:
                 return "Write what the agent is to do, as in: /new look at the tests"
-            heard = await self._chat.heard_of(words, is_new=is_new, is_again=is_again)
-            answer = await self._conversations.hear(self._supervisor, heard)
-            if answer is None and heard.is_first:
-                await self._chat.note_begun(heard.session)
+            incoming = await self._chat.incoming_of(words, is_new=is_new, is_again=is_again)
+            answer = await self._conversations.hear(self._supervisor, incoming)
+            if answer is None and incoming.is_first:
+                await self._chat.note_begun(incoming.session)
             return None if answer is None else visible(answer, lines=True)
         person = self._answering.find_person(str(words.user))
         if isinstance(person, str):

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from supervisor.abc import Supervisor
-from supervisor.channels.chat import WRITING, Chat, Heard, Piece
+from supervisor.channels.chat import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.messages import TEXT, byline, said_message
 from supervisor.channels.telegram.updates import Words
@@ -77,13 +77,13 @@ class TelegramChat(Chat):
         found = self._form.fullmatch(session)
         return None if found is None else Place(int(found[1]), int(found[2]), int(found[3]))
 
-    async def heard_of(self, words: Words, *, is_new: bool, is_again: bool) -> Heard:
+    async def incoming_of(self, words: Words, *, is_new: bool, is_again: bool) -> IncomingMessage:
         """Return a message as the session of its place hears it. `is_new`: it is to begin another one."""
         last = await self._find_last()
         began = words.began if words.began is not None else last.get((words.chat, words.thread))
         if is_new or began is None:
             began = words.message
-        return Heard(
+        return IncomingMessage(
             session=self.session_of(words.chat, words.thread, began),
             message=f"{words.chat}:{words.message}",
             identity=str(words.user),
@@ -176,9 +176,9 @@ class TelegramChat(Chat):
         if is_working:
             await self._api.call("sendChatAction", chat_id=place.chat, action="typing", **in_topic(place.thread))
 
-    def stands_below(self, heard: Heard, card: str) -> bool:
+    def stands_below(self, incoming: IncomingMessage, card: str) -> bool:
         """Telegram numbers the messages of a chat."""
-        (chat, message), (there, posted, *_) = heard.message.split(":"), card.split(":")
+        (chat, message), (there, posted, *_) = incoming.message.split(":"), card.split(":")
         return chat == there and int(posted) > int(message)
 
     async def _find_last(self) -> dict[tuple[int, int], int]:

@@ -7,7 +7,7 @@ import pytest
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.channels.answering import Answering
-from supervisor.channels.chat import Chat, Earlier, Heard
+from supervisor.channels.chat import Chat, Earlier, IncomingMessage
 from supervisor.channels.conversations import Conversations
 from supervisor.core.people import People, Person
 
@@ -40,13 +40,13 @@ class PlainChat(Chat):
     async def find_said(self, session):
         return ()
 
-    async def seen(self, heard):
-        self.shown.append(f"seen {heard.message}")
+    async def seen(self, incoming):
+        self.shown.append(f"seen {incoming.message}")
 
     async def working(self, session, *, is_working):
         self.shown.append("works" if is_working else "waits")
 
-    async def find_earlier(self, heard):
+    async def find_earlier(self, incoming):
         return self.earlier
 
 
@@ -73,8 +73,8 @@ def talking(chat, spec):
     return Conversations(chat, spec, Answering("plain", people))
 
 
-def heard(text, message="1", **more):
-    return Heard(session=SESSION, message=message, identity="A", text=text, said_at=datetime.now(UTC), **more)
+def incoming(text, message="1", **more):
+    return IncomingMessage(session=SESSION, message=message, identity="A", text=text, said_at=datetime.now(UTC), **more)
 
 
 async def test_people_see_that_a_session_works_and_when_it_waits():
@@ -84,7 +84,7 @@ async def test_people_see_that_a_session_works_and_when_it_waits():
     async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
         tasks.start_soon(conversations.run, supervisor)
         await anyio.sleep(1)
-        await conversations.hear(supervisor, heard("go", is_first=True, may_begin=True))
+        await conversations.hear(supervisor, incoming("go", is_first=True, may_begin=True))
         await anyio.sleep(60)
         assert chat.shown == ["seen 1"]
         (asked,) = await supervisor.find_approvals()
@@ -102,7 +102,7 @@ async def test_a_session_that_begins_in_a_place_gets_what_stood_there_as_a_quota
     async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
         tasks.start_soon(conversations.run, supervisor)
         await anyio.sleep(1)
-        assert await conversations.hear(supervisor, heard("sum it up", may_begin=True)) is None
+        assert await conversations.hear(supervisor, incoming("sum it up", may_begin=True)) is None
         await anyio.sleep(1)
         first, _, _, *quoted = chat.shown[-1].split("\n")
         assert first == "sum it up"
@@ -115,8 +115,8 @@ async def test_the_message_that_began_a_session_is_no_reply_to_it(is_again):
     """It is delivered once more to the next process: the journal says that the session began with it."""
     store, chat = MemoryStore(), PlainChat(Earlier("eve", "hello"))
     async with open_supervisor(store) as supervisor:
-        await talking(chat, echo).hear(supervisor, heard("sum it up", may_begin=True))
+        await talking(chat, echo).hear(supervisor, incoming("sum it up", may_begin=True))
         later = talking(chat, echo)
-        await later.hear(supervisor, heard("sum it up", may_begin=True, is_again=is_again))
+        await later.hear(supervisor, incoming("sum it up", may_begin=True, is_again=is_again))
         begun = [row for row in store.journal(SESSION) if type(row.event).__name__ == "RunStarted"]
         assert len(begun) == (1 if is_again else 2)
