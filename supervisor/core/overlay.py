@@ -127,6 +127,3 @@ def added(base: MutableMapping[K, V], key: K, value: V) -> MutableMapping[K, V]:
         return {key: value}
     base[key] = value
     return base
-
-
-OVERLAYS: Final = (MapOverlay, ListOverlay)

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from supervisor.core import events as e
+from supervisor.core import events as e, overlay
 from supervisor.core.blocking import Block
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
@@ -43,7 +43,7 @@ from supervisor.core.machine import (
     advance,
 )
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.overlay import EMPTY, OVERLAYS, Entries, added, list_over, map_over
+from supervisor.core.overlay import EMPTY, Entries, ListOverlay, MapOverlay, added, list_over, map_over
 from supervisor.core.rules import Rule, is_about
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
@@ -82,7 +82,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = EMPTY
     """Messages that no run has received yet, in the order in which they came."""
-    jobs: Mapping[str, Job] = _NOTHING
+    jobs: MutableMapping[str, Job] = EMPTY
     """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
     version: str | None = None
@@ -152,20 +152,39 @@ class SessionState(msgspec.Struct, kw_only=True):
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""
         draft: SessionState = self.__copy__()  # type: ignore[attr-defined] # what copy.copy calls after a search
-        draft.operations = map_over(self.operations)
-        draft.order = list_over(self.order)
-        draft.children = map_over(self.children)
-        draft.inbox = map_over(self.inbox)
-        draft.kept = map_over(self.kept)
+        if self.length > overlay.SMALL:
+            draft.operations = map_over(self.operations) if self.operations else EMPTY
+            draft.order = list_over(self.order)
+            draft.children = map_over(self.children) if self.children else EMPTY
+            draft.inbox = map_over(self.inbox) if self.inbox else EMPTY
+            draft.kept = map_over(self.kept) if self.kept else EMPTY
+            draft.jobs = map_over(self.jobs) if self.jobs else EMPTY
+            return draft
+        # So few events make small maps: they are copied here, without a call for each. Every commit makes drafts.
+        draft.operations = {**self.operations} if self.operations else EMPTY
+        draft.order = [*self.order]
+        draft.children = {**self.children} if self.children else EMPTY
+        draft.inbox = {**self.inbox} if self.inbox else EMPTY
+        draft.kept = {**self.kept} if self.kept else EMPTY
+        draft.jobs = {**self.jobs} if self.jobs else EMPTY
         return draft
 
     def land(self) -> None:
         """Merge the changes of a draft into the maps below it. The state below must not be used any more: this one
         replaces it."""
-        for name in _OVERLAID:
-            held = getattr(self, name)
-            if type(held) in OVERLAYS:  # isinstance is slow for an abstract class
-                setattr(self, name, held.merge())
+        # isinstance is slow for an abstract class, and most drafts have no overlay
+        if type(self.operations) is MapOverlay:
+            self.operations = self.operations.merge()
+        if type(self.order) is ListOverlay:
+            self.order = self.order.merge()
+        if type(self.children) is MapOverlay:
+            self.children = self.children.merge()
+        if type(self.inbox) is MapOverlay:
+            self.inbox = self.inbox.merge()
+        if type(self.kept) is MapOverlay:
+            self.kept = self.kept.merge()
+        if type(self.jobs) is MapOverlay:
+            self.jobs = self.jobs.merge()
 
     def apply(self, event: e.AnyEvent) -> None:
         """Apply one event; raises IllegalEvent, and changes nothing, if the tables forbid it."""
@@ -270,9 +289,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
         if isinstance(event, e.JobStarted) and known is None:
-            self.jobs = {**self.jobs, event.job: Job(started=event)}
+            self.jobs = added(self.jobs, event.job, Job(started=event))
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
-            self.jobs = {**self.jobs, event.job: Job(started=known.started, ended=event)}
+            self.jobs[event.job] = Job(started=known.started, ended=event)
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} cannot have this event now: {event!r}")
 
@@ -307,7 +326,10 @@ class SessionState(msgspec.Struct, kw_only=True):
                 new = replace(old, state=state, result=event, answered=self.length)
                 if state == "finished":
                     self.order.append(operation)
-        self.operations = added(self.operations, operation, new)
+        if self.operations is EMPTY:
+            self.operations = {operation: new}
+        else:
+            self.operations[operation] = new
         if (child := e.begins(event)) is not None and child not in self.children:
             self.children = added(self.children, child, None)
             self.live_children += 1
@@ -360,8 +382,6 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.order = [name for name in self.order if name not in aside and name not in open_again]
 
 
-_OVERLAID: Final = ("operations", "order", "children", "inbox", "kept")
-"""The fields of which a draft has changes only: they grow with the session."""
 _OF_A_RUN = (
     "attempts",
     "version",
@@ -405,12 +425,14 @@ def _kept(record: Operation) -> Operation:
 class Rulebook(SessionState, kw_only=True):
     """The standing rules of a store: the fold of the one journal that belongs to no session, by the same mechanism.
 
-    That journal also has the commands that were refused. They change no rule."""
+    That journal also has the commands that were refused, each kind once for each person. They change no rule."""
 
     standing: dict[str, Rule] = {}
     """By id, in the order in which they were added."""
     on: dict[tuple[str, str | None], tuple[Rule, ...]] = {}
     """The same by tool and scope: few of them concern one call."""
+    refused: MutableMapping[tuple[str, str], None] = EMPTY
+    """The refused commands: what was refused, and to whom."""
 
     def find(self, tool: str, root: str) -> tuple[Rule, ...]:
         """Return the rules on a tool that hold in a tree."""
@@ -427,7 +449,11 @@ class Rulebook(SessionState, kw_only=True):
         return next((each for each in known if each.meaning == rule.meaning), None)
 
     def draft(self) -> "Rulebook":
-        return replace(self, standing=self.standing.copy(), on=self.on.copy())
+        return replace(self, standing=self.standing.copy(), on=self.on.copy(), refused=map_over(self.refused))
+
+    def land(self) -> None:
+        if type(self.refused) is MapOverlay:
+            self.refused = self.refused.merge()
 
     def apply(self, event: e.AnyEvent) -> None:
         match event:
@@ -441,7 +467,7 @@ class Rulebook(SessionState, kw_only=True):
                 if rest:
                     self.on[rule.tool, rule.session] = rest
             case e.CommandRefused():
-                pass
+                self.refused = added(self.refused, (event.act, event.by), None)
             case _:
                 raise IllegalEvent(f"this event cannot be in the journal of the store itself: {event!r}")
         self.length += 1

@@ -1,16 +1,18 @@
 """Drafts of a session, which have changes only, compared with full copies and with a replay of the journal."""
 
+import sys
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from journals import POSSIBLE, journals
+from journals import POSSIBLE, event_of, journals
 
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.overlay import ListOverlay, MapOverlay
 from supervisor.core.session import replay
 
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-GROWING = ("operations", "order", "children", "inbox", "kept")
+GROWING = ("operations", "order", "children", "inbox", "kept", "jobs")
 PLANS = st.lists(st.sampled_from(POSSIBLE), min_size=1, max_size=5)
 BATCHES = st.lists(
     st.tuples(st.lists(PLANS, min_size=1, max_size=3), st.sampled_from(["landed", "refused"])), max_size=6
@@ -23,7 +25,7 @@ def drafts(request):
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "overlaid":
             patch.setattr("supervisor.core.overlay.SMALL", -1)
-        yield
+        yield request.param
 
 
 def full_copy(state):
@@ -90,6 +92,7 @@ def test_a_draft_that_has_landed_has_plain_maps_and_accepts_later_events(events,
     assert_same(live, replay("s", events))
 
 
+BEGINNING = [event_of(name) for name in ("SessionCreated", "RunStarted", "JobStarted")]
 KEYS = st.integers(0, 4)
 CHANGES = st.lists(st.tuples(st.sampled_from(["set", "delete", "setdefault", "pop"]), KEYS, st.integers()), max_size=12)
 
@@ -113,3 +116,29 @@ def test_an_overlay_over_a_map_is_a_changed_copy_in_the_same_order(base, changes
         assert [*base.items()] == before
     assert overlay.merge() is base
     assert [*base.items()] == [*copied.items()]
+
+
+def count_calls(work):
+    """Return how many functions a piece of work calls."""
+    calls = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, what, arg: calls.append(what) if what in ("call", "c_call") else None)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return len(calls)
+
+
+def test_a_draft_of_a_short_session_is_made_and_lands_without_a_call_for_each_map(drafts):
+    """Every commit does so. A long session has an overlay for each map that is not empty, also of its jobs."""
+    started = event_of("JobStarted")
+    few, many = replay("s", BEGINNING), replay("s", BEGINNING)
+    for number in range(60):
+        many.apply(msgspec.structs.replace(started, job=str(number)))
+    draft = many.draft()
+    assert isinstance(draft.jobs, MapOverlay)
+    draft.apply(msgspec.structs.replace(started, job="new"))
+    assert (len(draft.jobs), len(many.jobs)) == (62, 61)
+    if drafts == "copied":
+        assert count_calls(lambda: few.draft().land()) <= 5
