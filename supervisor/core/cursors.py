@@ -17,6 +17,11 @@ def make_cursor(store: str, position: int) -> str:
     return f"{store}.{position}"
 
 
+def cursor_at(cursor: str, position: int) -> str:
+    """Return the cursor of another position of the same store."""
+    return make_cursor(cursor.partition(".")[0], position)
+
+
 def read_cursor(cursor: str, store: str, last: int) -> int:
     """Return the position that a cursor names in a store whose last entry is at `last`.
 

@@ -254,7 +254,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     session: str
     waiting_for: tuple[Approval, ...] = ()
-    """What the session waits for before it reads the message."""
+    """What the session waits for before it reads the message: the oldest ones, 100 at most."""
     running: bool = True
     """False: no process runs the tree now; the message is kept until one does."""
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 from supervisor.abc import Supervisor
 from supervisor.core import events as e
 from supervisor.core.chat_words import ChatResult, Word, read_word
+from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.people import People
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
@@ -42,21 +43,29 @@ class Seen(NamedTuple):
     channel: str | None = None
     approvals: Collection[str] | None = None
 
-    async def has(self, supervisor: Supervisor, approval: Approval, *, whole: bool) -> bool:
-        """Return whether the person had been shown an approval; `whole`: all of it."""
+    async def has(self, supervisor: Supervisor, approval: Approval, cursor: str, *, whole: bool) -> bool:
+        """Return whether the person had been shown an approval; `whole`: all of it. `cursor`: any of its store. Only
+        what follows the approval is read, page by page, until its card is found."""
         if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
             return approval.id in self.approvals
-        rows = await supervisor.find_entries(approval.session, limit=None)
-        posted = (
-            row.event
-            for row in rows
-            if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id and not row.event.is_notice
-        )
-        return any(
-            event.at <= self.before
+        if self.channel is not None and self.channel not in approval.shown:
+            return False
+        after: str | None = cursor_at(cursor, approval.position)
+        while after is not None:
+            page = await supervisor.find_entries(approval.session, after=after)
+            if any(self._is_shown_by(row.event, approval, whole=whole) for row in page):
+                return True
+            after = page.next
+        return False
+
+    def _is_shown_by(self, event: e.AnyEvent, approval: Approval, *, whole: bool) -> bool:
+        return (
+            isinstance(event, e.CardPosted)
+            and event.approval == approval.id
+            and not event.is_notice
+            and event.at <= self.before
             and (self.channel is None or (self.channel == event.channel and not event.place))
             and (event.is_whole or not whole)
-            for event in posted
         )
 
 
@@ -79,12 +88,12 @@ async def chat(
     if word.all:
         may_allow = people is None or people.why_not_command(by, "make rules") is None
         may = may_allow if word.for_session else None
-        return await _approve_all(supervisor, session, by, waiting, seen, may, where)
+        return await _approve_all(supervisor, session, by, waiting, here.cursor, seen, may, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
-    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=word.is_yes):
+    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], here.cursor, whole=word.is_yes):
         return ChatResult(kind="listed", approvals=waiting)
     if (
         seen.channel is not None
@@ -100,7 +109,9 @@ async def _answer(
     """Answer the only question that waits for a person; None if a text is not meant for one, or does not fit it."""
     here = await supervisor.find_approvals(session=session, limit=None)
     waiting = [each for each in here if people is None or people.why_not_decide(by, each) is None]
-    if len(waiting) != 1 or waiting[0].kind != "question" or not await seen.has(supervisor, waiting[0], whole=True):
+    if len(waiting) != 1 or waiting[0].kind != "question":
+        return None
+    if not await seen.has(supervisor, waiting[0], here.cursor, whole=True):
         return None
     try:
         value = read_answer(waiting[0], text)
@@ -152,6 +163,7 @@ async def _approve_all(
     session: str,
     by: str,
     waiting: tuple[Approval, ...],
+    cursor: str,
     seen: Seen,
     may_allow: bool | None,
     where: str,
@@ -159,7 +171,7 @@ async def _approve_all(
     """Approve every waiting call that was shown whole. `may_allow`: whether this person may also allow their tools;
     None if the word does not ask for that."""
     asked = [each for each in waiting if each.kind == "call"]
-    calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
+    calls = tuple([each for each in asked if await seen.has(supervisor, each, cursor, whole=True)])
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)
     results = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -94,6 +94,8 @@ from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
 
 log = FactLog(__name__)
+MOST_WAITED_FOR: Final = 100
+"""The most approvals of a SendResult."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -368,8 +370,9 @@ class LocalSupervisor(StoreSupervisor):
             return message_entries(view.session(session), received, self._runner.attempts.waits_of(session))
 
         kind = await self._runner.journal.append_with_answer(plan)
-        pending = () if kind == "begun" else tuple(self.reader.find_approvals(session=session))
         running = await self._run_declared(root)
+        waits = self._lists.approvals(session=session, limit=MOST_WAITED_FOR)
+        pending = () if kind == "begun" else tuple(await read(self.store, waits))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
     def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:

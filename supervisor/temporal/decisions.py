@@ -117,7 +117,7 @@ class Deciding:
                 await self._trees.mirror.read(root)
         found = self._trees.store.get_approval(approval)
         if found is not None and found.status != "pending":
-            return lost(self._trees.store, approval, decision)
+            return await lost(self._trees.store, approval, decision)
         stands = self._recorded(winner)
         return msgspec.structs.replace(stands, kind="already" if is_same else "conflict")
 
@@ -139,7 +139,7 @@ class Deciding:
                 return DecisionResult(kind="closed", approval=approval, status="withdrawn")
             if await self._trees.is_open(root):
                 return found
-        return lost(self._trees.store, approval, decision)
+        return await lost(self._trees.store, approval, decision)
 
     async def _has_ended(self, root: str) -> bool:
         """Return whether Temporal has ended a tree, which withdraws what it asks (ended.py)."""

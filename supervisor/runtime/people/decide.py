@@ -18,6 +18,8 @@ from supervisor.core.encoding import printable
 from supervisor.core.values import Approval, ApprovalStatus, Decision, DecisionResult, check_identity
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import Checked, Decided, check, check_plain, decision_entries, kind_of
+from supervisor.runtime.reading.journals import find_first
+from supervisor.runtime.reading.pieces import Pieces, read
 from supervisor.storage import Store
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
 
     decided = await runner.journal.append_with_answer(plan)
     if decided is None:
-        return lost(store, approval, decision)
+        return await lost(store, approval, decision)
     state, event = decided
     return DecisionResult(
         kind="accepted",
@@ -81,14 +83,18 @@ def check_decision(found: Approval, decision: Decision) -> None:
     check(found, decision)
 
 
-def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
+async def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
     """Return the result of a decision that changed nothing, by the state on disk."""
+    return await read(store, _lost(store, approval, decision))
+
+
+def _lost(store: Store, approval: str, decision: Decision) -> Pieces[DecisionResult]:
     now = store.get_approval(approval)
     if now is None:  # its tree was removed
         return DecisionResult(kind="unknown", approval=approval)
     checked, running = check(now, decision), _is_running(store, now.root_session)
     kind = kind_of(now, checked)
-    if kind == "already" and now.decision == "approve" and now.secret and not _keeps_secrets(store, now):
+    if kind == "already" and now.decision == "approve" and now.secret and not (yield from _keeps_secrets(store, now)):
         kind = "conflict"
     return DecisionResult(
         kind=kind,
@@ -106,11 +112,21 @@ def _is_running(store: Store, root: str) -> bool:
     return store.owns(root) or store.get_owner(root) is not None
 
 
-def _keeps_secrets(store: Store, approval: Approval) -> bool:
+def _keeps_secrets(store: Store, approval: Approval) -> Pieces[bool]:
     """Return whether the decision that won left every secret argument unchanged."""
-    events = [row.event for row in store.journal(approval.session)]
-    (request,) = (each for each in events if isinstance(each, e.ToolCallRequested) and each.approval == approval.id)
-    decided = (each for each in events if isinstance(each, e.ApprovalDecided) and each.approval == approval.id)
-    stands = next((each.edited for each in decided if each.edited is not None), request.arguments)
-    asked, runs = msgspec.json.decode(request.arguments), msgspec.json.decode(stands)
-    return all(asked[name] == runs[name] for name in approval.secret)
+    if not approval.edited:
+        return True
+    (asked,) = store.journal(approval.session, approval.position - 1, 1)
+    won = yield from find_first(
+        store,
+        approval.session,
+        approval.position,
+        lambda event: isinstance(event, e.ApprovalDecided) and event.approval == approval.id,
+    )
+    assert isinstance(asked.event, e.ToolCallRequested)
+    assert won is not None
+    assert isinstance(won.event, e.ApprovalDecided)
+    if won.event.edited is None:
+        return True
+    before, runs = msgspec.json.decode(asked.event.arguments), msgspec.json.decode(won.event.edited)
+    return all(before[name] == runs[name] for name in approval.secret)

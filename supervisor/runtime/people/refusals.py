@@ -5,16 +5,23 @@ A refused person, or a program in their name, may press again without limit. The
 first one is journaled, so that refusals cannot fill the store or its queue of commits.
 
 Rules
-- The journal is read once for each pair, and memory keeps the latest MOST of them. If another process journals the same
-  refusal at the same time, the journal holds it twice.
+- Of a session's journal, what follows the question is read, in pieces, once for each pair; memory keeps the latest MOST
+  of them. If another process journals the same refusal at the same time, the journal holds it twice.
+- The refused commands are in memory (Rulebook): no journal is read.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
 from supervisor.core.ids import RULES
+from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.rules import book
+from supervisor.runtime.reading.journals import find_first
+from supervisor.runtime.reading.pieces import read
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
@@ -33,7 +40,17 @@ class Refusals:
             return
         now, by = self._runner.clock.now(), printable(by)
         refused = e.DecisionRefused(at=now, approval=approval, by=by, reason=printable(reason), channel=channel)
-        await self._note((approval, by), found.session, refused)
+
+        def is_same(event: e.AnyEvent) -> bool:
+            return isinstance(event, e.DecisionRefused) and (event.approval, event.by) == (approval, by)
+
+        journal, session = self._runner.journal, found.session
+        with self._first((approval, by)) as is_first:
+            if not is_first:
+                return
+            earlier = find_first(journal.store, session, found.position, is_same)
+            if await read(journal.store, earlier) is None:
+                await journal.append(lambda view: [(session, refused)])
 
     async def note_command(self, act: str, by: str, reason: str, session: str | None) -> None:
         """Journal the refusal of a command, if it is this person's first one of its kind. Raises StoreError."""
@@ -41,30 +58,26 @@ class Refusals:
         refused = e.CommandRefused(
             at=now, act=act, by=by, reason=printable(reason), session=session and printable(session)
         )
-        await self._note((act, by), RULES, refused)
 
-    async def _note(self, key: tuple[str, str], session: str, refused: e.DecisionRefused | e.CommandRefused) -> None:
+        def plan(view: View) -> list[Entry]:
+            return [] if (act, by) in book(view).refused else [(RULES, refused)]
+
+        with self._first((act, by)) as is_first:
+            if is_first:
+                await self._runner.journal.append(plan)
+
+    @contextmanager
+    def _first(self, key: tuple[str, str]) -> Iterator[bool]:
+        """Tell whether this is the first attempt that this process knows of. If the caller fails to journal it, the
+        next attempt is the first one."""
         if key in self._known:
+            yield False
             return
         self._known[key] = None
         while len(self._known) > MOST:
             self._known.popitem(last=False)
-        journal = self._runner.journal
-        if any(_key(row.event) == key for row in journal.store.journal(session)):
-            return
         try:
-            await journal.append(lambda view: [(session, refused)])
+            yield True
         except BaseException:
-            self._known.pop(key, None)  # it is not journaled, so the next attempt is the first one
+            self._known.pop(key, None)
             raise
-
-
-def _key(event: e.AnyEvent) -> tuple[str, str] | None:
-    """Return what a refusal is of, and whose it is; None for any other event."""
-    match event:
-        case e.DecisionRefused():
-            return event.approval, event.by
-        case e.CommandRefused():
-            return event.act, event.by
-        case _:
-            return None

@@ -8,9 +8,11 @@ Rules
 
 import heapq
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from supervisor.abc import JournalEntry
+from supervisor.abc import JournalEntry, Store
+from supervisor.core.events import AnyEvent
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 
 if TYPE_CHECKING:
@@ -18,6 +20,19 @@ if TYPE_CHECKING:
 
 FIRST: Final = 4
 """How many entries are read at first of one session among many. Each further read of it takes twice as many."""
+
+
+def find_first(
+    store: Store, session: str, after: int, is_meant: Callable[[AnyEvent], bool]
+) -> Pieces[JournalEntry | None]:
+    """Return a session's first entry after a position whose event is meant; None if there is none."""
+    while True:
+        rows = store.journal(session, after, PIECE)
+        found = next((row for row in rows if is_meant(row.event)), None)
+        if found is not None or len(rows) < PIECE:
+            return found
+        after = rows[-1].position
+        yield
 
 
 class _Journal:

@@ -172,9 +172,3 @@ class Reader:
     def marked(self, approvals: list[Approval]) -> list[Approval]:
         """Return approvals, each marked if its session is blocked."""
         return [self.mark(each) for each in approvals] if self._runner.blocked.known else approvals
-
-    def find_approvals(self, *, session: str) -> list[Approval]:
-        """Return the pending approvals of a session and below it, oldest first. Raises NotFound."""
-        root = self.get_row(session).root
-        found = self.store.find_approvals(root=root)
-        return [self.mark(each) for each in found if session == root or self.is_below(each.session, session)]

@@ -6,6 +6,7 @@ task. When the supervisor closes, all watches end. A watch of a journal first re
 returned yet.
 """
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -73,7 +74,7 @@ class PendingApprovals(_LocalWatch[Approval]):
         self, reader: "Reader", session: str | None = None, is_over: Callable[[], bool] = lambda: False
     ) -> None:
         super().__init__(reader, session)
-        self._found: list[Approval] = []
+        self._found: deque[Approval] = deque()
         self._is_over = is_over
 
     async def _next(self) -> Approval:
@@ -83,12 +84,12 @@ class PendingApprovals(_LocalWatch[Approval]):
                 raise StopAsyncIteration
             while self._found:
                 self._position = self._found[0].position
-                approval = self._reader.store.get_approval(self._found.pop(0).id)
+                approval = self._reader.store.get_approval(self._found.popleft().id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
                     return approval
             inbox = self._reader.hub.news(INBOX)
             ended = self._reader.hub.news(self._session) if self._session is not None else None
-            self._found = self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE)
+            self._found.extend(self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE))
             if self._found:
                 continue
             self._reader.check_running(self._session)
@@ -161,7 +162,7 @@ class SessionJournal(_LocalWatch[JournalEntry]):
         super().__init__(reader, session, after)
         self._name = session
         self._stay = stay
-        self._found: list[JournalEntry] = []
+        self._found: deque[JournalEntry] = deque()
 
     def _begin(self) -> None:
         self._reader.watching.add(self)
@@ -170,22 +171,22 @@ class SessionJournal(_LocalWatch[JournalEntry]):
         while True:
             await anyio.lowlevel.checkpoint()
             if self._found:
-                row = self._found.pop(0)
+                row = self._found.popleft()
                 self._position = row.position
                 return row
             if self._reader.is_left:
                 raise StopAsyncIteration
             news = self._reader.hub.news(self._name)
             has_ended = self._reader.get_row(self._name).outcome is not None
-            self.read()
+            self.read(PIECE)
             if not self._found:
                 if has_ended and not self._stay:
                     raise StopAsyncIteration
                 await news.wait()
 
-    def read(self) -> None:
-        """Read the entries after the cursor. Raises StoreError."""
-        self._found = shown(self._reader.store.journal(self._name, self._position))
+    def read(self, limit: int | None = None) -> None:
+        """Read the entries after the cursor, at most `limit`. Raises StoreError."""
+        self._found = deque(shown(self._reader.store.journal(self._name, self._position, limit)))
 
 
 class WrittenText(TextWatch):

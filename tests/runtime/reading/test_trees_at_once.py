@@ -66,11 +66,11 @@ class Removing(SqliteStore):
 
     is_removing = False
 
-    def journal(self, session, after=0):
+    def journal(self, session, after=0, limit=None):
         if self.is_removing:
             self.is_removing = False
             self.remove_elsewhere()
-        return super().journal(session, after)
+        return super().journal(session, after, limit)
 
     def remove_elsewhere(self):
         other = SqliteStore(self.path)
