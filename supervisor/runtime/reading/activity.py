@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 READ_AT_ONCE: Final = 500
 WRITTEN: Final = 400
 """Characters of a text that is being written, as much as a line on a screen can show."""
+_MOVE_MANY: Final = (e.StateSaved, e.RunRestarted, e.RunStarted)
+"""The events that change other operations than one of their own."""
 _UNKNOWN: Final = (Doing(kind="unknown"),)
 
 
@@ -54,6 +56,8 @@ class _Known(msgspec.Struct):
     outcome: OutcomeKind | None = None
     cause: str | None = None
     state: SessionState | None = None
+    open: dict[str, None] | None = None
+    """The open operations of `state`, in its order; None if they must be searched for."""
     doing: tuple[Doing, ...] | None = None
     """Its activity according to `state`; None if that must be derived again."""
 
@@ -197,6 +201,14 @@ class LocalActivityWatch(ActivityWatch):
             known.state = None
         if known.id in self._runner.attempts.live:
             known.state = None
+        if known.state is None or known.open is None or type(row.event) in _MOVE_MANY:
+            known.open = None
+        elif (operation := getattr(row.event, "operation", None)) is not None:
+            record = known.state.operations.get(operation)
+            if record is None or not record.is_open:
+                known.open.pop(operation, None)
+            else:
+                known.open[operation] = None
 
     def _attempt_of(self, known: _Known) -> Attempt | None:
         return self._runner.attempts.live.get(known.id)
@@ -222,7 +234,7 @@ class LocalActivityWatch(ActivityWatch):
             known.doing = _UNKNOWN
             return
         if state.length:  # it may have begun in another process just after the cursor
-            known.state, known.heard_at = state, heard_at
+            known.state, known.heard_at, known.open = state, heard_at, None
 
     def _activity(self, known: _Known, attempt: Attempt | None, owner: Owner | None) -> Activity:
         clock: Clock = "unknown"
@@ -236,7 +248,9 @@ class LocalActivityWatch(ActivityWatch):
             heard_at = max(heard_at, self._runner.hub.signs.get(known.id, heard_at))
         elif known.outcome is None:
             if known.doing is None and known.state is not None:
-                known.doing = tuple(self._doing_by_journal(known.state)) or _UNKNOWN
+                if known.open is None:
+                    known.open = {name: None for name, record in known.state.operations.items() if record.is_open}
+                known.doing = tuple(self._doing_by_journal(known.state, known.open)) or _UNKNOWN
             doing = _UNKNOWN if known.doing is None else known.doing
             clock = "asleep" if known.state is not None and known.state.waiting_for is not None else "unknown"
         return Activity(
@@ -272,16 +286,15 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="step" if work.name else "model_call", name=work.name, since=since)
         yield from self._waits(state, attempt.waiting)
 
-    def _doing_by_journal(self, state: SessionState) -> Iterator[Doing]:
+    def _doing_by_journal(self, state: SessionState, open_operations: Collection[str]) -> Iterator[Doing]:
         """Yield what a session is doing by its journal, which holds calls, questions and timers from their start."""
         if state.blocked is not None:
             yield Doing(kind="blocked", name=state.blocked.cause)
         if state.back_off_until is not None:
             yield Doing(kind="back_off", until=state.back_off_until)
             return
-        for record in state.operations.values():
-            if record.is_open:
-                yield from self._operation(state, record)
+        for name in open_operations:
+            yield from self._operation(state, state.operations[name])
         yield from self._waits(state, state.waiting_for or ())
 
     def _operation(self, state: SessionState, record: Operation) -> Iterator[Doing]:

@@ -6,6 +6,7 @@ from scenes import opened
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
 from supervisor.core.masking import MASK
+from supervisor.core.operations import Operation
 
 pytestmark = pytest.mark.anyio
 
@@ -136,3 +137,36 @@ async def test_an_idle_tree_appears_again_when_a_turn_begins():
                 "talk": None,
                 "other": "succeeded",
             }
+
+
+async def sleep_long(ctx):
+    await ctx.sleep(100_000)
+
+
+@agent
+async def listens_long(ctx: Context) -> None:
+    for _ in range(300):
+        await ctx.send("said")
+    async with ctx.task_group() as tasks:
+        tasks.start_soon(sleep_long)
+        while True:
+            await ctx.receive()
+
+
+async def test_the_activity_of_a_long_run_of_another_process_costs_what_is_open(monkeypatch):
+    """After each entry only open operations are looked at, not all that the run has done."""
+    store, looked = MemoryStore(), []
+    async with opened(store) as owner:
+        run = await owner.start(listens_long, session="s")
+        await anyio.sleep(10)
+        async with opened(store) as onlooker, onlooker.watch_activity() as activities:
+            assert "timer" in (await told(activities))["listens_long"][0]
+            is_open = Operation.is_open.fget
+            monkeypatch.setattr(Operation, "is_open", property(lambda self: looked.append(self) or is_open(self)))
+            for _ in range(3):
+                await owner.send("s", "go on", by="ana")
+                await anyio.sleep(10)
+                looked.clear()
+                assert "timer" in (await told(activities))["listens_long"][0]
+                assert len(looked) < 20
+        await run.cancel()
