@@ -5,6 +5,10 @@ Rules
   server has acknowledged (supervisor/temporal/bodies.py). A worker that is lost without the mark has begun nothing, and
   the body runs on another one. With the mark the call is interrupted: it may have run. A step, and a call of an
   idempotent tool, runs again, as after the death of a process on one machine.
+- A body that is to be tried again waits, and does not hold its tree: if the tree goes on in a new workflow meanwhile,
+  it is tried there.
+- What one task of the workflow asks for is one message to the server, which takes 4 MiB, or else ends the workflow. So
+  the arguments of the bodies that one task starts have a limit. More bodies wait for the next one, which a timer makes.
 - The activity keeps the deadline of a call and watches over a step. So no timer of the workflow stands for them.
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
@@ -26,7 +30,7 @@ from temporalio.exceptions import (
 )
 
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, ToolFailed
+from supervisor.core.errors import InvalidInput, Suspended, ToolFailed
 from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import approval_route
 from supervisor.core.rules import Rule
@@ -34,6 +38,7 @@ from supervisor.core.toolcontext import StepContext, ToolContext
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
+from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.references import refer
 from supervisor.temporal.rulebook import RuleChange
@@ -42,6 +47,7 @@ from supervisor.temporal.wire import (
     BODY,
     CLAIMED,
     EXPIRY,
+    INLINE,
     LARGEST,
     ONCE,
     READ_RULES,
@@ -62,6 +68,8 @@ UNBOUNDED: Final = timedelta(days=3650)
 MARGIN: Final = timedelta(seconds=60)
 """How much later than a body's own deadline the server gives up waiting for it."""
 LONGEST_PAUSE: Final = 60.0
+MOST_ASKED: Final = 2560 * 1024
+"""Bytes of arguments that one task of the workflow sends. A codec may add to them, and the memo goes along."""
 
 
 class WorkflowClock(Clock):
@@ -97,8 +105,16 @@ class WorkflowEnvironment(Environment):
         self._numbers: dict[str, int] = {}
         self._rules_added: anyio.Event | None = None
         """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
-        self.running = 0
-        """The bodies that run, or wait for a worker."""
+        self._asked = workflow.now(), 0
+        """The latest task of the workflow that has started bodies, by its time, and the bytes of their arguments."""
+        self._next_task: anyio.Event | None = None
+        """Set when the next task of the workflow has come; None if none is waited for."""
+        self.attempts: Attempts | None = None
+        """Those of the runtime that has this environment. They learn when a body runs no more."""
+        self.running: dict[str, str] = {}
+        """The bodies that run, or wait for a worker, with the names of their functions."""
+        self.paused: dict[tuple[str, str], str] = {}
+        """The bodies that wait to be tried again, by session and operation, with their kind."""
 
     def new_session_id(self) -> str:
         return self._random(22)
@@ -167,43 +183,82 @@ class WorkflowEnvironment(Environment):
         return bool(await _ask_worker(CLAIMED, approval) == "expired")
 
     async def run_body(self, body: Body) -> Any:
-        self.running += 1
+        key = _key_of(body)
+        self.running[key] = body.name
         try:
             return await self._run_body(body)
         finally:
-            self.running -= 1
+            self.running.pop(key, None)
+
+    @property
+    def paused_calls(self) -> int:
+        return sum(kind == "call" for kind in self.paused.values())
+
+    async def _pause(self, body: Body, seconds: float) -> None:
+        """Wait until a body is to be tried again: for ever, if nothing new is to begin in this workflow. Raises
+        Suspended if the tree leaves it: the call has no result."""
+        assert self.attempts is not None, "the runtime runs"
+        key = body.session, body.operation
+        del self.running[_key_of(body)]
+        self.paused[key] = body.kind
+        self.attempts.note_change()
+        try:
+            await anyio.sleep(seconds)
+            while self.attempts.is_draining:
+                await anyio.Event().wait()
+        except anyio.get_cancelled_exc_class():
+            if self.attempts.is_closed:  # the next workflow is told of it
+                raise Suspended from None
+            del self.paused[key]
+            raise
+        del self.paused[key]
+        self.running[_key_of(body)] = body.name
 
     async def _run_body(self, body: Body) -> Any:
         request = to_wire(_request(body, self._largest))
+        size = self._size_of(request)
         pause = 1.0
         while True:
+            await self._wait_for_room(size)
             handle = self._start(body, request)
             cancellation = await wait_for(handle)
-            try:
-                found = from_wire(handle.result(), BodyResult)
-            except ActivityError as error:
-                cause = error.cause
-                runs_again = body.is_idempotent or _is_not_here(cause) or _is_before_mark(cause)
-                if cancellation is not None and (runs_again or isinstance(cause, CancelledError)):
-                    raise cancellation from None
-                if not runs_again:
-                    return _lost(cause)
-            else:
-                if found.kind == "stalled":
-                    body.stall(found.text)
-                    await anyio.Event().wait()
-                if found.kind != "cancelled":
-                    return _end(body, found)
-                _leave(body, found)
-                if cancellation is not None:
-                    raise cancellation
-                if found.has_begun and not body.is_idempotent:
-                    return _lost(InvalidInput("its worker was stopped"))
-            await anyio.sleep(pause)
+            found = _found(handle)
+            if found.kind == "stalled":
+                body.stall(found.text)
+                await anyio.Event().wait()
+            if found.kind not in ("cancelled", "lost"):
+                return _end(body, found)
+            _leave(body, found)
+            runs_again = body.is_idempotent or not found.has_begun
+            if cancellation is not None and (runs_again or found.kind == "cancelled"):
+                raise cancellation
+            if not runs_again:
+                return _lost(found.text or "its worker was stopped")
+            await self._pause(body, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def _size_of(self, request: Any) -> int:
+        """Return how many bytes of a message to the server a request takes, at most."""
+        size: int = workflow.payload_converter().to_payload(request).ByteSize()
+        return size if self._largest == LARGEST else min(size, INLINE)  # there is a folder for what is larger
+
+    async def _wait_for_room(self, size: int) -> None:
+        """Wait for a task of the workflow that can send so many bytes more. There is one timer for all who wait."""
+        while self._asked[0] == workflow.now() and self._asked[1] + size > MOST_ASKED:
+            if self._next_task is not None:
+                await self._next_task.wait()
+                continue
+            self._next_task = anyio.Event()
+            try:
+                await anyio.sleep(0.001)
+            finally:
+                self._next_task.set()
+                self._next_task = None
+        at, asked = self._asked
+        self._asked = workflow.now(), size + (asked if at == workflow.now() else 0)
+
     def _start(self, body: Body, request: Any) -> Any:
-        key = f"{body.session} {body.run} {body.operation}"
+        key = _key_of(body)
         self._numbers[key] = number = self._numbers.get(key, 0) + 1
         return workflow.start_activity(
             BODY,
@@ -215,6 +270,10 @@ class WorkflowEnvironment(Environment):
             retry_policy=RetryPolicy(maximum_attempts=1),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
+
+
+def _key_of(body: Body) -> str:
+    return f"{body.session} {body.run} {body.operation}"
 
 
 async def _ask_worker(name: str, *given: Any) -> Any:
@@ -276,7 +335,20 @@ def _leave(body: Body, found: BodyResult) -> None:
         body.args[0].leave(msgspec.convert(found.value, ToolResult[Any]))
 
 
-def _lost(cause: BaseException | None) -> ToolResult[Any]:
+def _found(handle: Any) -> BodyResult:
+    """Return how a body has ended, also if its worker has not said it."""
+    try:
+        return from_wire(handle.result(), BodyResult)
+    except ActivityError as error:
+        cause = error.cause
+        return BodyResult(
+            kind="cancelled" if isinstance(cause, CancelledError) else "lost",
+            text=str(cause),
+            has_begun=not _is_not_here(cause) and not _is_before_mark(cause),
+        )
+
+
+def _lost(cause: str) -> ToolResult[Any]:
     details = {"reason": "lost", "effect": "maybe", "synthesised": True}
     return ToolResult(kind="interrupted", content=f"{LOST} The command may have run ({cause}).", details=details)
 

@@ -33,12 +33,10 @@ from temporalio.exceptions import ApplicationError
 
 from supervisor.core.errors import InvalidInput, ServerError
 from supervisor.temporal.environment import NOT_HERE
-from supervisor.temporal.wire import LARGEST
+from supervisor.temporal.wire import INLINE, LARGEST
 
 VARIABLE: Final = "SUPERVISOR_TEMPORAL_PAYLOADS"
 NAME: Final = "supervisor.files"
-INLINE: Final = 256 * 1024
-"""Bytes from which a payload is stored outside of the server."""
 LARGEST_STORED: Final = 16 * 1024 * 1024
 """Bytes of JSON that arguments or a result may have, where payloads are stored: as many as on one machine."""
 _LARGEST_SENT: Final = 2 * LARGEST

@@ -4,25 +4,34 @@ A worker that has the old code moves the session to a new workflow, with its jou
 again over the journal alone, by the rules of one machine (R1), with whatever code the workers have then.
 
 Rules
+- The session moves when nothing of it runs any more. A rescue waits for that for a while, and else says what runs.
 - Where workers have versions, the new workflow begins with the current one. Else it is parked, until a second command
   says that the workers have the new code: a worker with the old code would go on with it at once.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
+import anyio
 from temporalio.api.enums.v1 import VersioningBehavior
+from temporalio.client import WorkflowExecutionStatus
 
 from supervisor.abc import Supervisor
 from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.temporal.commands import command
+from supervisor.temporal.mirror import POLL
 from supervisor.temporal.remote import TemporalSupervisor
+from supervisor.temporal.trees import Trees
+from supervisor.temporal.wire import Moving, from_wire
 
+MOVED_WITHIN: Final = 30.0
+"""Seconds for which a rescue waits for the end of what runs."""
 Rescued = Literal["parked", "continued", "going on"]
 
 
 async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str) -> Rescued:
     """Move a session to a new workflow; `goes_on`: let a parked one go on. Raises NotFound; InvalidInput if it has
-    ended; LimitExceeded if its journal is too large; ServerUnavailable if no worker with its code answers."""
+    ended; LimitExceeded if its journal is too large; ServerUnavailable if no worker with its code answers, or what runs
+    does not end soon: then it moves later."""
     assert isinstance(supervisor, TemporalSupervisor)
     trees = supervisor.trees
     root = await trees.find_root(session)
@@ -39,5 +48,22 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
             "then does what was asked",
             maybe_done=True,
         )
+    if isinstance(answer, dict):
+        await _wait_until_moved(trees, root, from_wire(answer, Moving))
+        return "continued" if text == "upgrade" else "parked"
     rescued: Rescued = answer
     return rescued
+
+
+async def _wait_until_moved(trees: Trees, root: str, moving: Moving) -> None:
+    with anyio.move_on_after(MOVED_WITHIN):
+        while (described := await trees.mirror.describe(root)).run_id == moving.run:
+            if described.status != WorkflowExecutionStatus.RUNNING:
+                raise InvalidInput(f"session {root} has ended meanwhile: nothing of it is to go on")
+            await anyio.sleep(POLL)
+        return
+    raise ServerUnavailable(
+        f"session {root} begins nothing new, and moves when what runs has ended "
+        f"({', '.join(moving.waits_for) or 'its agents'}); rescue it again to wait for that",
+        maybe_done=True,
+    )

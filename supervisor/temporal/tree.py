@@ -34,8 +34,10 @@ from supervisor.core.values import Approval, Outcome
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.hub import INBOX
+from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.plans.interrupted import NOT_BEGUN
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.bridge import is_evicted
 from supervisor.temporal.carry import pack, unpack
@@ -58,6 +60,7 @@ from supervisor.temporal.wire import (
     DecisionRequest,
     Entries,
     ForkNote,
+    Moving,
     Rescue,
     Signal,
     Start,
@@ -116,6 +119,7 @@ class TreeRunner(Runner):
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         super().begin(session, _refused(spec) if spec.holds_process else spec)
+        self.orphans.forget(session)  # from now on the calls of this workflow tell what has begun
 
     def grew_quiet(self, attempt: Attempt) -> None:
         super().grew_quiet(attempt)
@@ -204,7 +208,12 @@ class Tree:
             self._commands = [_read(*each) for each in start.carried.commands] + self._commands
             self._shown = [each.id for each in self._store.find_approvals(limit=None)]
         self._environment = environment = WorkflowEnvironment(start.cwd, lost_after, start.largest)
-        self._runner = runner = TreeRunner(self._store, None, environment=environment, find_agent=find_agent)
+        not_begun = {} if start.carried is None else dict.fromkeys(start.carried.not_begun, NOT_BEGUN)
+        orphans = OrphanedProcesses(found=not_begun)
+        self._runner = runner = TreeRunner(
+            self._store, None, environment=environment, find_agent=find_agent, orphans=orphans
+        )
+        environment.attempts = runner.attempts
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True
         refused: SupervisorError | None = None
@@ -296,7 +305,8 @@ class Tree:
             return False
         if self._rescue is not None or share >= 2:
             attempts.is_draining = True
-            return not environment.running and not runner.is_executing and not attempts.preparing
+            executing = runner.calls_under_way - environment.paused_calls
+            return not environment.running and executing <= 0 and not attempts.preparing
         return not attempts.preparing and all(each.is_quiet for each in attempts.live.values())
 
     def _can_be_carried(self, start: Start) -> bool:
@@ -353,6 +363,7 @@ class Tree:
         carried = Carried(
             journal=journal,
             last=self._store.last_position(),
+            not_begun=[] if self._environment is None else [*self._environment.paused],
             earlier=workflow.info().run_id if self._rescue is None and not is_whole else None,
             is_whole=is_whole,
             answers=self._answers,
@@ -414,7 +425,7 @@ class Tree:
         if not any(isinstance(each, ForkTaken) and each.fork == note.fork for each in known):
             await self._runner.journal.append(lambda _: [(command.session, taken)])
 
-    async def _be_rescued(self, supervisor: LocalSupervisor, command: Command) -> Rescue:
+    async def _be_rescued(self, supervisor: LocalSupervisor, command: Command) -> Any:
         assert self._runner is not None
         assert self._start is not None
         if command.text == "go on":
@@ -428,7 +439,9 @@ class Tree:
         if not self._can_be_carried(self._start):
             self._rescue = None
             raise LimitExceeded(TOO_LARGE)
-        return "continued" if command.text == "upgrade" else "parked"
+        assert self._environment is not None
+        names = sorted(dict.fromkeys(self._environment.running.values()))
+        return to_wire(Moving(run=workflow.info().run_id, waits_for=names))
 
     async def _decide(self, supervisor: LocalSupervisor, request: DecisionRequest) -> None:
         """Decide, add the rule that this makes for all sessions, and tell the workflow that has claimed the decision

@@ -58,6 +58,8 @@ ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 LARGEST: Final = 1024 * 1024
 """Bytes of JSON that arguments or a result may have without a folder for large payloads (payloads.py). The server
 refuses documents of more than 2 MiB."""
+INLINE: Final = 256 * 1024
+"""Bytes from which a payload is stored in the folder for large payloads, if there is one."""
 CONTINUE_AFTER: Final = 5000
 """A server ends a workflow at 51,200 events."""
 CONTINUE_AFTER_BYTES: Final = 8 * 1024 * 1024
@@ -102,6 +104,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all entries of the tree are here."""
     answers: dict[str, Any]
     """What its latest commands came to, by their ids."""
+    not_begun: list[tuple[str, str]] = []
+    """The calls, by session and operation, that count as executing and have not begun: no worker had what they need."""
     is_parked: bool = False
     """Whether it waits, until a command says that the workers have the code with which it is to go on."""
     commands: list[tuple[Signal, Any]] = []
@@ -163,9 +167,10 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
     deadline    its deadline has passed                 stalled     its step showed no progress
     cancelled   it was cancelled; `value`: the result that it left, if any
     misfit      it returned what JSON cannot hold, or too much of it
+    lost        its worker was lost; the workflow says so
     """
 
-    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit"]
+    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost"]
     value: Any = None
     error: str = ""
     """The type of the exception."""
@@ -243,9 +248,17 @@ class Entries(msgspec.Struct, frozen=True, kw_only=True):
     earlier: str | None = None
 
 
-Rescue = Literal["park", "upgrade", "parked", "continued", "going on"]
+Rescue = Literal["park", "upgrade"]
 """A rescue asks a tree to go on in a new workflow: to park there (park), or to go on there with the workers' current
-version (upgrade). The tree answers parked or continued; a tree that is told to go on answers going on."""
+version (upgrade). The tree answers Moving, or parked if it is; a tree that is told to go on answers going on."""
+
+
+class Moving(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree is about to go on in a new workflow. `run`: that of the workflow which it leaves. `waits_for`: the
+    tools and steps whose bodies run: it lets them end."""
+
+    run: str
+    waits_for: list[str]
 
 
 def to_wire(document: msgspec.Struct) -> Any:

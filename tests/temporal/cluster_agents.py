@@ -160,6 +160,26 @@ async def racing(ctx: Context, number: int) -> list[str]:
     return sorted(won)
 
 
+@tool(policy="allow")
+async def measuring(text: str) -> int:
+    return len(text)
+
+
+@agent
+async def crowding(ctx: Context, numbers: list[int]) -> int:
+    """Makes so many calls at once, with texts of so many letters."""
+    number, size = numbers
+    sizes: list[int] = []
+
+    async def measure(own: Context, letter: str) -> None:
+        sizes.append((await own.call(measuring, letter * size)).value)
+
+    async with ctx.task_group() as tasks:
+        for each in range(number):
+            tasks.start_soon(measure, chr(ord("a") + each))
+    return sum(sizes)
+
+
 @agent
 async def cleaning(ctx: Context, number: int) -> int:
     """One timer cancels several questions, at two depths, and each of their tasks begins a call as it cleans up."""

@@ -2,13 +2,17 @@
 
 import anyio
 import pytest
+from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
+from clusters import histories, replay
 from temporal_server import namespace, working
 from temporalio import workflow
 from temporalio.client import Client
 
-from supervisor import Context, agent, tool
+from supervisor import Context, ServerUnavailable, agent, tool
 from supervisor.core import events as e
-from supervisor.temporal import bodies, open_temporal
+from supervisor.loading import load_agents
+from supervisor.temporal import bodies, open_temporal, references, rescue as rescue_module
+from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.rescue import rescue
 from supervisor.temporal.wire import decision_id
 
@@ -96,3 +100,72 @@ async def count_workflows(url: str, workflow_id: str) -> int:
     target, name = url.removeprefix("temporal://").split("/")
     client = await Client.connect(target, namespace=name)
     return len([each async for each in client.list_workflows(f'WorkflowId = "{workflow_id}"')])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "size", "has_folder"), [(5, 900_000, False), (18, 250_000, True)])
+async def test_calls_that_are_large_together_are_all_made(number, size, has_folder, monkeypatch, tmp_path):
+    """Each of them is small enough, and all of them are more than a server takes in one message."""
+    if has_folder:
+        monkeypatch.setenv(VARIABLE, str(tmp_path))
+    url = await namespace()
+    async with working(url, list(load_agents(AGENTS).values())), open_temporal(url) as supervisor:
+        run = await supervisor.start("crowding", [number, size], session="c")
+        with anyio.fail_after(60):
+            assert await run.result() == number * size
+    if not has_folder:
+        replay(await histories(url, "c"), AGENTS, processes=1)
+
+
+@agent
+async def looking(ctx: Context, how: str) -> str:
+    if how == "step":
+        return await ctx.step(echo, "here")
+    return (await ctx.call(echoing, "here")).content
+
+
+@pytest.mark.parametrize("how", ["call", "step"])
+async def test_a_body_whose_function_is_missing_does_not_hold_a_rescue(how, monkeypatch):
+    """The tree parks, and the next workflow looks for the function again: nothing has begun, so nothing was lost."""
+    asked = list[str]()
+
+    def resolve(reference: str) -> object:
+        asked.append(reference)
+        return references.resolve("gone.py:gone")
+
+    url = await namespace()
+    async with working(url, [looking]), open_temporal(url) as supervisor:
+        monkeypatch.setattr(bodies, "resolve", resolve)
+        run = await supervisor.start(looking, how, session="c")
+        while not asked:
+            await anyio.sleep(0.1)
+        assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
+        assert await count_workflows(url, "c") == 2
+        monkeypatch.undo()
+        assert await rescue(supervisor, "c", goes_on=True, by="ana") == "going on"
+        assert await run.result() == "here"
+
+
+@agent
+async def resting(ctx: Context) -> str:
+    await ctx.call(sleeping, 3.0)
+    return await ctx.ask("Rested?")
+
+
+@tool(policy="allow")
+async def sleeping(seconds: float) -> None:
+    await anyio.sleep(seconds)
+
+
+async def test_a_rescue_says_what_it_waits_for(monkeypatch):
+    """It has not parked before what runs has ended."""
+    monkeypatch.setattr(rescue_module, "MOVED_WITHIN", 0.5)
+    url = await namespace()
+    async with working(url, [resting]), open_temporal(url) as supervisor:
+        await supervisor.start(resting, session="c")
+        while not [row for row in await supervisor.find_entries("c") if isinstance(row.event, e.ToolCallStarted)]:
+            await anyio.sleep(0.1)
+        with pytest.raises(ServerUnavailable, match="sleeping"):
+            await rescue(supervisor, "c", goes_on=False, by="ana")
+        monkeypatch.undo()
+        assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"

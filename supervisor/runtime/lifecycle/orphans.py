@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.overlay import EMPTY
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
 from supervisor.runtime.plans.interrupted import Found, job_of
@@ -26,11 +27,12 @@ EndOne = Callable[[int, float | None], Awaitable[str]]
 
 
 class OrphanedProcesses:
-    """Ends orphaned processes, and keeps the findings until the results of the calls are written."""
+    """Ends orphaned processes, and keeps the findings until the results of the calls are written. `found`: what is
+    known already."""
 
-    def __init__(self, end_one: EndOne | None = None) -> None:
+    def __init__(self, end_one: EndOne | None = None, found: Found = EMPTY) -> None:
         self._end_one = end_one
-        self._found: dict[tuple[str, str], str] = {}
+        self._found = dict(found)
         self._turns: dict[str, anyio.Lock] = {}  # by session, while a task ends its processes
 
     @property

@@ -133,8 +133,13 @@ class Runner:
         return not self.attempts.has_tasks and not self.launcher.has_timers()
 
     @property
+    def calls_under_way(self) -> int:
+        """How many tool calls are under way, from the commit of `executing` to that of the result."""
+        return self._acting
+
+    @property
     def is_executing(self) -> bool:
-        """Whether a tool call is under way, from the commit of `executing` to that of its result."""
+        """Whether a tool call is under way."""
         return self._acting > 0
 
     # -- the host of attempts ----------------------------------------------------------------------------------------
@@ -167,8 +172,7 @@ class Runner:
             yield
         finally:
             self._acting -= 1
-            if not self._acting:
-                self.attempts.note_change()
+            self.attempts.note_change()
 
     def expect(self, session: str) -> None:
         self.attempts.expect(session)

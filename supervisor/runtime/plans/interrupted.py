@@ -1,7 +1,7 @@
 """Lost calls: calls that were executing when their process died. They are answered before the agent runs again (T2).
 
 Rules
-- A lost call never runs again, unless its tool is idempotent.
+- A lost call never runs again, unless its tool is idempotent, or it is known that it has not begun.
 - The answer says what was found of its process (runtime/lifecycle/orphans.py).
 """
 
@@ -17,7 +17,9 @@ from supervisor.core.session import SessionState
 from supervisor.core.values import LOST
 
 Found = Mapping[tuple[str, str], str]
-"""The findings about the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
+"""The findings about the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours. Or
+NOT_BEGUN, about a call that counts as executing."""
+NOT_BEGUN: Final = "not begun"
 _REMARKS: Final = {
     "ended": "; its process was still running and was ended",
     "refused": "; its process is still running and could not be ended",
@@ -26,10 +28,13 @@ _REMARKS: Final = {
 
 
 def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.AnyEvent]:
-    """Answer each lost call as interrupted, except those of idempotent tools, which run again."""
+    """Answer each lost call as interrupted, except those of idempotent tools, and those that have not begun:
+    they run."""
     for operation, record in state.operations.items():
         request = record.request
-        if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
+        runs = found.get((state.id, operation)) == NOT_BEGUN
+        runs = runs or (isinstance(request, e.ToolCallRequested) and request.idempotent)
+        if record.state == "executing" and not runs:
             orphan = orphan_of(state, operation, found)
             details: dict[str, Any] = {"reason": "lost", "effect": "maybe", "synthesised": True, **orphan}
             yield e.ToolCallFinished(
@@ -44,7 +49,7 @@ def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.A
 def orphan_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:
     """Return the details of a lost call about its process; empty if it had none."""
     orphan = found.get((state.id, operation))
-    if orphan is None:
+    if orphan is None or orphan == NOT_BEGUN:
         return {}
     job = job_of(state, operation)
     return {"orphaned_process": orphan} if job is None else {"orphaned_process": orphan, "job": job}
