@@ -4,14 +4,20 @@ Rules
 - A bare `await` of a handle inside a cancelled scope never returns. So a task waits for an event that the handle sets.
 - A cancelled wait asks Temporal to cancel, and then waits for the end under a shield: a body that still runs may still
   have effects.
+- A cancel of the workflow from Temporal (its pages, `temporal workflow cancel`) comes to one task, which does nothing
+  but wait, and notes it. So it breaks no await of the tree.
 - A workflow that leaves a worker's memory cancels all its tasks. That is no cancellation of a run: nothing is asked of
   Temporal any more, and each task ends at once.
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import anyio
 from temporalio import workflow
+
+T = TypeVar("T")
 
 
 def is_evicted() -> bool:
@@ -21,6 +27,20 @@ def is_evicted() -> bool:
     except BaseException:  # noqa: BLE001 # a private exception of temporalio, which is raised in no other case here
         return True
     return False
+
+
+async def uncancelled(run: Coroutine[Any, Any, T], note_cancel: Callable[[], object]) -> T:
+    """Run the code of a workflow in a task of its own, which no cancel from Temporal reaches. `note_cancel` is called
+    for it."""
+    task = asyncio.get_running_loop().create_task(run)
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except anyio.get_cancelled_exc_class():
+            if is_evicted():
+                raise
+            note_cancel()
+    return task.result()
 
 
 async def wait_for(handle: Any) -> BaseException | None:

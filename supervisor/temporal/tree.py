@@ -39,7 +39,6 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.interrupted import NOT_BEGUN
 from supervisor.store.memory import MemoryStore
-from supervisor.temporal.bridge import is_evicted
 from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
@@ -186,6 +185,11 @@ class Tree:
         if self._runner is not None:
             self._runner.attempts.note_change()
 
+    def note_cancel(self) -> None:
+        """Cancel the tree, as the workflow was cancelled in Temporal."""
+        reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
+        self.take(Command(id="", kind="cancel", session=workflow.info().workflow_id, by="temporal", text=reason))
+
     def entries(self, after: int, *, is_all_there_is: bool = False) -> Any:
         if self._start is not None and self._start.follows is not None:  # nothing was taken over yet
             return to_wire(Entries(rows=[], last=0, earlier=None if is_all_there_is else self._start.follows))
@@ -276,18 +280,8 @@ class Tree:
         def is_told() -> bool:
             return bool(self._commands) or asked.is_set() or is_over() or self._may_move(runner, environment, start)
 
-        try:
-            await runner.attempts.wait_until(is_told)
-        except anyio.get_cancelled_exc_class():
-            if is_evicted():
-                raise
-            self._note_cancel(start)
+        await runner.attempts.wait_until(is_told)
         return bool(self._commands) or not is_over()
-
-    def _note_cancel(self, start: Start) -> None:
-        """Cancel the tree, as the workflow was cancelled in Temporal."""
-        reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
-        self._commands.append(Command(id="", kind="cancel", session=start.session, by="temporal", text=reason))
 
     # -- going on in a new workflow ----------------------------------------------------------------------------------
 
@@ -463,17 +457,11 @@ class Tree:
     async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
         """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
         assert self._environment is not None
-        assert self._start is not None
         found = self._store.get_approval(request.approval)
         rule = None if found is None else rule_for_all(found, request.decision)
-        while rule is not None:
-            try:
-                return await self._environment.add_rule(msgspec.structs.replace(rule, id=made), request.by)
-            except anyio.get_cancelled_exc_class():
-                if is_evicted():
-                    raise
-                self._note_cancel(self._start)
-        return made
+        if rule is None:
+            return made
+        return await self._environment.add_rule(msgspec.structs.replace(rule, id=made), request.by)
 
     async def _claim_withdrawn(self) -> None:
         gone = [found for each in self._shown if (found := self._store.get_approval(each)) is not None]

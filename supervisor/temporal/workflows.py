@@ -15,6 +15,7 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
 from supervisor.logs import skip_while
+from supervisor.temporal.bridge import uncancelled
 from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
@@ -71,7 +72,8 @@ class TreeWorkflow:
     @workflow.run
     async def run(self, document: dict[str, Any]) -> Any:
         offer = _offer()
-        ended = await in_order(self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after))
+        run = self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after)
+        ended = await in_order(uncancelled(run, self._tree.note_cancel))
         if isinstance(ended, Start):
             workflow.continue_as_new(
                 to_wire(ended),
@@ -126,7 +128,8 @@ class ClaimWorkflow:
     """Claims the decision on one approval: its id can be started once. It carries the decision to the tree, so that a
     client which dies after the claim loses nothing, and returns what the tree made of it.
 
-    It fails if the tree refuses the decision. Then the approval can be claimed again.
+    It fails if the tree refuses the decision. Then the approval can be claimed again. It cannot be cancelled: the
+    decision may count already.
     """
 
     def __init__(self) -> None:
@@ -141,6 +144,9 @@ class ClaimWorkflow:
 
     @workflow.run
     async def run(self, document: dict[str, Any]) -> Any:
+        return await uncancelled(self._carry(document), lambda: None)
+
+    async def _carry(self, document: dict[str, Any]) -> Any:
         request = from_wire(document, DecisionRequest)
         self._news = anyio.Event()
         try:
