@@ -123,7 +123,7 @@ async def test_arguments_and_results_that_are_too_large_are_errors(given, got):
     assert "object store" in outcome.value[1]
 
 
-async def test_what_an_agent_gives_that_is_too_large_fails_its_run():
+async def test_a_value_of_an_agent_that_is_too_large_fails_its_run():
     """A server would take none of it: no worker could go on with the session, or read it."""
     url = await namespace()
     async with working(url, [excessive]):
