@@ -9,6 +9,9 @@ Rules
 - A server that is not the first waits until the card is there, and then shows it as its own: each of them may renew
   and retire it.
 - The namespace knows of a card before the mirror does.
+- STALE makes a claim a lease, which is our own: nothing of Temporal says that a server which began to post has died,
+  since posting is no activity of a worker. It is no lease on the approval or the session: a decision needs none. At
+  stake is one card: a server that takes longer than STALE, and is not dead, may post a second one.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -20,6 +23,7 @@ import msgspec
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from supervisor.abc import Channel
 from supervisor.core import events as e
@@ -40,6 +44,9 @@ log = FactLog(__name__)
 
 STALE: Final = timedelta(seconds=40)
 """After this time, a server that began to post a card counts as dead: a channel has 30 s for one (Channel)."""
+_RUNNING_CARDS: Final = f'WorkflowType = "{CARD}" AND ExecutionStatus = "Running"'
+AT_ONCE: Final = 20
+"""Cards that are read at the same time."""
 LOOK: Final = 0.3
 """Seconds between two looks at a card that another server is posting."""
 
@@ -134,12 +141,30 @@ class NamespaceCards(LocalCards):
 
     async def find_lost(self, feed: FileFeed) -> None:
         """Note in the mirror the cards that it does not know of: it was lost, or other servers have posted them."""
-        found = list[tuple[str, CardEvent]]()
+        found, limit = list[tuple[str, CardEvent]](), anyio.CapacityLimiter(AT_ONCE)
+        failed: RPCError | None = None
+
+        async def read(key: str) -> None:
+            nonlocal failed
+            try:
+                state = await self._read(key)
+            except RPCError as error:
+                failed = error
+                tasks.cancel_scope.cancel()
+                return
+            finally:
+                limit.release_on_behalf_of(key)
+            if state.first is not None:
+                found.extend(self._lost(state, state.first))
+
         with border(self._named):
-            async for each in self._client.list_workflows(f'WorkflowType = "{CARD}" AND ExecutionStatus = "Running"'):
-                state = await self._read(each.id)
-                if state.first is not None:
-                    found += self._lost(state, state.first)
+            keys = [each.id async for each in self._client.list_workflows(_RUNNING_CARDS)]
+            async with anyio.create_task_group() as tasks:
+                for key in keys:
+                    await limit.acquire_on_behalf_of(key)
+                    tasks.start_soon(read, key)
+            if failed is not None:
+                raise failed
         if found:
             await feed.note(found)
 

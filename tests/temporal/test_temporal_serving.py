@@ -1,19 +1,28 @@
 """A server on a namespace: HTTP, pages and cards over a mirror, which may be lost, and servers that may die."""
 
 import signal
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import fake_slack
 import pytest
 from clusters import Cluster
 from serving_processes import EVE, Served, cards, has_buttons
-from temporal_server import Server, namespace
+from temporal_server import Server, namespace, working
 
+from supervisor import Context, agent
 from supervisor.config import read_configuration
+from supervisor.core import events as e
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.daemon import settle
+from supervisor.runtime.people.posting import LocalCards
+from supervisor.temporal import cards as cards_of_namespace, open_temporal
+from supervisor.temporal.cards import NamespaceCards
+from supervisor.temporal.connection import connect
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.mirror_store import MirrorStore
+from supervisor.temporal.remote import TemporalSupervisor
 
 
 @pytest.fixture
@@ -136,6 +145,85 @@ def test_a_mirror_that_is_lost_while_no_worker_lives_shows_what_waits(cluster, s
     assert server.decide(asked["id"]) == 202
     cluster.worker()
     assert cluster.outcome("j")["kind"] == "succeeded"
+
+
+class Chat:
+    """A channel whose cards are claimed."""
+
+    name, keeps_cards = "chat", True
+
+
+@agent
+async def asking(ctx: Context, number: int) -> str:
+    return await ctx.ask(f"{number}?")
+
+
+@asynccontextmanager
+async def claimed(monkeypatch):
+    """Twelve approvals whose cards a server has begun to post, which then died; and a maker of other servers."""
+
+    async def note(*_) -> None:
+        """The mirror of this server is not looked at."""
+
+    monkeypatch.setattr(LocalCards, "note", note)
+    monkeypatch.setattr(cards_of_namespace, "STALE", timedelta(seconds=1))
+    url = await namespace()
+    named, begun = read_temporal_url(url), datetime.now(UTC)
+    client = await connect(named)
+
+    def server() -> NamespaceCards:
+        return NamespaceCards(TemporalSupervisor(client, named).runner, client, named, [Chat()])
+
+    async with working(url, [asking]), open_temporal(url) as supervisor:
+        for number in range(12):
+            await supervisor.start(asking, number)
+        while len(found := await supervisor.find_approvals()) < 12:
+            await anyio.sleep(0.05)
+        first = server()
+        for each in found:
+            assert await first.claim(each, e.CardBegun(at=begun, approval=each.id, channel="chat")) is None
+        yield list(found), server, supervisor
+
+
+@pytest.mark.anyio
+async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(monkeypatch):
+    """Once the claim is stale, by one other server. It knows since when there may be a card, which it searches for; a
+    third one shows the card that it has posted."""
+    async with claimed(monkeypatch) as ((approval, *_), server, _):
+        second, third = server(), server()
+        begun = e.CardBegun(at=datetime.now(UTC), approval=approval.id, channel="chat")
+        left = await second.claim(approval, begun)
+        assert left.card is None
+        assert datetime.now(UTC) - left.begun_at > timedelta(seconds=1)
+        await second.note(approval, e.CardPosted(at=datetime.now(UTC), approval=approval.id, channel="chat", card="42"))
+        assert (await third.claim(approval, begun)).card == "42"
+
+
+@pytest.mark.anyio
+async def test_a_server_reads_some_cards_at_a_time_at_its_start(monkeypatch):
+    """Neither one after the other, nor all at once."""
+    monkeypatch.setattr(cards_of_namespace, "AT_ONCE", 5)
+    usual, reading, most, noted = NamespaceCards._read, set(), [0], []
+
+    async def read(self, key: str):
+        reading.add(key)
+        most.append(len(reading))
+        try:
+            return await usual(self, key)
+        finally:
+            reading.discard(key)
+
+    class Feed:
+        async def note(self, found) -> None:
+            noted.extend(found)
+
+    monkeypatch.setattr(NamespaceCards, "_read", read)
+    async with claimed(monkeypatch) as (approvals, _, supervisor):
+        runner, trees = supervisor.runner, supervisor.trees
+        found = NamespaceCards(runner, trees.client, trees.named, [Chat()])
+        while {event.approval for _, event in noted} != {each.id for each in approvals}:  # the server lists them late
+            await found.find_lost(Feed())
+    assert max(most) == 5
 
 
 REFUSED = {
