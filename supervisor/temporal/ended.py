@@ -1,4 +1,4 @@
-"""Trees that Temporal has ended: somebody, or a limit of the server, has terminated their workflow. It returns nothing.
+"""Trees whose workflow was terminated in Temporal, by a person or by a limit of the server. It returns nothing.
 
 Rules
 - Nothing of such a tree goes on, so each reader of it (mirror.py) ends its open sessions as abandoned, with the cause,

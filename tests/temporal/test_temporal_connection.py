@@ -169,7 +169,7 @@ async def run_printed(error: pytest.ExceptionInfo) -> None:
 
 
 async def test_a_worker_without_the_right_to_make_search_attributes_prints_the_command():
-    """Somebody else runs it, and then the worker finds them."""
+    """Another person runs it, and then the worker finds them."""
     store = read_temporal_url(await namespace())
     client = await connect(store)
 

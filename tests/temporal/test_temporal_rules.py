@@ -99,7 +99,7 @@ async def test_a_rule_counts_when_the_server_has_it():
 
 
 async def test_rules_outlive_the_workflow_that_keeps_them(monkeypatch):
-    """It goes on in a new one after some changes. If somebody terminates it, a deny holds for the next call, and the
+    """It goes on in a new one after some changes. If a person terminates it, a deny holds for the next call, and the
     next change is one more."""
     monkeypatch.setattr(rulebook, "MOST", 3)
     url = await namespace()
