@@ -170,6 +170,7 @@ def _count_events(report: Report, target: str) -> None:
 
 
 async def _decide_here(folder: Path, count: int) -> list[float]:
+    agents.effects.clear()  # those of other sides have the same notes
     async with waiting(folder / f"{perf_counter()}.db", count) as (supervisor, _):
         return await _decisions(supervisor)
 

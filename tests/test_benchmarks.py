@@ -7,17 +7,41 @@ import sys
 from pathlib import Path
 
 import pytest
+from temporal_server import find_program
+
+
+def run_small(folder: Path, *names: str, **env: str) -> dict:
+    """Run benchmarks with small numbers, and return what they found."""
+    command = [sys.executable, "-m", "benchmarks", *names, "--smoke", "--json"]
+    given = {**os.environ, "BENCHMARK_FOLDER": str(folder), **env}
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=root, env=given)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow
 def test_every_benchmark_runs_small_and_says_what_it_found(tmp_path):
     """`python -m benchmarks --smoke --json` ends well, on the base install, with rows of every benchmark."""
-    command = [sys.executable, "-m", "benchmarks", "--smoke", "--json"]
-    env = {**os.environ, "BENCHMARK_FOLDER": str(tmp_path)}
-    root = Path(__file__).parent.parent
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=root, env=env)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
+    found = run_small(tmp_path)
     measured = [name for name in found if name not in ("machine", "smoke", "repair")]
     assert len(measured) == 17
     assert all(found[name]["rows"] for name in measured)
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_temporal_runs_small(tmp_path):
+    """By its name alone, since it needs a server."""
+    assert worst_cancel(run_small(tmp_path, "temporal", BENCHMARK_TEMPORAL=find_program())) > 0
+
+
+@pytest.mark.soak
+def test_a_cancel_on_temporal_reaches_the_process_of_a_call_within_two_seconds(tmp_path):
+    """On a machine with nothing else to do; in CI, tests/temporal/test_temporal_limits.py counts signs of life."""
+    assert worst_cancel(run_small(tmp_path, "temporal", BENCHMARK_TEMPORAL=find_program())) < 2
+
+
+def worst_cancel(found: dict) -> float:
+    """Return the seconds of the slowest cancel on Temporal."""
+    (row,) = [row for row in found["temporal"]["rows"] if row["name"] == "cancel on Temporal, worst"]
+    return row["value"]
