@@ -95,11 +95,12 @@ async def refusing_front(status: int, seen: list[dict[str, str]]) -> AsyncIterat
 
 class LosingFront:
     """Stands before a server, and loses the first answer to a request: the server has done it, and then it is gone.
-    `is_back`: new connections come through again at once."""
+    `is_back`: new connections come through again at once. `seen`: the names of all requests, in their order."""
 
     def __init__(self, request: str, *, is_back: bool) -> None:
         self._path = f"/{request}"
         self.is_back = is_back
+        self.seen: list[str] = []
         self.has_lost = False
 
     @asynccontextmanager
@@ -136,8 +137,11 @@ class LosingFront:
             await far.send(await source.receive_exactly(len(PREFACE)))
             while True:
                 kind, stream, whole, content = await _frame(source)
-                if kind == HEADERS and dict(decoder.decode(content))[":path"].endswith(self._path):
-                    asked.add(stream)
+                if kind == HEADERS:
+                    path = dict(decoder.decode(content))[":path"]
+                    self.seen.append(path.rpartition("/")[2])
+                    if path.endswith(self._path):
+                        asked.add(stream)
                 await far.send(whole)
         scope.cancel()
 
