@@ -691,9 +691,9 @@ class Supervisor(ABC):
         all" approves the calls that wait for them there. Both count only approvals that the person had been shown
         before: by a card that was posted before `shown_before` (None: now), on `channel` if that is given. `shown`: the
         ids of the approvals that the caller itself showed. With a `channel`, only cards of these approvals count;
-        without one, these approvals count as shown. With a `channel`, a text also answers a question that is the only
-        approval that waits for this person, and that they had been shown whole, if it fits the question. Raises as
-        `decide` and `send` do.
+        without one, these approvals count as shown, over HTTP those of them that the server has given to this person.
+        With a `channel`, a text also answers a question that is the only approval that waits for this person, and that
+        they had been shown whole, if it fits the question. Raises as `decide` and `send` do.
         """
 
     @abstractmethod

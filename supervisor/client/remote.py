@@ -231,7 +231,8 @@ class RemoteSupervisor(Supervisor):
         self._me(by, "speak")
         seen = self._connection
         instant = seen.now() if shown_before is None else seen.to_server_time(shown_before)
-        return await self._say(session, {"text": text, "shown_before": instant})
+        given = None if shown is None else [*shown]
+        return await self._say(session, {"text": text, "shown_before": instant, "channel": channel, "shown": given})
 
     async def _say(self, session: str, body: Mapping[str, Any]) -> ChatResult:
         return value_of(

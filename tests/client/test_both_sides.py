@@ -292,6 +292,33 @@ async def test_a_word_that_could_mean_several_lists_them(kind):
         assert effects == []
 
 
+async def test_a_word_decides_what_its_caller_has_shown(kind):
+    """Although no card was posted before; and only that."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        for shown, answer in [(["x" * 42], "listed"), ([asked.id], "decided")]:
+            heard = await here.supervisor.chat(
+                run.session, "yes", by="olga", shown_before=asked.created_at, shown=shown
+            )
+            assert heard.kind == answer
+        assert await run.result() == ["noted bread"]
+
+
+async def test_a_text_answers_the_question_that_its_channel_has_shown(kind):
+    """With the channel in the audit trail. Another channel has shown nothing: there it is a message."""
+    async with side(kind, served=True) as here:
+        run = await here.supervisor.start("asking", session="tea", requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        while "web" not in (await here.supervisor.get_approval(asked.id)).shown:
+            await anyio.sleep(0.01)
+        for channel, answer in [("slack", "sent"), ("web", "decided")]:
+            assert (await here.supervisor.chat("tea", "coffee", by="olga", channel=channel)).kind == answer
+        assert await run.result() == "coffee"
+        (made,) = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.QuestionAnswered)]
+        assert (made.by, made.channel) == ("olga", "web")
+
+
 # -- rules, retry, fork ------------------------------------------------------------------------------------------------
 
 

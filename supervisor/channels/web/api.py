@@ -6,6 +6,7 @@ Rules
   counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
 
@@ -112,8 +113,13 @@ async def send_message(call: Call) -> Response:
         call.show(*sent.waiting_for)
         return document(chat_document(ChatResult(kind="sent", sent=sent)))
     seen_at, name = min(body.shown_before or now, now), call.person.name
-    shown = call.site.shown.to(name) if body.shown_before is None else None
-    heard = await call.supervisor.chat(session, body.text, by=name, shown_before=seen_at, shown=shown)
+    given = call.site.shown.to(name)
+    shown: Collection[str] | None = given if body.shown_before is None else None
+    if body.shown is not None:
+        shown = [approval for approval in body.shown if approval in given]
+    heard = await call.supervisor.chat(
+        session, body.text, by=name, shown_before=seen_at, channel=body.channel, shown=shown
+    )
     call.show(*heard.approvals, *heard.not_shown)
     return document(chat_document(heard))
 

@@ -77,11 +77,17 @@ class ForkBody(RequestFields, frozen=True, kw_only=True):
 class MessageBody(RequestFields, frozen=True, kw_only=True):
     """A message to a session. If the whole message is a chat word, it decides. A chat word without an id decides only
     approvals that were shown before `shown_before`, the time when the client last looked (default: now). With `decides`
-    false, the text is sent even if it is a chat word."""
+    false, the text is sent even if it is a chat word.
+
+    `shown`: the ids of the approvals that the client itself has shown; only those count that this server has given to
+    the person. `channel`: where the person writes, for the audit trail. Then only cards that were posted there count,
+    and the text may answer a question that was shown there."""
 
     text: Annotated[str, Meta(min_length=1)]
     decides: bool = True
     shown_before: Instant | None = None
+    shown: list[str] | None = None
+    channel: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")] | None = None
 
 
 class DecisionBody(RequestFields, frozen=True, kw_only=True):

@@ -144,6 +144,15 @@ async def test_without_an_id_only_what_was_shown_to_its_sender_is_decided(look):
         assert (await ana.post(f"{path}/approve")).status_code == 200
 
 
+async def test_a_client_has_shown_only_what_the_server_gave_to_its_person():
+    """A12: an id alone says nothing. The answer that lists the approval gives it."""
+    async with world() as here, here.client("ana") as client:
+        asked = await here.ask()
+        path = f"/api/sessions/{asked.session}/messages"
+        for kind in ("listed", "decided"):
+            assert (await client.post(path, json={"text": "yes", "shown": [asked.id]})).json()["kind"] == kind
+
+
 async def test_approve_all_for_the_session_by_an_approver_reports_both_results():
     """A12: an approver without reservations decides, and makes no rule; the answer says that the call was decided."""
     async with (
