@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from supervisor.abc import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.client.connection import Connection
@@ -12,9 +12,6 @@ from supervisor.core.activity import Activity, StreamedText
 from supervisor.core.cursors import make_cursor
 from supervisor.core.values import Approval, Outcome, result_of
 
-if TYPE_CHECKING:
-    from supervisor.client.remote import RemoteSupervisor
-
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -22,11 +19,21 @@ WAIT: Final = 25
 """Seconds that one request waits for an outcome, less than a server or a proxy allows."""
 
 
+class Server(Protocol):
+    """What a run asks of its server: the supervisor there."""
+
+    where: str
+
+    async def find_run(self, session: str, number: str, wait: int) -> dict[str, Any]: ...
+    async def cancel(self, session: str, *, reason: str | None = None) -> None: ...
+    def watch_pending(self, query: Mapping[str, Any]) -> Watch[Approval]: ...
+
+
 class RemoteRun(Run[R]):
     """`type_`: of its result; Any: plain JSON values."""
 
     def __init__(
-        self, supervisor: "RemoteSupervisor", session: str, number: int, type_: Any = Any, *, is_new: bool = False
+        self, supervisor: Server, session: str, number: int, type_: Any = Any, *, is_new: bool = False
     ) -> None:
         self.session = session
         self.number = number

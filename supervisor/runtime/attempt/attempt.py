@@ -88,7 +88,7 @@ class Attempt:
         "written_at",
     )
 
-    def __init__(self, host: Host, session: str, spec: AgentSpec[Any, Any]) -> None:
+    def __init__(self, host: "Host[Attempt]", session: str, spec: AgentSpec[Any, Any]) -> None:
         self.host = host
         self.session = session
         self.spec = spec

@@ -7,28 +7,46 @@ Rules
 """
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.encoding import printable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import mask
-from supervisor.core.session import Operation
+from supervisor.core.replay_order import ReplayOrder
+from supervisor.core.session import Operation, SessionState
+from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
-
-if TYPE_CHECKING:
-    from supervisor.runtime.attempt.attempt import Attempt
 
 LONGEST: Final = 500  # characters of the description of an operation
 _LIBRARIES: Final = ("/site-packages/", "/lib/python")
 
 
-def path_block(attempt: "Attempt", cause: str, error: BaseException | None = None) -> Block:
+class Replaying(Protocol):
+    """What a block tells of an attempt."""
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def spec(self) -> AgentSpec[Any, Any]: ...
+    @property
+    def host(self) -> Host[Any]: ...
+    @property
+    def state(self) -> SessionState: ...
+    @property
+    def replay(self) -> ReplayOrder: ...
+    @property
+    def instead(self) -> Mapping[str, tuple[str, str, str]]: ...
+
+
+def path_block(attempt: Replaying, cause: str, error: BaseException | None = None) -> Block:
     """Return a block with the entry that the agent did not ask for, and what it asked for instead or how it ended."""
     operation = attempt.replay.oldest_unclaimed(attempt.state)
     asked = next(iter(attempt.instead.values()), None)
@@ -39,7 +57,7 @@ def path_block(attempt: "Attempt", cause: str, error: BaseException | None = Non
     return _block(attempt, "path", cause, operation, where, in_agent)
 
 
-def block_here(attempt: "Attempt", why: Literal["value", "call"], operation: str | None, cause: str) -> Block:
+def block_here(attempt: Replaying, why: Literal["value", "call"], operation: str | None, cause: str) -> Block:
     """Return a block for an entry that today's types or arguments do not fit, at the line of the current task."""
     where, in_agent = lines_here(attempt.spec.fn.__code__)
     return _block(attempt, why, cause, operation, where, in_agent)
@@ -85,7 +103,7 @@ def _place(code: CodeType, line: int) -> str:
     return f"{file}:{line} in {code.co_qualname}" if is_users else ""
 
 
-def _block(attempt: "Attempt", why: Any, cause: str, operation: str | None, where: str, in_agent: str) -> Block:
+def _block(attempt: Replaying, why: Any, cause: str, operation: str | None, where: str, in_agent: str) -> Block:
     entry, held_at = _find_entry(attempt, operation) if operation is not None else (None, None)
     return Block(
         why=why,
@@ -99,7 +117,7 @@ def _block(attempt: "Attempt", why: Any, cause: str, operation: str | None, wher
     )
 
 
-def _find_entry(attempt: "Attempt", operation: str) -> tuple[int | None, datetime | None]:
+def _find_entry(attempt: Replaying, operation: str) -> tuple[int | None, datetime | None]:
     """Return the number and the instant of the entry that began an operation of this run.
 
     A retry has the operations of the run before it, except those that it runs again.

@@ -4,7 +4,7 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 use it directly.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from supervisor.abc import JournalEntry, SessionRow, Store, TreeView
@@ -19,10 +19,16 @@ from supervisor.runtime.reading.sessions import block_of, session_views
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
-    from supervisor.runtime.reading.streams import SessionJournal
 
 MOST: Final = 100
 """The most approvals that are kept for inboxes that ask for the same."""
+
+
+class Watching(Protocol):
+    """The watch of a journal (streams.py)."""
+
+    def read(self) -> None:
+        """Read the rest of the journal, before the store is closed. Raises StoreError."""
 
 
 class Reader:
@@ -34,7 +40,7 @@ class Reader:
         self.hub = runner.hub
         self.is_left = False
         """Whether the store is about to be closed: nothing can be read from it any more."""
-        self.watching: WeakSet[SessionJournal] = WeakSet()
+        self.watching: WeakSet[Watching] = WeakSet()
         """The journals that are watched, to be told their end."""
         self._changes: tuple[tuple[int, int], list[tuple[str, int]]] = ((0, 0), [])
         self._newest: tuple[int, dict[str, Approval | None]] = (0, {})
