@@ -72,8 +72,9 @@ class Store(ABC):
         return nullcontext()
 
     @abstractmethod
-    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
-        """Return all entries after a position, up to another, in order. Entries in `unreadable` are left out."""
+    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
+        """Return all entries after a position, up to another, in order. Entries in `unreadable` are left out. `only`:
+        the names of the events that are meant; the others cost little, and are not decoded."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:

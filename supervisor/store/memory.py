@@ -139,10 +139,14 @@ class MemoryStore(Store):
     def rollback(self) -> None:
         self._draft = None
 
-    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
+    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
         first = bisect_right(self._entries, after, key=_position)
         end = None if to is None else bisect_right(self._entries, to, key=_position)
-        return read_known_rows(self._entries[first:end], self.unreadable)
+        found = self._entries[first:end]
+        if only is not None:
+            beginnings = tuple(f'{{"event":"{name}",'.encode() for name in only)
+            found = [entry for entry in found if entry[2].startswith(beginnings)]
+        return read_known_rows(found, self.unreadable)
 
     def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
         entries = self._journals.get(session, ())

@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 AUDITED: Final = e.having("audited")
 """The events of the audit trail: approvals asked, shown and decided, and calls that ran (A15)."""
+SCANNED: Final = 10 * PIECE
+"""The number of entries that are searched for jobs in one step. Few of them are decoded."""
+_OF_JOBS: Final = ("JobStarted", "JobEnded")
 _OF_OPEN: Final = ("active", "waiting_approval", "blocked")
 
 
@@ -153,8 +156,8 @@ class Lists:
         """Return all background jobs as the journals have them, oldest first."""
         cursor, end = self._reader.now(), self._store.last_position()
         found: dict[str, tuple[str, Job]] = {}
-        for start in range(0, end, PIECE):
-            for row in self._store.rows(start, min(start + PIECE, end)):
+        for start in range(0, end, SCANNED):
+            for row in self._store.rows(start, min(start + SCANNED, end), _OF_JOBS):
                 match row.event:
                     case e.JobStarted(job=job):
                         found[job] = (row.session, Job(started=row.event))

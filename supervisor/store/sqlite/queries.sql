@@ -31,6 +31,12 @@ SELECT text FROM head WHERE number = ?;
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? AND e.position <= ? ORDER BY e.position;
 
+-- rows_of: the same of some events, by their names; an entry without a head may be of any
+SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
+ WHERE e.position > ? AND e.position <= ? AND (e.head IS NULL OR e.head IN (
+       SELECT number FROM head WHERE text IN (SELECT '{"event":"' || value || '"}' FROM json_each(?))))
+ ORDER BY e.position;
+
 -- some_rows: a bounded part of the same, to rebuild the index from
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? ORDER BY e.position LIMIT 1000;

@@ -260,8 +260,12 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
-        return self._known_rows(self._read("rows", after, _END if to is None else to))
+    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
+        end = _END if to is None else to
+        if only is None:
+            return self._known_rows(self._read("rows", after, end))
+        found = self._known_rows(self._read("rows_of", after, end, _as_json(only)))
+        return [row for row in found if type(row.event).__name__ in only]
 
     def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
         return self._read_as(partial(columns.journal_row, session), "journal", session, after, limit=limit)

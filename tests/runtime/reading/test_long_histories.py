@@ -173,3 +173,18 @@ async def test_a_watch_of_a_long_journal_reads_each_entry_once_and_in_pieces(sto
         found, most = await most_in_a_step(store, watch)
         assert (most <= STEP < MANY, sum(store.steps) <= len(found) + FEW) == (True, True)
         assert found == list(await supervisor.find_entries("s", limit=None))
+
+
+async def test_the_list_of_jobs_reads_the_entries_of_jobs_only(store):
+    """Whatever else is in the store. Each job has its end."""
+    job = {"command": "make", "host": "h", "process": 1, "process_started_at": None, "guard": 2}
+    async with opened(store) as supervisor:
+        run = await supervisor.start(waits, session="s")
+        began = e.JobStarted(at=AT, job="j", operation="o#1", guard_started_at=None, log="", **job)
+        await grow(supervisor, "s", began, 1)
+        await grow(supervisor, "s", e.MessageSent(at=AT, text="said"))
+        await grow(supervisor, "s", e.JobEnded(at=AT, job="j", how="exited", exit_code=0), 1)
+        store.steps = [0]
+        (found,) = await supervisor.find_jobs(running=False)
+        assert (found.job, found.state, sum(store.steps)) == ("j", "exited", 2)
+        await run.cancel()
