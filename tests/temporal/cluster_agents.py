@@ -9,6 +9,7 @@ import msgspec
 from temporalio import activity
 
 from supervisor import Context, ToolContext, agent, tool
+from supervisor.tools import shell
 
 
 def effect(text: str) -> None:
@@ -46,6 +47,23 @@ async def reading(where: str) -> str:
     effect(where)
     die_once(where)
     return where
+
+
+async def treading(where: str) -> str:
+    effect(where)
+    die_once(where)
+    return where
+
+
+@agent
+async def commanding(ctx: Context) -> str:
+    return (await ctx.call(shell, "echo begun $$ >> $EFFECTS; exec sleep 600")).kind
+
+
+@agent
+async def treader(ctx: Context, where: str) -> str:
+    """Its worker dies in a step."""
+    return await ctx.step(treading, where)
 
 
 @tool(policy="allow", timeout=600)

@@ -1,10 +1,12 @@
 """The bodies of calls and steps on workers: what has begun, what runs again, and what waits."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from clusters import histories, replay
-from temporal_server import namespace, working
+from temporal_server import Server, namespace, working
 from temporalio import workflow
 from temporalio.client import Client
 
@@ -169,3 +171,41 @@ async def test_a_rescue_says_what_it_waits_for(monkeypatch):
             await rescue(supervisor, "c", goes_on=False, by="ana")
         monkeypatch.undo()
         assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
+
+
+@tool(policy="allow", timeout=60)
+async def lingering(folder: str) -> str:
+    """Has its effect, and ends when it may."""
+    with (Path(folder) / "effects").open("a") as file:
+        file.write("effect\n")
+    while not (Path(folder) / "may end").exists():
+        await anyio.sleep(0.05)
+    (Path(folder) / "ended").touch()
+    return "done"
+
+
+@agent
+async def outlasting(ctx: Context, folder: str) -> list[str]:
+    result = await ctx.call(lingering, folder)
+    return [result.kind, result.content]
+
+
+@pytest.mark.slow
+async def test_a_body_that_ends_while_the_server_is_dead_has_its_result(tmp_path):
+    """SIGKILL of the server, and a new start with its file: the effect happens once, and the worker tells its end."""
+    server = Server(tmp_path / "server.db")
+    try:
+        url = await namespace(server)
+        async with working(url, [outlasting]), open_temporal(url) as supervisor:
+            run = await supervisor.start(outlasting, str(tmp_path))
+            while not (tmp_path / "effects").exists():
+                await anyio.sleep(0.05)
+            server.kill()
+            (tmp_path / "may end").touch()
+            while not (tmp_path / "ended").exists():
+                await anyio.sleep(0.05)
+            server.start()
+            assert await run.result() == ["ok", "done"]
+    finally:
+        server.kill()
+    assert (tmp_path / "effects").read_text() == "effect\n"

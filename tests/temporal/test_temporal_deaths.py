@@ -1,6 +1,7 @@
 """A worker dies by SIGKILL: what its call had done is known, and no effect happens twice."""
 
 import json
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,15 +33,29 @@ def test_a_call_that_had_not_begun_runs_on_another_worker(cluster):
     assert cluster.effects() == ["moved home"]
 
 
-@pytest.mark.soak
-def test_a_call_that_is_idempotent_runs_again(cluster):
-    """As its declaration allows."""
-    first = cluster.worker(*QUICK)
-    cluster.run("start", "rereading", '"page"', "--session", "r", "--detach")
-    first.wait(timeout=30)
-    cluster.worker(*QUICK)
-    assert cluster.outcome("r")["value"] == "page"
-    assert cluster.effects() == ["page", "page"]
+def lives(process: str) -> bool:
+    """Whether a process runs: a zombie does not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", process], capture_output=True, text=True).stdout.strip()
+    return state != "" and not state.startswith("Z")
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_an_effect_ends_its_command_and_steps_run_again(cluster):
+    """So do calls of idempotent tools. The command's process is gone, and its call interrupted."""
+    worker = cluster.worker(*QUICK)
+    cluster.run("start", "commanding", "--session", "c", code=3)
+    cluster.run("approve", cluster.pending()[0]["id"])
+    cluster.until(cluster.effects)
+    (begun,) = cluster.effects()
+    assert lives(begun.split()[1])
+    for agent, where in (("treader", "step"), ("rereading", "page")):
+        cluster.run("start", agent, f'"{where}"', "--session", where, "--detach")
+        worker.wait(timeout=30)
+        worker = cluster.worker(*QUICK)
+        assert cluster.outcome(where)["value"] == where
+    cluster.until(lambda: not lives(begun.split()[1]))
+    assert cluster.outcome("c")["value"] == "interrupted"
+    assert cluster.effects() == [begun, "step", "step", "page", "page"]
 
 
 @pytest.mark.parametrize("processes", [4, pytest.param(20, marks=pytest.mark.soak)])
