@@ -5,7 +5,11 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+import anyio
 import pytest
+
+from supervisor import Approve
+from supervisor.temporal import open_temporal
 
 QUICK = "--lost-after", "2"
 RULES = Path(__file__).with_name("rule_agents.py")
@@ -96,19 +100,60 @@ def test_a_decision_for_always_makes_its_rule_whenever_the_worker_dies(cluster, 
     assert cluster.effects() == ["pressed red"] * 2
 
 
-@pytest.mark.soak
 def test_two_workers_share_the_work_and_one_dies(cluster):
-    """The sessions of both go on."""
+    """The sessions of both go on, and each effect happens once."""
     workers = [cluster.worker(*QUICK), cluster.worker(*QUICK)]
-    for number in range(4):
-        cluster.run("start", "janitor", f'["/srv/{number}"]', "--session", f"j{number}", "--detach")
-    waiting = cluster.pending(4)
-    workers[0].kill()
-    for each in waiting:
-        cluster.run("approve", each["id"])
-    assert [cluster.outcome(f"j{number}")["kind"] for number in range(4)] == ["succeeded"] * 4
+    given = {f"j{number}": [[f"/srv/{number}"]] for number in range(4)}
+
+    async def follow() -> list[str]:
+        async with open_temporal(cluster.url) as supervisor:
+            runs = [await supervisor.start("janitor", *args, session=name) for name, args in given.items()]
+            while len(waiting := await supervisor.find_approvals()) < 4:
+                await anyio.sleep(0.1)
+            workers[0].kill()
+            async with anyio.create_task_group() as tasks:
+                for each in waiting:
+                    tasks.start_soon(supervisor.decide, each.id, Approve(by="ana"))
+            return [(await run.outcome()).kind for run in runs]
+
+    assert anyio.run(follow) == ["succeeded"] * 4
     removed = [each for each in cluster.effects() if each.startswith("removed")]
     assert sorted(removed) == [f"removed /srv/{number}" for number in range(4)]
+
+
+OTHER_CODE = """
+import os
+from supervisor import Context, agent
+
+async def {name}(number: int) -> str:
+    with open(os.environ["EFFECTS"], "a") as file:
+        file.write(f"{{number}}\\n")
+    return "{name}"
+
+@agent
+async def divided(ctx: Context) -> list[str]:
+    found: list[str] = []
+
+    async def one(own: Context, number: int) -> None:
+        found.append(await own.step({name}, number))
+
+    async with ctx.task_group() as tasks:
+        for number in range(30):
+            tasks.start_soon(one, number)
+    return found
+"""
+
+
+def test_a_step_that_one_of_two_workers_lacks_runs_on_the_other_one(cluster, tmp_path):
+    """Each has a function that the other one lacks. The server hands a step to any of them, and each runs once."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        code = tmp_path / name / "divided_agents.py"
+        code.write_text(OTHER_CODE.format(name=name))
+        cluster.worker(agents=code)
+    cluster.run("start", "divided", "--session", "d", "--detach")
+    assert set(cluster.outcome("d")["value"]) <= {"first", "second"}
+    assert sorted(cluster.effects()) == sorted(str(number) for number in range(30))
 
 
 @pytest.mark.soak
