@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import preloaded
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from temporalio.client import Client
+
+from supervisor.temporal import open_temporal
 
 REPLAYING = str(Path(__file__).with_name("replaying.py"))
 
@@ -80,26 +83,36 @@ class Cluster:
 
     def pending(self, count: int = 1) -> list[dict]:
         """Return what waits, when so much does, by arguments: of two calls at once either may be asked first."""
-        found: list[list[dict]] = []
+        found = self._read_until(lambda here: here.find_approvals(limit=None), lambda found: len(found) == count)
+        return sorted(found, key=lambda each: str(each["arguments"]))
 
-        def look() -> bool:
-            found[:] = [self.read("approvals")]
-            return len(found[0]) == count
+    def outcome(self, session: str, value: object = ...) -> dict:
+        """Return how a session has ended, when it has; with a value, when its latest run has ended with this one."""
 
-        self.until(look)
-        return sorted(found[0], key=lambda each: str(each["arguments"]))
+        def has_ended(found: list[dict]) -> bool:
+            ended = next(each["outcome"] for each in found if each["id"] == session)
+            return ended is not None and value in (..., ended["value"])
 
-    def outcome(self, session: str) -> dict:
-        """Return how a session has ended, when it has."""
-        found: list[dict] = []
+        found = self._read_until(lambda here: here.find_sessions(limit=None), has_ended)
+        return next(each["outcome"] for each in found if each["id"] == session)
 
-        def look() -> bool:
-            (view,) = [each for each in self.read("sessions") if each["id"] == session]
-            found[:] = [view]
-            return view["outcome"] is not None
+    def _read_until(self, read, condition) -> list[dict]:
+        """Read with a client in this process, which costs less than commands, until a condition holds."""
 
-        self.until(look)
-        return found[0]["outcome"]
+        async def look() -> list[dict]:
+            async with open_temporal(self.url) as supervisor:
+                while True:
+                    self._last_read = found = msgspec.to_builtins(list(await read(supervisor)))
+                    if condition(found):
+                        return found
+                    await anyio.sleep(0.1)
+
+        async def bounded() -> list[dict]:
+            with anyio.move_on_after(60):
+                return await look()
+            raise AssertionError(f"it did not come: {self._last_read}\n{self._logs()}")
+
+        return anyio.run(bounded)
 
     def effects(self) -> list[str]:
         file = self.folder / "effects"
