@@ -702,8 +702,10 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        """Return the tree of a session, and the journals of the session and of those below it, all of one instant.
+        """Return the tree of a session, and the journals of the session and of those below it, up to its cursor.
 
+        A tree of more than 100 sessions or entries is read in pieces: its sessions may then be shown as they are a
+        moment after the cursor; a watch that continues from it returns these changes again.
         The session's own journal is complete. Complete journals of sessions below it follow, until the result has
         `entries` entries; None: all of them. Raises NotFound.
         """

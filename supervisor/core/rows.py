@@ -90,7 +90,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's tree as it is at one instant, and what happened in the session and below it."""
+    """A session's tree, and what happened in the session and below it up to an instant."""
 
     sessions: tuple[SessionView, ...]
     """Every session of the whole tree, parents before children."""

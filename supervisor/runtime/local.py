@@ -72,7 +72,6 @@ from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
-from supervisor.runtime.operations.messages import transcript
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.begin import check_same_start, first_events
@@ -484,16 +483,14 @@ class LocalSupervisor(StoreSupervisor):
         return await read(self.store, self._lists.session(session))
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        await checkpoint()
-        return self.reader.get_tree(session, entries=entries)
+        return await read(self.store, self._lists.tree(session, entries))
 
     async def get_approval(self, approval: str) -> Approval:
         await checkpoint()
         return self.reader.get_approval(approval)
 
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        rows = await read(self.store, self._lists.entries(session))
-        return transcript(rows, runs=0)
+        return await read(self.store, self._lists.transcript(session))
 
     async def get_counts(self) -> Counts:
         await checkpoint()

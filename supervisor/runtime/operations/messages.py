@@ -68,30 +68,41 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
         attempt.end_operation(operation)
 
 
-def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
-    """Return the messages before the start of run number `runs`. Each approval and question stands where it was asked,
-    with its answer."""
-    said: list[Message] = []
-    inbox: dict[str, e.MessageReceived] = {}
-    asked: dict[str, tuple[int, str, e.ToolCallRequested | None]] = {}
-    """By operation: its index in `said`, the text that was asked, and the call unless a question."""
-    requester: str | None = None
+def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
+    """Return the messages before the start of run number `runs`."""
+    told = Transcript()
     for row in rows:
-        event = row.event
-        if type(event) in e.BEGINS_RUN:
+        if type(row.event) in e.BEGINS_RUN:
             runs -= 1
             if not runs:
                 break
+        told.take(row.event)
+    return tuple(told.said)
+
+
+class Transcript:
+    """The messages of a journal. Each approval and question stands where it was asked, with its answer."""
+
+    def __init__(self) -> None:
+        self.said: list[Message] = []
+        self._inbox: dict[str, e.MessageReceived] = {}
+        self._asked: dict[str, tuple[int, str, e.ToolCallRequested | None]] = {}
+        """By operation: its index in `said`, the text that was asked, and the call unless a question."""
+        self._requester: str | None = None
+
+    def take(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact
+        """Add what an event says."""
+        said, asked = self.said, self._asked
         match event:
             case e.SessionCreated():
-                requester = event.requester
+                self._requester = event.requester
             case e.MessageReceived():
-                inbox[event.message] = event
+                self._inbox[event.message] = event
             case e.RunStarted(message=None, again=None):
                 if (text := _text_in(event.input)) is not None:
-                    said.append(Message(kind="received", text=text, at=event.at, by=requester))
+                    said.append(Message(kind="received", text=text, at=event.at, by=self._requester))
             case e.RunStarted(message=str() as taken) | e.OperationFinished(message=str() as taken):
-                message = inbox.pop(taken)
+                message = self._inbox.pop(taken)
                 said.append(Message(kind="received", text=message.text, at=message.at, by=message.by))
             case e.MessageSent():
                 said.append(Message(kind="sent", text=event.text, at=event.at))
@@ -109,7 +120,6 @@ def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]: 
                 said[place] = _answered(said[place], question, call, event)
             case _:
                 pass
-    return tuple(said)
 
 
 def saved_before(rows: Iterable[JournalEntry], runs: int) -> tuple[Any, ...]:

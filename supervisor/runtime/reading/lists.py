@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from supervisor.abc import JournalEntry, Page, SessionRow
+from supervisor.abc import JournalEntry, Page, SessionRow, TreeView
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import shown
+from supervisor.core.rows import ids_from
 from supervisor.core.session import Job
-from supervisor.core.values import Approval, JobView, SessionStatus, SessionView
+from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
+from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
@@ -119,6 +121,57 @@ class Lists:
                 return self._page(found, None, cursor)
             position = some[-1].position
             yield
+
+    def tree(self, session: str, entries: int | None) -> Pieces[TreeView]:
+        """Return the tree of a session, and the journals of the session and of those below it, up to the cursor; see
+        Supervisor.get_tree."""
+        root, cursor, end = self._reader.get_row(session).root, self._reader.now(), self._store.last_position()
+        views = yield from self._views(root, end)
+        found, left_out = list[JournalEntry](), 0
+        for each in ids_from(session, views):
+            if each != session and entries is not None and len(found) >= entries:
+                left_out += 1
+            else:
+                yield from self._journal(each, end, found)
+        self._reader.get_row(session)  # it may have been removed meanwhile
+        yield
+        found.sort(key=lambda entry: entry.position)
+        return TreeView(sessions=tuple(views), entries=tuple(found), cursor=cursor, left_out=left_out)
+
+    def _views(self, root: str, end: int) -> Pieces[list[SessionView]]:
+        """Return the sessions of a tree that began up to a position, parents before children."""
+        trees, views, after = Trees(self._store), list[SessionView](), 0
+        while True:
+            rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
+            yield from trees.read(rows)
+            views += [trees.view(row) for row in rows if row.position <= end]
+            if len(rows) < PIECE:
+                return views
+            after = rows[-1].position
+            yield
+
+    def _journal(self, session: str, end: int, found: list[JournalEntry]) -> Pieces[None]:
+        """Add the entries of a session up to a position."""
+        after = 0
+        while True:
+            rows = self._store.journal(session, after, PIECE)
+            before = len(found) // PIECE
+            found += shown(row for row in rows if row.position <= end)
+            if len(found) // PIECE > before:
+                yield
+            if len(rows) < PIECE or rows[-1].position > end:
+                return
+            after = rows[-1].position
+
+    def transcript(self, session: str) -> Pieces[tuple[Message, ...]]:
+        """Return the messages of a session."""
+        rows = yield from self.entries(session)
+        told = Transcript()
+        for number, row in enumerate(rows, 1):
+            told.take(row.event)
+            if not number % PIECE:
+                yield
+        return tuple(told.said)
 
     def entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = None

@@ -7,15 +7,13 @@ use it directly.
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
-from supervisor.abc import JournalEntry, SessionRow, Store, TreeView
+from supervisor.abc import SessionRow, Store
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
-from supervisor.core.masking import shown
-from supervisor.core.rows import ids_from
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.hub import INBOX_EVENTS
-from supervisor.runtime.reading.sessions import block_of, session_views
+from supervisor.runtime.reading.sessions import block_of
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
@@ -80,20 +78,6 @@ class Reader:
         while row is not None and row.id != top:
             row = self.store.get_session(row.parent) if row.parent is not None else None
         return row is not None
-
-    def get_tree(self, session: str, *, entries: int | None) -> TreeView:
-        """Return the tree of a session, and the journals of the session and below; see Supervisor.get_tree."""
-        with self.store.one_instant():
-            views = session_views(self.store, root=self.get_row(session).root)
-            found, left_out = list[JournalEntry](), 0
-            for each in ids_from(session, views):
-                if each != session and entries is not None and len(found) >= entries:
-                    left_out += 1
-                else:
-                    found += self.store.journal(each)
-            cursor = make_cursor(self.store.id, self.store.last_position())
-        found.sort(key=lambda entry: entry.position)
-        return TreeView(sessions=tuple(views), entries=tuple(shown(found)), cursor=cursor, left_out=left_out)
 
     def find_created(self, session: str) -> e.SessionCreated | None:
         """Return a session's SessionCreated without reading its whole journal; None if the session does not exist."""

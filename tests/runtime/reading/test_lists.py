@@ -76,6 +76,9 @@ async def test_no_list_holds_the_loop(store):
         assert (len(views), len(views[0].pending_approvals)) == (MANY + 1, MANY)
         assert [len(view.pending_approvals) for view in views[1:]] == [1] * MANY
         assert most <= 3 * STEP < 3 * MANY
+        tree, most = await most_in_a_step(store, lambda: supervisor.get_tree("top", entries=None))
+        assert (len(tree.sessions), len(tree.entries) > 3 * MANY) == (MANY + 1, True)
+        assert most <= 3 * STEP < 3 * MANY
         for read, count in [
             (lambda: supervisor.find_approvals(session="top", limit=None), MANY),
             (lambda: supervisor.find_audit(limit=None), MANY),

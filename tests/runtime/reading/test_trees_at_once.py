@@ -1,6 +1,8 @@
-"""A tree is read in one instant: its sessions, their journals and the cursor."""
+"""A tree is read up to one instant, its cursor. A tree that fits in one piece is read in one instant."""
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, NotFound, SqliteStore, agent, open_supervisor, tool
@@ -94,3 +96,23 @@ async def test_a_tree_that_another_process_removes_meanwhile_is_complete(tmp_pat
         assert ([view.id for view in tree.sessions], tree.entries) == (sessions, known.entries)
         with pytest.raises(NotFound):
             await supervisor.get_tree("s")
+
+
+async def test_a_large_tree_ends_at_its_cursor_whatever_is_written_meanwhile(monkeypatch):
+    """A watch that continues from the cursor returns the rest."""
+    for module in ("lists", "sessions"):
+        monkeypatch.setattr(f"supervisor.runtime.reading.{module}.PIECE", 1)
+    async with open_supervisor(MemoryStore()) as supervisor:
+        await decided(supervisor)
+        before = list(await supervisor.find_entries("s", tree=True, limit=None))
+
+        async def write():
+            for _ in range(3):  # the first piece has been read
+                await checkpoint()
+            await supervisor.note_shown("s", "mark", channel="web")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            tree = await supervisor.get_tree("s", entries=None)
+        assert len(await supervisor.find_entries("s", tree=True, limit=None)) == len(before) + 1
+        assert list(tree.entries) == before
