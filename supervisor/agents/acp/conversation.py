@@ -47,13 +47,20 @@ class Incoming(msgspec.Struct, eq=False):
 
 
 class Conversation:
-    """`on_permission` is called with each request, `on_sign` with each sign of life; set both before `carry`."""
+    """`on_permission` is called with each request, `on_sign` with each sign of life."""
 
     def __init__(
-        self, agent: str, process: Talking, schema: Schema, report: Report, stream: Callable[[str], None]
+        self,
+        agent: str,
+        process: Talking,
+        schema: Schema,
+        report: Report,
+        stream: Callable[[str], None],
+        on_permission: Callable[[Incoming], object],
+        on_sign: Callable[[], None],
     ) -> None:
-        self.on_permission: Callable[[Incoming], object] = lambda incoming: None
-        self.on_sign: Callable[[], None] = lambda: None
+        self._on_permission = on_permission
+        self._on_sign = on_sign
         self.updates = Updates(agent, report, stream)
         self.has_spoken = False
         """Whether an update has come since the prompt."""
@@ -189,7 +196,7 @@ class Conversation:
         return is_open
 
     def _take_request(self, number: Any, method: str, params: Any) -> None:
-        self.on_sign()
+        self._on_sign()
         if method != "session/request_permission":
             text = f"Method not found: {method}; this client offers no file system and no terminal"
             return self._peer.refuse(number, _NO_METHOD, text)
@@ -206,11 +213,11 @@ class Conversation:
         self._asking[id(incoming)] = incoming
         if action == "answer cancelled":
             return self.answer(incoming, None)
-        self.on_permission(incoming)
+        self._on_permission(incoming)
         return None
 
     def _take_notification(self, method: str, params: Any) -> None:
-        self.on_sign()
+        self._on_sign()
         update = params.get("update") if isinstance(params, Mapping) else None
         if method != "session/update" or not isinstance(update, Mapping):
             log.warning("notification.unknown", agent=self._agent, method=method)

@@ -78,7 +78,7 @@ class Requests:
 
     def __init__(self, ctx: Context, tasks: TaskGroup, saved: Saved, call_timeout: float) -> None:
         self.saved = saved
-        self.conversation: Conversation | None = None
+        self._conversation: Conversation | None = None
         self._ctx = ctx
         self._tasks = tasks
         self._call_timeout = call_timeout
@@ -95,6 +95,19 @@ class Requests:
                 tasks.start_soon(self._withdraw_again, request)
 
     # -- what the run asks ---------------------------------------------------------------------------------------------
+
+    def begin_conversation(self, conversation: Conversation) -> None:
+        """Answer through this conversation from now on: each process of the agent has its own."""
+        self._conversation = conversation
+
+    def end_conversation(self) -> None:
+        """The process of the conversation has ended: messages are not answered until the next one begins."""
+        self._conversation = None
+
+    @property
+    def has_agent_spoken(self) -> bool:
+        """Whether an update has come since the prompt."""
+        return self._conversation is not None and self._conversation.has_spoken
 
     def ring(self) -> None:
         """Wake the tasks that wait in `until`: something has changed."""
@@ -124,7 +137,7 @@ class Requests:
     def waits_for_us(self) -> bool:
         """Whether the agent waits for an answer, or is at a call that it was allowed, and at nothing else."""
         asked = {request.incoming.permission.call for request in self._live.values() if request.incoming is not None}
-        return bool(asked) and self.conversation is not None and self.conversation.updates.running <= asked
+        return bool(asked) and self._conversation is not None and self._conversation.updates.running <= asked
 
     async def save(self, **changed: Any) -> None:
         """Save the state with these changes, and with the requests that are open now."""
@@ -243,9 +256,9 @@ class Requests:
             await self.until(lambda: request.is_withdrawn or self._is_of_past(request) or request.incoming is not None)
             if request.is_withdrawn:
                 return _without_effect("withdrawn", "the agent's turn had ended before this was decided")
-            if request.incoming is None or self.conversation is None:
+            if request.incoming is None or self._conversation is None:
                 return _without_effect("not_asked_again", "the agent did not ask for this call again; it did not run")
-            return await self._allow(self.conversation, request.asked, request.incoming)
+            return await self._allow(self._conversation, request.asked, request.incoming)
 
         return allow
 
@@ -275,13 +288,13 @@ class Requests:
     def _conclude(self, request: Request) -> None:
         """Answer the agent's message, unless it was answered, and forget the request."""
         incoming = request.incoming
-        if incoming is not None and not incoming.is_answered and self.conversation is not None:
+        if incoming is not None and not incoming.is_answered and self._conversation is not None:
             asked = request.asked
             option = _option(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
             if (option := option or rejecting(incoming.permission.options)) is not None:
-                self.conversation.answer(incoming, option)
+                self._conversation.answer(incoming, option)
             else:
-                self.conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
+                self._conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
         self._live.pop(request.asked.number, None)
         self.ring()
 

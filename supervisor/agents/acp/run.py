@@ -26,7 +26,7 @@ from supervisor.agents.acp import words
 from supervisor.agents.acp.conversation import AgentFailed, Conversation
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
-from supervisor.agents.acp.schema import load_schema
+from supervisor.agents.acp.schema import Schema, load_schema
 from supervisor.agents.json_lines import Talking
 
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
@@ -96,19 +96,25 @@ class _Run:
             schema = await load_schema()
             former = requests.saved.process
             async with self._connect(settings, ctx.cwd, ctx.session, former, self._save_process) as process:
-                conversation = Conversation(settings.name, process, schema, ctx.report, ctx.stream)
-                await self._with(conversation)
-            requests.conversation = None
+                await self._with(process, schema)
+            requests.end_conversation()
             watching.cancel_scope.cancel()
 
-    async def _with(self, conversation: Conversation) -> None:
-        settings, requests = self._settings, self._requests
+    async def _with(self, process: Talking, schema: Schema) -> None:
+        ctx, settings, requests = self._ctx, self._settings, self._requests
         reading = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
-            conversation.on_permission = lambda incoming: tasks.start_soon(requests.ask, incoming)
-            conversation.on_sign = self._take_sign
+            conversation = Conversation(
+                settings.name,
+                process,
+                schema,
+                ctx.report,
+                ctx.stream,
+                on_permission=lambda incoming: tasks.start_soon(requests.ask, incoming),
+                on_sign=self._take_sign,
+            )
             tasks.start_soon(_carry, conversation, reading)
-            requests.conversation = conversation
+            requests.begin_conversation(conversation)
             try:
                 await self._talk(conversation)
             finally:
@@ -158,7 +164,7 @@ class _Run:
         while True:
             await requests.until(lambda: not requests.waits_for_us)
             async with self._ctx.model_call():
-                if requests.conversation is not None and requests.conversation.has_spoken:
+                if requests.has_agent_spoken:
                     self._ctx.heartbeat()
                 await requests.until(lambda: requests.waits_for_us)
 

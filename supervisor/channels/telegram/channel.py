@@ -121,7 +121,7 @@ class Telegram(Channel):
         self._mention = mention
         self._username = ""
         self._polling = polling.Polling(self._api, self._take)
-        self._chat = TelegramChat(self._api, name)
+        self._chat = TelegramChat(self._api, name, self._serving)
         self._conversations = None if agent is None else Conversations(self._chat, agent, self._answering)
         self._fillings = Fillings()
         self._telling = anyio.Semaphore(TELLING, max_value=TELLING)
@@ -239,14 +239,18 @@ class Telegram(Channel):
 
     async def serve(self, supervisor: Supervisor) -> None:
         async with self._api, anyio.create_task_group() as self._tasks:
-            self._supervisor = self._chat.supervisor = supervisor
+            self._supervisor = supervisor
             try:
                 if self._conversations is not None:
                     self._tasks.start_soon(self._conversations.run, supervisor)
                 await self._know_itself()  # before, a message in a group might not look like one for the bot
                 await self._polling.run()
             finally:
-                self._supervisor = self._chat.supervisor = self._tasks = None
+                self._supervisor = self._tasks = None
+
+    def _serving(self) -> Supervisor:
+        assert self._supervisor is not None, "messages are posted only while the channel serves"
+        return self._supervisor
 
     async def _know_itself(self) -> None:
         """Learn the bot's name, by which people in groups address it."""

@@ -16,7 +16,7 @@ Rules
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -54,17 +54,16 @@ class Place(NamedTuple):
 
 
 class TelegramChat(Chat):
-    """Telegram, for conversations."""
+    """Telegram, for conversations. `serving`: returns the supervisor that the channel serves."""
 
     room = ROOM
     sign_lasts = 4.0  # Telegram takes the sign away after five seconds
     can_edit = True
 
-    def __init__(self, api: BotApi, name: str) -> None:
+    def __init__(self, api: BotApi, name: str, serving: Callable[[], Supervisor]) -> None:
         self.name = name
-        self.supervisor: Supervisor | None = None
-        """Set while the channel serves."""
         self._api = api
+        self._serving = serving
         self._form = re.compile(rf"{re.escape(name)}-(-?\d+)-(\d+)-(\d+)")
         self._last: dict[tuple[int, int], int] | None = None
         """The message that began the last session of each chat and topic; None until the sessions are read."""
@@ -103,10 +102,9 @@ class TelegramChat(Chat):
         return self.place_of(session) is not None
 
     async def say(self, piece: Piece) -> None:
-        assert self.supervisor is not None
         place, message = await self._message(piece)
         await self._api.call("sendMessage", chat_id=place.chat, **in_topic(place.thread), **message)
-        await self.supervisor.note_shown(piece.session, piece.mark, channel=self.name)
+        await self._serving().note_shown(piece.session, piece.mark, channel=self.name)
 
     async def _message(self, piece: Piece) -> tuple[Place, dict[str, Any]]:
         """Return where a piece is shown, and as what."""
@@ -126,7 +124,6 @@ class TelegramChat(Chat):
         return 2.0 if self._place(session).chat > 0 else IN_GROUPS
 
     async def show_writing(self, piece: Piece, message: str | None) -> str:
-        assert self.supervisor is not None
         place, shown = await self._message(piece)
         answers = shown.pop("reply_parameters", None)
         if message is not None and await self._edit(place, message, shown):
@@ -135,13 +132,12 @@ class TelegramChat(Chat):
         where = {"chat_id": place.chat, **in_topic(place.thread)}
         posted = await self._api.call_passing("sendMessage", disable_notification=True, **where, **started)
         message = str(posted["message_id"])
-        await self.supervisor.note_shown(piece.session, f"{WRITING}:{message}", channel=self.name)
+        await self._serving().note_shown(piece.session, f"{WRITING}:{message}", channel=self.name)
         with suppress(OSError):  # the next edit fills it in
             await self._edit(place, message, shown)
         return message
 
     async def remove_writing(self, session: str, message: str) -> None:
-        assert self.supervisor is not None
         place = self._place(session)
         try:
             await self._api.call_passing("deleteMessage", chat_id=place.chat, message_id=int(message))
@@ -150,7 +146,7 @@ class TelegramChat(Chat):
                 await self._edit(place, message, said_message(STARTED))
             elif not _is_gone(error):
                 raise
-        await self.supervisor.note_shown(session, f"{REMOVED}:{message}", channel=self.name)
+        await self._serving().note_shown(session, f"{REMOVED}:{message}", channel=self.name)
 
     async def _edit(self, place: Place, message: str, shown: dict[str, Any]) -> bool:
         """Replace the content of a text that is being written; False if it is gone."""
@@ -164,8 +160,7 @@ class TelegramChat(Chat):
         return True
 
     async def find_said(self, session: str) -> Collection[str]:
-        assert self.supervisor is not None
-        rows = await self.supervisor.find_entries(session, limit=None)
+        rows = await self._serving().find_entries(session, limit=None)
         shown = (row.event for row in rows if isinstance(row.event, e.MessageShown))
         marks = {event.mark for event in shown if event.channel == self.name}
         gone = {mark.removeprefix("un") for mark in marks if mark.startswith(REMOVED)}
@@ -183,11 +178,10 @@ class TelegramChat(Chat):
 
     async def _find_last(self) -> dict[tuple[int, int], int]:
         if self._last is None:
-            assert self.supervisor is not None
             last: dict[tuple[int, int], int] = {}
             after = None
             while True:
-                page = await self.supervisor.find_sessions(after=after, limit=PAGE)
+                page = await self._serving().find_sessions(after=after, limit=PAGE)
                 for view in page:
                     if (place := self.place_of(view.id)) is not None:
                         _later(last, place)

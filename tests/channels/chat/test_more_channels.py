@@ -87,9 +87,7 @@ class TelegramBench(ChannelBench):
     @asynccontextmanager
     async def open_chat(self, supervisor):
         async with BotApi(TOKEN, self.telegram.url) as api:
-            chat = TelegramChat(api, "telegram")
-            chat.supervisor = supervisor
-            yield chat
+            yield TelegramChat(api, "telegram", lambda: supervisor)
 
     def said(self):
         return [message["text"] for message in self.telegram.of_bot()]

@@ -37,9 +37,7 @@ async def opened(session, api):
     """A chat of Telegram, for a session that exists."""
     async with api, open_supervisor(MemoryStore()) as supervisor:
         await supervisor.start(idle, session=session)
-        chat = TelegramChat(api, "telegram")
-        chat.supervisor = supervisor
-        yield chat
+        yield TelegramChat(api, "telegram", lambda: supervisor)
 
 
 async def test_a_limit_of_slack_stops_the_text_and_nothing_else():
