@@ -3,6 +3,10 @@
 Rules
 - A program gives commands in its own name: `by=None` is admitted. A person is asked for their role.
 - A refusal is journaled for the audit trail, and logged.
+- What a channel asks of roles by itself only saves a person a vain effort, and admits no command: each command comes
+  through this door afterwards. Two acts of channels depend on it. A form does not open for a person whose decision
+  would be refused (`Answering.why_hidden`, which journals that refusal, since no decision follows). Discord opens no
+  thread for a person whose start would be refused (discord/commands.py): else the refusal would leave an empty thread.
 """
 
 from typing import NoReturn
