@@ -21,6 +21,12 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _PENDING: Final = 8
 """How many columns describe a pending approval completely."""
+_ENDED: Final = _PENDING + 3
+"""The same for an approval in any state."""
+_ENTRY: Final = 8
+"""How many columns of session_full are the session's entry in the index."""
+_WITH_EVENTS: Final = _ENTRY + 4
+"""The same, with the events by which it was created and finished."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -34,13 +40,15 @@ def from_micros(micros: int) -> datetime:
 
 
 def session_entry(row: Columns) -> SessionEntry:
-    waiting_for = None if row[4] is None else _decode_names(row[4])
-    due_at = None if row[5] is None else from_micros(row[5])
-    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), waiting_for, due_at, row[6], row[7])
+    session, root, created, last_at, waiting_for, due_at, finished, runs = row
+    names = None if waiting_for is None else _decode_names(waiting_for)
+    due = None if due_at is None else from_micros(due_at)
+    return SessionEntry(session, root, created, from_micros(last_at), names, due, finished, runs)
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
-    return ApprovalEntry(row[0], row[1], row[2], row[3] or "pending", row[4], _names(row[5]), row[6])
+    approval, session, asked, status, decided, shown, reminded = row
+    return ApprovalEntry(approval, session, asked, status or "pending", decided, _names(shown), reminded)
 
 
 def new_session(entry: SessionEntry) -> Columns:
@@ -61,8 +69,9 @@ def changed_approval(entry: ApprovalEntry) -> Columns:
 
 def full_session(prefixes: SharedPrefixes, row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
-    finished = None if row[11] is None else prefixes.join(row[10], None, row[11])
-    return session_row(session_entry(row), prefixes.path(row[8], row[9]), row[9], finished)
+    head, created, end_head, end = row[_ENTRY:_WITH_EVENTS]
+    finished = None if end is None else prefixes.join(end_head, None, end)
+    return session_row(session_entry(row[:_ENTRY]), prefixes.path(head, created), created, finished)
 
 
 def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
@@ -72,24 +81,28 @@ def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
     if shown is not None or reminder is not None:
         found = as_shown(found, _names(shown), reminder)
-    if is_pending or row[8] is None:
+    if is_pending:
         return found
-    return as_ended(found, row[8], prefixes.join(row[9], None, row[10]))
+    status, end_head, end = row[_PENDING:_ENDED]
+    return found if status is None else as_ended(found, status, prefixes.join(end_head, None, end))
 
 
 def journal_row(session: str, prefixes: SharedPrefixes, row: Columns) -> JournalEntry:
     """Read an entry of one session's journal; raises StoreUnreadable."""
-    return JournalEntry(row[0], session, decode_event(prefixes.join(*row[1:])))
+    position, head, approval, body = row
+    return JournalEntry(position, session, decode_event(prefixes.join(head, approval, body)))
 
 
 def latest_run(session: str, prefixes: SharedPrefixes, row: Columns) -> tuple[int, JournalEntry | None]:
     """Read the number of a session's latest run, and the entry that ended it; raises StoreUnreadable."""
-    return row[0], None if row[1] is None else journal_row(session, prefixes, row[1:])
+    runs, *ended = row
+    return runs, None if ended[0] is None else journal_row(session, prefixes, tuple(ended))
 
 
 def entry(prefixes: SharedPrefixes, row: Columns) -> tuple[int, str, bytes]:
     """Read a journal entry: its position, its session, and its body."""
-    return row[0], row[1], prefixes.join(row[2], row[3], row[4])
+    position, session, head, approval, body = row
+    return position, session, prefixes.join(head, approval, body)
 
 
 def owner_columns(owner: Owner) -> Columns:
@@ -97,7 +110,8 @@ def owner_columns(owner: Owner) -> Columns:
 
 
 def owner(row: Columns) -> Owner:
-    return Owner(row[0], row[1], row[2], from_micros(row[3]))
+    name, host, pid, since = row
+    return Owner(name, host, pid, from_micros(since))
 
 
 def _living(entry: SessionEntry) -> Columns:

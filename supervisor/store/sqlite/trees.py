@@ -35,21 +35,22 @@ class OwnedTrees:
 
     def claim(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root, writing=True)
+        former = columns.owner(found[0]) if found else None
         is_first = self._locks.mine is None
-        if found and self._locks.is_alive(found[0][0]):
-            if is_first or self._locks.hold().id != found[0][0]:
-                return columns.owner(found[0])
+        if former is not None and self._locks.is_alive(former.id):
+            if is_first or self._locks.hold().id != former.id:
+                return former
             self._claimed.add(root)
             return None
         try:
             mine = self._locks.hold()
         except OSError as error:
             raise explain_owning(error, self._locks.folder) from error
-        if found:
-            self._locks.bury(found[0][0])
+        if former is not None:
+            self._locks.bury(former.id)
         self._change("add_owner", [columns.owner_columns(mine)])
         self._change("own", [(root, mine.id)])
-        if found or is_first:
+        if former is not None or is_first:
             self._change("clear_owners", [(mine.id,)])
         self._claimed.add(root)
         return None
@@ -80,15 +81,18 @@ class OwnedTrees:
 
     def owner_of(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root)
-        return columns.owner(found[0]) if found and self._locks.is_alive(found[0][0]) else None
+        owner = columns.owner(found[0]) if found else None
+        return owner if owner is not None and self._locks.is_alive(owner.id) else None
 
     def owners_of(self, roots: Sequence[str]) -> dict[str, Owner]:
         found = self._read("owners_of_trees", msgspec.json.encode(roots).decode())
-        living = {owner: self._locks.is_alive(owner) for owner in {row[1] for row in found}}
-        return {row[0]: columns.owner(row[1:]) for row in found if living[row[1]]}
+        owners = {root: columns.owner(tuple(row)) for root, *row in found}
+        living = {name: self._locks.is_alive(name) for name in {owner.id for owner in owners.values()}}
+        return {root: owner for root, owner in owners.items() if living[owner.id]}
 
     def owners(self) -> list[Owner]:
-        living = [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
+        known = [columns.owner(row) for row in self._read("owners")]
+        living = [owner for owner in known if self._locks.is_alive(owner.id)]
         return [replace(owner, started_by=self._locks.started_by(owner.id)) for owner in living]
 
     def has_others(self) -> bool:
