@@ -30,6 +30,7 @@ from supervisor.client.addresses import Address
 from supervisor.client.answers import Answer, error_of, read_document
 from supervisor.core.errors import (
     InvalidInput,
+    NotFound,
     ServerMismatch,
     ServerUnavailable,
     SupervisorError,
@@ -167,6 +168,10 @@ class Connection:
             read_at = datetime.now(UTC)
             if not answer.is_good:
                 raise error_of(answer, self.where)
+        except NotFound:
+            raise ServerMismatch(
+                f"{self.where} is no supervisor, although one may be at another path: is the address right?"
+            ) from None
         except ServerUnavailable as error:  # whatever it was asked before, a greeting changes nothing
             raise ServerUnavailable(str(error), maybe_done=False) from None
         found = self._check(answer.document)

@@ -66,12 +66,13 @@ async def test_a_token_that_is_unknown_or_has_expired_opens_nothing(token):
         (answer(b"", 303, "text/html", location="/login"), ServerMismatch),
         (answer({"hello": "world"}), ServerMismatch),
         (answer(b"not found", 404, "text/plain"), ServerMismatch),
+        (problem(404, "not_found"), ServerMismatch),
         (problem(421, "misdirected_request"), ServerMismatch),
         (problem(503, "service_unavailable"), ServerUnavailable),
         (b"SSH-2.0-OpenSSH\r\n", ServerUnavailable),
         (b"", ServerUnavailable),
     ],
-    ids=["version", "page", "redirect", "json", "nothing", "host", "starting", "ssh", "cut"],
+    ids=["version", "page", "redirect", "json", "nothing", "prefix", "host", "starting", "ssh", "cut"],
 )
 async def test_a_wrong_server_is_named(given, kind):
     """At once: what was never reached is not waited for."""
