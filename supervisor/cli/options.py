@@ -94,6 +94,8 @@ class Place:
     @property
     def option(self) -> str:
         """The options with which a command that is offered next finds the same place; begins with a space."""
+        if self.temporal is not None:
+            return f" --store {self.temporal}" if self.store is not None else ""
         return f" --store {shlex.quote(os.fspath(self.path))}" if self.store is not None else ""
 
     @property
@@ -212,8 +214,6 @@ class AnyPlace(Place):
 
     @property
     def option(self) -> str:
-        if self.temporal is not None:
-            return f" --store {self.temporal}" if self.store is not None else ""
         if self.url is None:
             return super().option
         named = {"--server": self.server, "--token-file": self.token_file}

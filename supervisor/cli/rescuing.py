@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
 from supervisor.core.visible import visible
@@ -29,7 +29,7 @@ def rescue(
     go_on: Annotated[
         bool, Parameter(negative=(), help="Let a parked session go on: the workers have new code.")
     ] = False,
-    place: AnyPlace = ANYWHERE,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Move a session to a new workflow, so that its agents go on with other code by their journals alone.
@@ -41,16 +41,18 @@ def rescue(
     session
         The session's id; its whole tree goes on.
     """
-    if place.temporal is None:
+    namespace = place.temporal
+    if namespace is None:
         raise InvalidInput(
             f"a rescue is for a session on Temporal (--store {TEMPORAL}); next to a store of this machine a session "
             "goes on with the code that is there: supervisor resume"
         )
 
     async def do() -> str:
+        from supervisor.temporal import open_temporal
         from supervisor.temporal.rescue import rescue as rescue_there
 
-        async with place.open() as supervisor:
+        async with open_temporal(str(namespace)) as supervisor:
             return await rescue_there(supervisor, session, goes_on=go_on, by=current_user())
 
     became = anyio.run(do)

@@ -225,7 +225,8 @@ def test_rules_messages_and_cancels_reach_the_server(laptop):
     ids=lambda command: command[0],
 )
 def test_a_command_that_needs_the_store_at_hand_says_so(supervisor, command):
-    """Exit code 2, and one line, before it connects to anything."""
+    """Exit code 2, and one line, before it connects to anything. Its help offers no server."""
+    assert "--server" not in supervisor(command[0], "--help").out
     answer = supervisor(*command, "--server", "http://127.0.0.1:1")
     assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1), answer
     assert "store" in answer.err
