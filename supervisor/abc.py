@@ -600,13 +600,15 @@ class Supervisor(ABC):
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """Note in the audit trail that a channel has refused a person's decision; nothing else changes (A15).
 
-        The refusal is noted once for each person and approval, even if the person tries again.
+        The refusal is noted once for each person and approval, even if the person tries again. Raises InvalidInput over
+        HTTP: a server notes itself what it refuses.
         """
 
     @abstractmethod
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
         """Note that a channel has shown people a piece of what a session said, for a platform that does not let the
-        channel read what stands there. `mark` identifies the piece (`Piece.mark`). Raises NotFound."""
+        channel read what stands there. `mark` identifies the piece (`Piece.mark`). Raises NotFound;
+        InvalidInput over HTTP."""
 
     @abstractmethod
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:

@@ -14,7 +14,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NoReturn, TypeVar, overload
 from urllib.parse import quote
 
 import msgspec
@@ -206,10 +206,13 @@ class RemoteSupervisor(Supervisor):
         return found
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        """The server notes what it refuses."""
+        self._refuse_note("refuses")
 
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
-        """The server's own channels note what they show."""
+        self._refuse_note("shows")
+
+    def _refuse_note(self, what: str) -> NoReturn:
+        raise InvalidInput(f"{self.where} notes itself what it {what}: a client cannot")
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         self._me(by, "speak")

@@ -223,6 +223,23 @@ async def test_only_operators_command(kind, who):
                 await refused()
 
 
+async def test_what_a_channel_notes_is_kept_or_refused(kind):
+    """Next to the store it is in the journal. A client over HTTP is told that the server notes such things itself."""
+    async with side(kind, served=True) as here:
+        run, asked = await here.ask()
+        for noting in (
+            lambda: here.supervisor.note_refusal(asked.id, by="bob", reason="no", channel="slack"),
+            lambda: here.supervisor.note_shown(run.session, "m1", channel="slack"),
+        ):
+            if kind == "remote":
+                with pytest.raises(InvalidInput):
+                    await noting()
+            else:
+                await noting()
+        found = {type(row.event) for row in await here.local.find_entries(run.session)}
+        assert (found >= {e.DecisionRefused, e.MessageShown}) == (kind != "remote")
+
+
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
