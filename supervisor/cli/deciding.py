@@ -150,7 +150,7 @@ def cancel(
 
     async def body() -> None:
         async with place.open(wanted=("session", session)) as supervisor:
-            view = await get_session(supervisor, session)
+            view = await get_session(supervisor, session, place)
             ended = answers.outcome_document(view)
             if ended is None:
                 run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
@@ -194,7 +194,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             try:
                 found = await supervisor.get_approval(approval)
             except NotFound:
-                raise await _unknown(supervisor, approval) from None
+                raise await _unknown(supervisor, approval, place) from None
             made = await decision(place.name_of(by, supervisor), found)
             return await supervisor.decide(approval, made, channel="command line"), made, found
 
@@ -214,10 +214,10 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
-async def _unknown(supervisor: Supervisor, approval: str) -> NotFound:
+async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
     """Return the error for an id that no approval has. People often give a session's id instead."""
     everything = await supervisor.find_approvals(pending=False, limit=None)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
         return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")
-    return not_found("approval", approval, [other.id for other in everything])
+    return not_found("approval", approval, [other.id for other in everything], place.option)

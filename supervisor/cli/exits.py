@@ -71,10 +71,11 @@ def explain(error: BaseException) -> str:
     return f"{text} (left untouched)" if isinstance(error, StoreUnreadable) and "untouched" not in text else text
 
 
-def not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """Return the error for an id that does not exist. It names the closest ones that do."""
+def not_found(kind: str, name: str, known: Iterable[str], option: str = "") -> NotFound:
+    """Return the error for an id that does not exist. It names the closest ones that do. `option`: those of the place
+    where it was looked for (`Place.option`)."""
     every = list(known)
     begun = [other for other in every if name and other.startswith(name)]  # `name` is only their beginning
     near = begun[:3] or get_close_matches(name, every, n=3, cutoff=0.6)
-    offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s"
+    offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s{option}"
     return NotFound(f"no {kind} {visible(name)} in this store{offer}")

@@ -69,7 +69,7 @@ def export(
 
 async def _read(place: AnyPlace, session: str) -> "tuple[JournalEntry, ...]":
     async with place.open(wanted=("session", session)) as supervisor:
-        root = (await get_session(supervisor, session)).root
+        root = (await get_session(supervisor, session, place)).root
         return (await supervisor.get_tree(root, entries=None)).entries
 
 

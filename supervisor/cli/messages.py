@@ -81,7 +81,7 @@ async def _hear(place: AnyPlace, session: str, text: str, by: str | None) -> "tu
     from supervisor.cli.reading import get_session
 
     async with place.open(wanted=("session", session), action="sending") as supervisor:
-        view = await get_session(supervisor, session)  # of this, only what never changes is printed
+        view = await get_session(supervisor, session, place)  # of this, only what never changes is printed
         who = place.name_of(by, supervisor)
         return await supervisor.chat(session, text, by=who, shown_before=datetime.now(UTC)), view
 

@@ -63,7 +63,9 @@ def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = Fals
     session
         The session's id.
     """
-    view, rows, children = _read(place, lambda supervisor: _show(supervisor, session), wanted=("session", session))
+    view, rows, children = _read(
+        place, lambda supervisor: _show(supervisor, session, place), wanted=("session", session)
+    )
     if json:
         timeline = [answers.event_document(row) for row in rows]
         answers.print_json({**answers.session_document(view), "timeline": timeline})
@@ -128,23 +130,24 @@ async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str
 
 
 async def _show(
-    supervisor: Supervisor, session: str
+    supervisor: Supervisor, session: str, place: AnyPlace
 ) -> tuple[SessionView, tuple[JournalEntry, ...], list[SessionView]]:
-    tree = await _found(supervisor, session, supervisor.get_tree(session, entries=0))
+    tree = await _found(supervisor, session, supervisor.get_tree(session, entries=0), place)
     (view,) = (each for each in tree.sessions if each.id == session)
     return view, tree.entries, [each for each in tree.sessions if each.parent == session]
 
 
-async def get_session(supervisor: Supervisor, session: str) -> SessionView:
+async def get_session(supervisor: Supervisor, session: str, place: AnyPlace) -> SessionView:
     """Return a session. Raises NotFound, which names the closest ids."""
-    return await _found(supervisor, session, supervisor.get_session(session))
+    return await _found(supervisor, session, supervisor.get_session(session), place)
 
 
-async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T]) -> T:
+async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T], place: AnyPlace) -> T:
     try:
         return await reading
     except NotFound:
-        raise not_found("session", session, [view.id for view in await supervisor.find_sessions(limit=None)]) from None
+        known = [view.id for view in await supervisor.find_sessions(limit=None)]
+        raise not_found("session", session, known, place.option) from None
 
 
 def _print_sessions(views: Sequence[SessionView]) -> None:

@@ -139,7 +139,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
             return await supervisor.revoke_rule(rule, by=name)
         except NotFound:
             known = [each.id for each in await supervisor.find_rules() if each.id is not None]
-            raise not_found("rule", rule, known) from None
+            raise not_found("rule", rule, known, place.option) from None
 
     taken = _change(place, by, body, wanted=("rule", rule))
     if json:

@@ -133,7 +133,7 @@ def resume(
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         if session is None:
             return await supervisor.resume_all()
-        await _check_agent(supervisor, (await get_session(supervisor, session)).root)
+        await _check_agent(supervisor, (await get_session(supervisor, session, place)).root)
         return [await supervisor.resume(session)]
 
     if session is not None:
@@ -167,7 +167,7 @@ def retry(
     place.need("session", session)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
-        await _check_agent(supervisor, (await get_session(supervisor, session)).root)
+        await _check_agent(supervisor, (await get_session(supervisor, session, place)).root)
         return [await supervisor.retry(session)]
 
     return _one(settings, begin)
@@ -217,7 +217,7 @@ def fork(
     place.need("session", session)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
-        await _load_agent_of(supervisor, (await get_session(supervisor, session)).root)
+        await _load_agent_of(supervisor, (await get_session(supervisor, session, place)).root)
         return [await make(supervisor)]
 
     return _one(settings, begin)

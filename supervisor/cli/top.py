@@ -74,7 +74,7 @@ def _is_interactive() -> bool:
 async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
     async with place.open(wanted=_wanted(session)) as supervisor:
         if session is not None:
-            await get_session(supervisor, session)  # raises NotFound with the closest ids
+            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
         async with supervisor.watch_activity(session) as activities:
             return list(await activities.look(limit=None, wholly=True))
 
@@ -117,7 +117,7 @@ class _Top:
 
         async with self._place.open(wanted=_wanted(self._session)) as supervisor:
             if self._session is not None:
-                await get_session(supervisor, self._session)
+                await get_session(supervisor, self._session, self._place)
             mode = KeyMode(sys.stdin.fileno())
             try:
                 async with supervisor.watch_activity(self._session) as activities, anyio.create_task_group() as tasks:

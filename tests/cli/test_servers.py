@@ -259,6 +259,13 @@ def test_options_that_do_not_go_together_are_a_misuse(laptop, options):
     assert "hidden" not in answer.err
 
 
+@pytest.mark.parametrize("command", [["show"], ["cancel"], ["approve"], ["rules", "revoke"]], ids=" ".join)
+def test_an_unknown_id_leads_to_the_list_of_its_own_place(laptop, server, command):
+    """The command that is offered has the options with which this one was given."""
+    answer = laptop(*command, "nowhere", "--server", server.url)
+    assert (answer.code, answer.err.rstrip().endswith(f"s --server {server.url}")) == (5, True), answer
+
+
 def test_a_store_that_is_named_goes_before_the_server_of_the_environment(laptop):
     """--store wins."""
     assert laptop("sessions", "--json", "--store", str(laptop.folder / "none.db")).json == []
