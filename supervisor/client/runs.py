@@ -56,8 +56,7 @@ class RemoteRun(Run[R]):
         return result_of(await self.outcome())
 
     async def cancel(self, reason: str | None = None) -> None:
-        if await self.find_outcome() is None:
-            await self._supervisor.cancel(self.session, reason=reason, run=self.number)
+        await self._supervisor.cancel(self.session, reason=reason, run=self.number)
 
     def watch_approvals(self) -> Watch[Approval]:
         return self._supervisor.watch_pending({"session": self.session, "run": self.number})

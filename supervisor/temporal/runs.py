@@ -57,8 +57,7 @@ class TemporalRun(Run[R]):
         return result_of(await self.outcome())
 
     async def cancel(self, reason: str | None = None) -> None:
-        if await self.find_outcome() is None:
-            await self._supervisor.cancel(self.session, reason=reason, run=self.number)
+        await self._supervisor.cancel(self.session, reason=reason, run=self.number)
 
     def watch_approvals(self) -> Watch[Approval]:
         async def open_near() -> Watch[Approval]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 READ_AT_ONCE: Final = 500
 WRITTEN: Final = 400
 """Characters of a text that is being written, as much as a line on a screen can show."""
-_MOVE_MANY: Final = (e.StateSaved, e.RunRestarted, e.RunStarted)
+_MOVE_MANY: Final = e.BEGINS_RUN | {e.StateSaved, e.RunRestarted}
 """The events that change other operations than one of their own."""
 _UNKNOWN: Final = (Doing(kind="unknown"),)
 

@@ -79,8 +79,7 @@ class LocalRun(Run[R]):
             raise failed from self._raised.error
 
     async def cancel(self, reason: str | None = None) -> None:
-        if await self.find_outcome() is None:
-            await self._cancel(self.session, reason=reason, run=self.number)
+        await self._cancel(self.session, reason=reason, run=self.number)
 
     def watch_approvals(self) -> Watch[Approval]:
         self._audience.has_readers = True
