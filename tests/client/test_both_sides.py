@@ -224,7 +224,7 @@ async def test_only_operators_command(kind, who):
                 await refused()
 
 
-async def test_what_a_channel_notes_is_kept_or_refused(kind):
+async def test_a_note_of_a_channel_is_kept_or_refused(kind):
     """Next to the store it is in the journal. A client over HTTP is told that the server notes such things itself."""
     async with side(kind, served=True) as here:
         run, asked = await here.ask()
