@@ -1,7 +1,8 @@
 """Does a longer history make a session's next entry more expensive? The CPU of the 100th, 10,000th and 100,000th.
 
 Sessions with histories of different lengths run in one process and are measured in turn: a call that asks no person, a
-sub-agent that returns at once, and a message that a parent of so many sub-agents receives. Durability: none. The stores
+sub-agent that returns at once, a message that a parent of so many sub-agents receives, and one to a parent of so many
+sub-agents that each wait for a decision. Durability: none. The stores
 are in memory, where no disk hides the other costs.
 """
 
@@ -92,6 +93,28 @@ async def listener(ctx: Context, name: str) -> None:
             await ctx.receive()
 
 
+@tool
+async def act(number: int) -> int:
+    """Ask a person, and do nothing."""
+    return number
+
+
+@agent(inactivity_timeout=BUSY)
+async def asker(ctx: Context) -> None:
+    """Ask, and wait for the decision."""
+    await ctx.call(act, 1)
+
+
+@agent(max_children=1_000_000, max_live_children=1_000_000, inactivity_timeout=BUSY)
+async def waiter(ctx: Context, name: str) -> None:
+    """Start sub-agents that wait; then receive messages."""
+    for _ in range(await turns[name].wait()):
+        await ctx.spawn(asker)
+    while True:
+        for _ in range(await turns[name].wait()):
+            await ctx.receive()
+
+
 async def work(supervisor: LocalSupervisor, name: str) -> None:
     """Let a session do as many operations as are measured at once."""
     await turns[name].begin(AT_ONCE)
@@ -116,6 +139,7 @@ def run(smoke: bool) -> dict[str, Any]:
         ("a call", caller, work, calls),
         ("a sub-agent", spawner, work, children),
         ("a message to a parent", listener, tell, children),
+        ("a message to a parent whose sub-agents wait", waiter, tell, children),
     ]
     for what, agent_, measure, lengths in questions:
         for backend in BACKENDS:

@@ -109,11 +109,12 @@ class Lists:
         root = None if session is None else self._reader.get_row(session).root
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         found: list[Approval] = []
+        takes_all = session in (None, root)
         while True:
             room = PIECE if limit is None else limit - len(found)
-            wanted = min(PIECE, room + 1)  # one more says whether there is another page
+            wanted = min(PIECE, room + 1) if takes_all else PIECE  # one more says whether there is another page
             some = self._store.find_approvals(pending=pending, root=root, after=position, limit=wanted)
-            below = some if session in (None, root) else [x for x in some if self._reader.is_below(x.session, session)]
+            below = some if takes_all else [each for each in some if self._reader.is_below(each.session, session)]
             found += self._reader.marked(below[:room])
             if len(below) > room:
                 return self._page(found, found[-1].position if room else position, cursor)

@@ -100,8 +100,10 @@ async def test_a_message_to_a_large_tree_reads_few_of_its_approvals(store):
             while (await supervisor.get_counts()).pending_approvals < MANY:
                 await anyio.sleep(0.1)
         sent, most = await most_in_a_step(store, lambda: supervisor.send("top", "go on", by="ana"))
+        read = sum(store.steps)
         assert list(sent.waiting_for) == list(await supervisor.find_approvals())
         assert (len(sent.waiting_for), most <= STEP < MANY) == (100, True)
+        assert read <= len(sent.waiting_for) + FEW
 
 
 async def test_a_refused_decision_reads_what_follows_the_question_in_pieces(store):
