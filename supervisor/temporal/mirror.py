@@ -48,7 +48,7 @@ from supervisor.temporal.connection import SOON, border, is_broken, is_no_workfl
 from supervisor.temporal.ended import ENDED, end_of, why_ended
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.turns import read_left
-from supervisor.temporal.wire import MEMO, PENDING, QUEUE, TREE, Entries, from_wire
+from supervisor.temporal.wire import MEMO, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire
 
 T = TypeVar("T")
 
@@ -311,9 +311,18 @@ class Mirror:
         self, root: str, name: str, given: Any, type_: type[T], patience: timedelta = PATIENCE, run: str | None = None
     ) -> T:
         """Ask a tree; `run`: one of its earlier workflows. Raises ServerUnavailable if no worker answers in time."""
+        handle, until = self._client.get_workflow_handle(root, run_id=run), anyio.current_time() + patience.seconds
+        while True:
+            try:
+                return from_wire(await self._ask(handle, root, name, given, patience), type_)
+            except _NotReplayed as error:
+                if NO_AGENT not in str(error) or anyio.current_time() >= until:
+                    raise
+                await anyio.sleep(POLL / 4)  # another worker may have its agent
+
+    async def _ask(self, handle: Any, root: str, name: str, given: Any, patience: timedelta) -> Any:
         try:
-            handle = self._client.get_workflow_handle(root, run_id=run)
-            found = await handle.query(name, given, rpc_timeout=patience)
+            return await handle.query(name, given, rpc_timeout=patience)
         except WorkflowQueryFailedError as error:
             raise _NotReplayed(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:
@@ -331,7 +340,6 @@ class Mirror:
                 f"{self._named} FILE.py",
                 maybe_done=False,
             ) from None
-        return from_wire(found, type_)
 
     async def see_workers(self) -> None:
         """Find the workers, unless that was done a moment ago."""

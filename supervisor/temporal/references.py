@@ -21,6 +21,7 @@ from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.events import SessionCreated
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.loading import find_declared
+from supervisor.temporal.wire import NO_AGENT
 
 _FILE: Final = re.compile(r"supervisor_agents_[0-9a-f]{12}_(.+)")
 """The name of a module that was loaded by its path (supervisor/loading.py)."""
@@ -111,7 +112,7 @@ def find_agent(created: SessionCreated) -> AgentSpec[Any, Any]:
         here = (_find(module, name) for module in _loaded() if _named(module) == PurePath(where).name)
         found = next((each for each in here if isinstance(each, AgentSpec)), None)
     if found is None:
-        raise UnknownAgent(f"this worker has no agent {created.agent}: its code is not that of the session")
+        raise UnknownAgent(f"{NO_AGENT} {created.agent}: its code is not that of the session")
     return found
 
 

@@ -10,7 +10,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, overload
 
 import anyio
@@ -22,7 +22,6 @@ from supervisor.core.chat_words import ChatResult
 from supervisor.core.cursors import make_cursor
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.ids import new_session_id
 from supervisor.core.people import People
 from supervisor.core.retrying import why_not_retry
 from supervisor.core.rules import Rule, checked
@@ -51,7 +50,7 @@ from supervisor.runtime.reading.streams import end_streams
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
 from supervisor.temporal.commands import anything, command
-from supervisor.temporal.connection import SOON, border, connect
+from supervisor.temporal.connection import connect
 from supervisor.temporal.decisions import Deciding
 from supervisor.temporal.forks import fork_tree
 from supervisor.temporal.imports import NamespaceImport
@@ -60,10 +59,8 @@ from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.starting import start_session
-from supervisor.temporal.trees import SOON_ENOUGH, Trees
+from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import (
-    AGENTS,
-    QUEUE,
     from_wire,
 )
 
@@ -418,21 +415,7 @@ class TemporalSupervisor(Supervisor):
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""
-        with border(self.trees.named):
-            asked = await self.trees.client.start_workflow(
-                AGENTS,
-                id=f"agents~{new_session_id()}",
-                task_queue=QUEUE,
-                execution_timeout=timedelta(seconds=2 * SOON_ENOUGH),
-                rpc_timeout=SOON,
-            )
-        found: Any = None
-        with anyio.move_on_after(SOON_ENOUGH):
-            found = await asked.result()
-        if found is None:
-            raise ServerUnavailable(
-                f"no worker answers; start one: supervisor worker --store {self.where} FILE.py", maybe_done=False
-            )
+        found = await self.trees.ask_agents()
         return self._whole(from_wire(each, AgentView) for each in found)
 
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:

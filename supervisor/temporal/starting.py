@@ -79,7 +79,7 @@ async def start_session(
             raise SessionConflict(
                 f"session {root} belongs to another agent, or was started with another input; choose another id"
             ) from None
-    await trees.until_accepted(root)
+    await trees.until_accepted(root, start.agent)
     return root, spec, is_new
 
 

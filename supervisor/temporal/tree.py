@@ -11,6 +11,8 @@ Rules
   does a tree that is rescued from code that has changed: it parks in the new workflow until the workers have the new
   code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
+- A worker without the agent of a tree leaves it to another one: it fails the task of the workflow, which Temporal gives
+  to a worker again, and decides nothing. Only a tree that has not begun and was cancelled is refused by such a worker.
 
 The module is longer than 400 lines because a tree, its commands and its move share one state.
 """
@@ -28,8 +30,8 @@ from temporalio.exceptions import ApplicationError
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError
-from supervisor.core.events import ForkTaken, encode_event
+from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError, UnknownAgent
+from supervisor.core.events import ForkTaken, SessionCreated, encode_event
 from supervisor.core.values import Approval, Outcome
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
@@ -51,6 +53,7 @@ from supervisor.temporal.wire import (
     LARGEST,
     MEMO,
     MEMO_LARGEST,
+    NO_AGENT,
     PAGE,
     PENDING,
     SEARCHED_LARGEST,
@@ -80,6 +83,15 @@ TOO_LARGE: Final = (
     "sessions (SUPERVISOR_TEMPORAL_PAYLOADS)"
 )
 PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
+
+
+class AgentMissing(Exception):
+    """The worker lacks an agent of a tree. It is no FailureError of temporalio, so it fails the task of the workflow,
+    and not the workflow."""
+
+    def __init__(self, agent: str, text: str) -> None:
+        super().__init__(text)
+        self.agent = agent
 
 
 class TreeStore(MemoryStore):
@@ -220,6 +232,7 @@ class Tree:
         environment.attempts = runner.attempts
         supervisor = LocalSupervisor(runner, None, agents)
         supervisor.audience.has_readers = True
+        self._check_agents(start, agents)
         refused: SupervisorError | None = None
         moves = False
         async with hosting(runner):
@@ -254,6 +267,26 @@ class Tree:
         assert row.outcome is not None
         ended = msgspec.to_builtins(row.outcome)
         return {**ended, "left": self._left(start, row.outcome, len(to_json(ended, "an outcome")))}
+
+    def _check_agents(self, start: Start, agents: Mapping[str, AgentSpec[..., Any]]) -> None:
+        """Raise AgentMissing if this worker cannot run the tree, or go on with it: another one may. A tree that was
+        cancelled before it has begun anywhere needs no agent: it is refused."""
+        if self._is_parked:
+            return
+        if start.carried is None:
+            is_cancelled = any(isinstance(each, Command) and each.kind == "cancel" for each in self._commands)
+            if start.agent not in agents and (workflow.unsafe.is_replaying() or not is_cancelled):
+                raise AgentMissing(start.agent, f"{NO_AGENT} {start.agent!r}")
+            return
+        wanted = {row.id for row in self._store.find_sessions(is_open=True, limit=None)}
+        if any(isinstance(each, Command) and each.kind in ("send", "retry") for each in self._commands):
+            wanted.add(start.session)  # its next run begins
+        for row in self._store.rows(0):
+            if row.session in wanted and isinstance(row.event, SessionCreated):
+                try:
+                    find_agent(row.event)
+                except UnknownAgent as error:
+                    raise AgentMissing(row.event.path[-1], str(error)) from None
 
     async def _begin(self, supervisor: LocalSupervisor, start: Start) -> SupervisorError | None:
         """Start the agent, or go on with what was carried. Return why it cannot be started."""
@@ -425,6 +458,7 @@ class Tree:
         if command.text == "go on":
             if self._is_parked:
                 self._is_parked = self._runner.attempts.is_closed = False
+                self._check_agents(self._start, supervisor.agents)
                 await supervisor.resume(command.session)
             return "going on"
         if self._is_parked:

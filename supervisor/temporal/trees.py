@@ -5,24 +5,30 @@ Rules
 - What people wait for is also read from the memo of a tree, which needs no worker.
 """
 
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final
 
 import anyio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
-from supervisor.core.ids import approval_route
+from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, UnknownAgent
+from supervisor.core.ids import approval_route, new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.ended import why_ended
 from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
-from supervisor.temporal.wire import MEMO, ROUTE, from_wire, raise_error
+from supervisor.temporal.wire import AGENTS, MEMO, MISSING, QUEUE, ROUTE, Command, from_wire, raise_error, to_wire
 
 SOON_ENOUGH: Final = PATIENCE.total_seconds()
 """Seconds for which a command waits for what a worker makes of it."""
+ASKED: Final = 20
+"""How often the workers are asked for an agent that one of them lacks."""
+FIRST_TASK: Final = 10
+"""The events that a tree has at most whose first task has failed: no other tree's history is read."""
 
 
 class Trees:
@@ -101,21 +107,75 @@ class Trees:
     async def is_open(self, root: str) -> bool:
         return bool((await self.mirror.describe(root)).status == WorkflowExecutionStatus.RUNNING)
 
-    async def until_accepted(self, root: str) -> None:
-        """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives."""
+    async def until_accepted(self, root: str, agent: str | None = None) -> None:
+        """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives.
+        `agent`: that of a tree which is to begin. Raises UnknownAgent if no worker has it."""
+        pause, is_offered = POLL, agent is None
         with anyio.move_on_after(SOON_ENOUGH):
             while True:
                 described = await self.mirror.describe(root)
                 if described.status == WorkflowExecutionStatus.FAILED:
                     await self._raise_failure(root)
-                try:
-                    await self.mirror.read(root)
-                except ServerUnavailable:
-                    pass
-                else:
+                if not is_offered and await self._is_left(described):
+                    assert agent is not None
+                    await self._refuse_unknown(root, agent)
+                    is_offered = True
+                with anyio.move_on_after(pause):  # no worker answers for a tree that none has begun
+                    with suppress(ServerUnavailable):
+                        await self.mirror.read(root)
                     if self.store.get_session(root) is not None:
                         return
+                pause *= 2
                 await anyio.sleep(POLL / 4)
+
+    async def _is_left(self, described: Any) -> bool:
+        """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
+        if described.status != WorkflowExecutionStatus.RUNNING or described.history_length > FIRST_TASK:
+            return False
+        with border(self.named):
+            history = await self.client.get_workflow_handle(described.id, run_id=described.run_id).fetch_history()
+        failed = [each.workflow_task_failed_event_attributes for each in history.events]
+        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in history.events)
+        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
+
+    async def _refuse_unknown(self, root: str, agent: str) -> None:
+        """Raise UnknownAgent if none of the workers that answer has an agent. Cancel the tree then, so that it is
+        refused by each worker (tree.py). One that has begun it meanwhile ends it in order."""
+        names = set[str]()
+
+        async def ask() -> None:
+            with suppress(ServerUnavailable):
+                names.update(each["name"] for each in await self.ask_agents())
+
+        async with anyio.create_task_group() as tasks:  # each comes to any worker
+            for _ in range(ASKED):
+                tasks.start_soon(ask)
+        if agent in names:
+            return
+        text = f"no agent {agent!r} is offered by the workers; the agents are: {', '.join(sorted(names)) or 'none'}"
+        cancel = Command(id=new_session_id(), kind="cancel", session=root, by="supervisor", text=text)
+        with border(self.named, maybe_done=True):
+            await self.client.get_workflow_handle(root).signal("command", to_wire(cancel), rpc_timeout=SOON)
+        raise UnknownAgent(text)
+
+    async def ask_agents(self) -> Any:
+        """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""
+        with border(self.named):
+            asked = await self.client.start_workflow(
+                AGENTS,
+                id=f"agents~{new_session_id()}",
+                task_queue=QUEUE,
+                execution_timeout=timedelta(seconds=2 * SOON_ENOUGH),
+                rpc_timeout=SOON,
+            )
+        found: Any = None
+        with anyio.move_on_after(SOON_ENOUGH):
+            found = await asked.result()
+        if found is None:
+            raise ServerUnavailable(
+                f"no worker answers; start one: supervisor worker --store {self.where} FILE.py", maybe_done=False
+            )
+        return found
 
     async def _raise_failure(self, root: str) -> None:
         try:

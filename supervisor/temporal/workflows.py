@@ -14,12 +14,12 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
-from supervisor.logs import skip_while
+from supervisor.logs import FactLog, skip_while
 from supervisor.temporal.bridge import uncancelled
 from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
-from supervisor.temporal.tree import Tree
+from supervisor.temporal.tree import AgentMissing, Tree
 from supervisor.temporal.turns import TurnWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
@@ -33,10 +33,14 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 
+log = FactLog(__name__)
+
 
 def _is_replayed() -> bool:
-    """Whether this code runs in a workflow for the second time. A query is not: it is new."""
-    return workflow.in_workflow() and workflow.unsafe.is_replaying_history_events()
+    """Whether this code runs in a workflow for the second time. A query is not: it is new. Nor is what fails a task."""
+    return (
+        workflow.in_workflow() and workflow.unsafe.is_replaying_history_events() and not _offer().tells_what_is_missing
+    )
 
 
 skip_while(_is_replayed)
@@ -49,6 +53,19 @@ class Offer(Interceptor):
     def __init__(self, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> None:
         self.agents = agents
         self.lost_after = lost_after
+        self.tells_what_is_missing = False
+        self._missing = set[str]()
+
+    def tell_missing(self, missing: AgentMissing) -> None:
+        """Log once that this worker lacks an agent of a tree."""
+        if missing.agent in self._missing:
+            return
+        self._missing.add(missing.agent)
+        self.tells_what_is_missing = True
+        try:
+            log.warning("tree.left_to_another_worker", agent=missing.agent, reason=str(missing))
+        finally:
+            self.tells_what_is_missing = False
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # noqa: A002 # temporalio's name
         input.unsafe_extern_functions[_OFFER] = lambda: self
@@ -73,7 +90,11 @@ class TreeWorkflow:
     async def run(self, document: dict[str, Any]) -> Any:
         offer = _offer()
         run = self._tree.run(from_wire(document, Start), offer.agents, offer.lost_after)
-        ended = await in_order(uncancelled(run, self._tree.note_cancel))
+        try:
+            ended = await in_order(uncancelled(run, self._tree.note_cancel))
+        except AgentMissing as missing:
+            offer.tell_missing(missing)
+            raise
         if isinstance(ended, Start):
             workflow.continue_as_new(
                 to_wire(ended),

@@ -1,0 +1,83 @@
+"""What fails a task of a workflow, and what fails the workflow: missing agents, and errors without a remedy."""
+
+import anyio
+import pytest
+from temporal_server import namespace, working
+from turning_agents import chatty
+
+from supervisor import Context, NotFound, ServerUnavailable, UnknownAgent, agent
+from supervisor.temporal import open_temporal, tree
+from supervisor.temporal.wire import NO_AGENT
+
+pytestmark = pytest.mark.anyio
+
+
+@agent
+async def other(ctx: Context) -> str:
+    return "other"
+
+
+@pytest.fixture(autouse=True)
+async def bounded():
+    """No wait of these tests is long."""
+    with anyio.fail_after(120):
+        yield
+
+
+async def begun(supervisor, session: str, number: int = 1):
+    """Return a run of a session when a worker has begun it."""
+    while True:
+        try:
+            return await supervisor.get_run(session, number=number)
+        except (NotFound, ServerUnavailable):
+            await anyio.sleep(0.1)
+
+
+def lacks(monkeypatch) -> None:
+    """Let the workers find none of the agents that this process has imported."""
+
+    def find(created):
+        raise UnknownAgent(f"{NO_AGENT} {created.agent}")
+
+    monkeypatch.setattr(tree, "find_agent", find)
+
+
+@pytest.mark.slow
+async def test_an_agent_that_one_worker_lacks_runs_on_another_one():
+    """Each start, and each question of a reader, comes to any of them."""
+    url = await namespace()
+    async with working(url, [other]), working(url, [chatty]), open_temporal(url) as supervisor:
+        for number in range(4):
+            await supervisor.start(chatty, "hello", session=f"s{number}")
+            run = await begun(supervisor, f"s{number}")
+            assert await run.result() == "hello after 0"
+
+
+@pytest.mark.slow
+async def test_an_agent_that_no_worker_has_is_refused_and_never_begins():
+    """At once, with the agents that there are; also where a worker with it starts later."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        async with working(url, [other]):
+            with pytest.raises(UnknownAgent, match="other"), anyio.fail_after(4):
+                await supervisor.start("chatty", "hello", session="s")
+        async with working(url, [chatty]):
+            assert (await (await begun(supervisor, "s")).outcome()).kind == "cancelled"
+
+
+@pytest.mark.slow
+async def test_a_turn_that_a_worker_without_its_agent_takes_up_runs_on_another_one(caplog):
+    """It blocks nothing there, and the history that it leaves is the right worker's. It says once what it lacks."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        async with working(url, [chatty]):
+            await (await supervisor.start(chatty, "first", session="s")).outcome()
+        with pytest.MonkeyPatch.context() as patched:
+            lacks(patched)
+            async with working(url, [other]):
+                await supervisor.send("s", "second")
+        async with working(url, [chatty]):
+            assert await (await begun(supervisor, "s", 2)).result() == "second after 2"
+    told = [text for each in caplog.records if "tree.left_to_another_worker" in (text := each.getMessage())]
+    assert len(told) == 1
+    assert "chatty" in told[0]
