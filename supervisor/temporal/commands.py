@@ -56,6 +56,7 @@ async def command(
                 if isinstance(found["answer"], dict) and "error" in found["answer"]:
                     raise_error(found["answer"])
                 return sent.id, found["answer"]
+            await trees.refuse_ended(await trees.mirror.describe(root))
             await anyio.sleep(POLL / 4)
     return sent.id, None
 

@@ -4,7 +4,8 @@ Rules
 - Nothing of such a tree goes on, so each reader of it (mirror.py) ends its open sessions as abandoned, with the cause,
   and withdraws what they ask. It writes that after the entries of the tree, dated with the workflow's end: all mirrors
   say the same.
-- A tree that was refused at its start is not among them: it has never begun.
+- A tree that was refused at its start is not among them: it has never begun. One is that has failed because there was
+  nothing to go on with (turns.py).
 """
 
 from datetime import datetime
@@ -18,6 +19,7 @@ from supervisor.core.events import encode_event
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.end import Ending, end_events, open_tree
 from supervisor.temporal.connection import SOON
+from supervisor.temporal.wire import LEFT_NOTHING
 
 ENDED: Final = {
     WorkflowExecutionStatus.TERMINATED: "terminated",
@@ -41,7 +43,7 @@ async def why_ended(client: Client, described: Any) -> str | None:
         )
     except WorkflowFailureError as error:
         cause = error.cause
-    if described.status == WorkflowExecutionStatus.FAILED and isinstance(cause, ApplicationError):
+    if isinstance(cause, ApplicationError) and cause.type != LEFT_NOTHING:
         return None  # what a worker raises that refuses a start (tree.py)
     return f"ended in Temporal: {ENDED[described.status]} ({cause}); {GOES_ON}"
 

@@ -7,6 +7,7 @@ one request: it starts the next workflow and signals it, or signals the one that
 Rules
 - A command counts when the server has acknowledged it, whether the tree runs, has ended or ends at this moment. Of two
   clients one starts the next workflow, and the command of the other one comes to it.
+- If an end has left nothing, the workflow that follows it fails with the reason, so that nobody waits for it.
 - The client may know an older end than the latest one. So the workflow itself finds out what it follows: each end is
   followed once. It claims an end by the workflow `turn~SESSION~RUN`, whose memo names the follower. If another one has
   it, that one has ended since, and its end is tried.
@@ -26,7 +27,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
 from supervisor.core.errors import InvalidInput, LimitExceeded, NotFound, ServerError
 from supervisor.core.ids import approval_route
@@ -34,6 +35,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.wire import (
+    LEFT_NOTHING,
     MEMO,
     QUEUE,
     ROUTE,
@@ -47,6 +49,11 @@ from supervisor.temporal.wire import (
     to_wire,
     turn_id,
 )
+
+
+class LeftNothing(ServerError):
+    """The workflow of a tree has ended without leaving anything with which another one can go on."""
+
 
 _ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
 
@@ -95,16 +102,26 @@ class Turns:
 
 
 async def take_over(start: Start) -> Start:
-    """Return what the latest end of a tree has left. Call it in the workflow that follows."""
+    """Return what the latest end of a tree has left. Call it in the workflow that follows. It fails the workflow if
+    nothing was left."""
     handle = workflow.start_activity(
         TAKE_OVER,
         args=[start.session, start.follows, workflow.info().run_id],
         start_to_close_timeout=timedelta(seconds=15),
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=10)),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(seconds=0.2),
+            maximum_interval=timedelta(seconds=10),
+            non_retryable_error_types=[LimitExceeded.__name__, LEFT_NOTHING],
+        ),
     )
     if (cancellation := await wait_for(handle)) is not None:
         raise cancellation
-    return from_wire(handle.result(), Start)
+    try:
+        return from_wire(handle.result(), Start)
+    except ActivityError as error:
+        if not isinstance(error.cause, ApplicationError):
+            raise
+        raise ApplicationError(error.cause.message, type=LEFT_NOTHING, non_retryable=True) from None
 
 
 async def find_left(client: Client, named: TemporalStore, described: Any) -> Start:
@@ -132,7 +149,7 @@ async def _read(client: Client, session: str, run: str) -> Start:
     try:
         ended = await client.get_workflow_handle(session, run_id=run).result(rpc_timeout=SOON)
     except WorkflowFailureError as error:
-        raise ServerError(f"the workflow of session {session} has left nothing: {error.cause}") from None
+        raise LeftNothing(f"the workflow of session {session} has left nothing: {error.cause}") from None
     if ended.get("left") is None:
         raise LimitExceeded(
             f"session {session} has ended, and its journal is too large for another turn or a retry: start a new "

@@ -5,9 +5,10 @@ import pytest
 from temporal_server import namespace, working
 from turning_agents import chatty
 
-from supervisor import Context, NotFound, ServerUnavailable, UnknownAgent, agent
-from supervisor.temporal import open_temporal, tree
-from supervisor.temporal.wire import NO_AGENT
+from supervisor import Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, UnknownAgent, agent
+from supervisor.temporal import open_temporal, tree, turns
+from supervisor.temporal.payloads import VARIABLE
+from supervisor.temporal.wire import NO_AGENT, Command
 
 pytestmark = pytest.mark.anyio
 
@@ -81,3 +82,28 @@ async def test_a_turn_that_a_worker_without_its_agent_takes_up_runs_on_another_o
     told = [text for each in caplog.records if "tree.left_to_another_worker" in (text := each.getMessage())]
     assert len(told) == 1
     assert "chatty" in told[0]
+
+
+async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypatch):
+    """Its client knew an older end. Whoever waits gets the reason, and so does the next message."""
+    url = await namespace()
+    async with working(url, [chatty]), open_temporal(url) as supervisor:
+        await (await supervisor.start(chatty, "first", session="s")).outcome()
+        trees = supervisor.trees
+        old = await trees.mirror.describe("s")
+        left = await turns.find_left(trees.client, trees.named, old)
+        monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+        await supervisor.send("s", "second")
+        assert await (await begun(supervisor, "s", 2)).result() == "second after 2"
+        while await trees.is_open("s"):
+            await anyio.sleep(0.05)
+        late = Command(id="late", kind="send", session="s", by="ana", text="third")
+        await turns.follow(trees.client, trees.named, old, left, late)
+        while await trees.is_open("s"):
+            await anyio.sleep(0.05)
+        for command in (supervisor.send("s", "fourth"), supervisor.retry("s")):
+            with pytest.raises(InvalidInput, match=VARIABLE):
+                await command
+        assert [each.status for each in await supervisor.find_sessions()] == ["completed"]
+        with pytest.raises(SessionConflict):
+            await supervisor.start(chatty, "again", session="s")
