@@ -6,7 +6,7 @@ Rules
   the body runs on another one. With the mark the call is interrupted: it may have run. A step, and a call of an
   idempotent tool, runs again, as after the death of a process on one machine.
 - A body that is to be tried again waits, and does not hold its tree: if the tree goes on in a new workflow meanwhile,
-  it is tried there.
+  it is tried there. So is a step that stalls while the tree is about to go on: nothing stalls a run then.
 - What one task of the workflow asks for is one message to the server, which takes 4 MiB, or else ends the workflow. So
   the arguments of the bodies that one task starts have a limit. More bodies wait for the next one, which a timer makes.
 - The activity keeps the deadline of a call and watches over a step. So no timer of the workflow stands for them.
@@ -194,8 +194,13 @@ class WorkflowEnvironment(Environment):
     def paused_calls(self) -> int:
         return sum(kind == "call" for kind in self.paused.values())
 
+    @property
+    def _is_draining(self) -> bool:
+        assert self.attempts is not None, "the runtime runs"
+        return self.attempts.is_draining
+
     async def _pause(self, body: Body, seconds: float) -> None:
-        """Wait until a body is to be tried again: for ever, if nothing new is to begin in this workflow. Raises
+        """Wait until a body is to be tried again: not while nothing new is to begin in this workflow. Raises
         Suspended if the tree leaves it: the call has no result."""
         assert self.attempts is not None, "the runtime runs"
         key = body.session, body.operation
@@ -204,8 +209,7 @@ class WorkflowEnvironment(Environment):
         self.attempts.note_change()
         try:
             await anyio.sleep(seconds)
-            while self.attempts.is_draining:
-                await anyio.Event().wait()
+            await self.attempts.wait_until(lambda: not self._is_draining)
         except anyio.get_cancelled_exc_class():
             if self.attempts.is_closed:  # the next workflow is told of it
                 raise Suspended from None
@@ -223,10 +227,10 @@ class WorkflowEnvironment(Environment):
             handle = self._start(body, request)
             cancellation = await wait_for(handle)
             found = _found(handle)
-            if found.kind == "stalled":
+            if found.kind == "stalled" and not self._is_draining:
                 body.stall(found.text)
                 await anyio.Event().wait()
-            if found.kind not in ("cancelled", "lost"):
+            if found.kind not in ("cancelled", "lost", "stalled"):
                 return _end(body, found)
             _leave(body, found)
             runs_again = body.is_idempotent or not found.has_begun

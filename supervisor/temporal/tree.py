@@ -367,6 +367,7 @@ class Tree:
         self._rescue = None
         if runner.attempts.is_draining:
             runner.attempts.is_draining = False
+            runner.attempts.note_change()
             for each in runner.attempts.live.values():
                 each.wake(None)
 

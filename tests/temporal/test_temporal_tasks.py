@@ -8,6 +8,7 @@ from turning_agents import chatty
 from supervisor import Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, UnknownAgent, agent
 from supervisor.temporal import open_temporal, tree, turns
 from supervisor.temporal.payloads import VARIABLE
+from supervisor.temporal.rescue import rescue
 from supervisor.temporal.wire import NO_AGENT, Command
 
 pytestmark = pytest.mark.anyio
@@ -107,3 +108,32 @@ async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypat
         assert [each.status for each in await supervisor.find_sessions()] == ["completed"]
         with pytest.raises(SessionConflict):
             await supervisor.start(chatty, "again", session="s")
+
+
+_begun: list[str] = []
+
+
+async def sticking() -> str:
+    """Show no progress at the first time."""
+    _begun.append("")
+    if len(_begun) == 1:
+        await anyio.sleep_forever()
+    return "done"
+
+
+@agent(inactivity_timeout=2)
+async def stuck(ctx: Context) -> str:
+    return await ctx.step(sticking)
+
+
+async def test_a_step_that_stalls_while_its_tree_is_to_move_holds_nothing():
+    """It runs again where the tree goes on."""
+    url = await namespace()
+    async with working(url, [stuck]), open_temporal(url) as supervisor:
+        run = await supervisor.start(stuck, session="s")
+        while not _begun:
+            await anyio.sleep(0.05)
+        with anyio.fail_after(30):
+            await rescue(supervisor, "s", goes_on=False, by="ana")
+            await rescue(supervisor, "s", goes_on=True, by="ana")
+            assert await run.result() == "done"
