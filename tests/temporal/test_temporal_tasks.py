@@ -5,7 +5,17 @@ import pytest
 from temporal_server import namespace, working
 from turning_agents import chatty
 
-from supervisor import Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, UnknownAgent, agent
+from supervisor import (
+    Context,
+    InvalidInput,
+    NotFound,
+    ServerUnavailable,
+    SessionConflict,
+    StepFailed,
+    UnknownAgent,
+    agent,
+    tool,
+)
 from supervisor.temporal import open_temporal, tree, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.rescue import rescue
@@ -137,3 +147,32 @@ async def test_a_step_that_stalls_while_its_tree_is_to_move_holds_nothing():
             await rescue(supervisor, "s", goes_on=False, by="ana")
             await rescue(supervisor, "s", goes_on=True, by="ana")
             assert await run.result() == "done"
+
+
+async def wordy_step(size: int) -> str:
+    raise ValueError("x" * size)
+
+
+@tool(policy="allow")
+async def wordy_tool(size: int) -> str:
+    raise ValueError("x" * size)
+
+
+@agent
+async def wordy(ctx: Context, size: int) -> str:
+    said = (await ctx.call(wordy_tool, size)).content
+    try:
+        await ctx.step(wordy_step, size)
+    except StepFailed as error:
+        said += str(error)
+    raise ValueError(said + "x" * size)
+
+
+async def test_an_exception_with_a_text_that_no_server_takes_is_cut():
+    """Of a tool, of a step and of an agent: the run fails with the beginning and the end of it."""
+    url = await namespace()
+    async with working(url, [wordy]), open_temporal(url) as supervisor:
+        outcome = await (await supervisor.start(wordy, 3_000_000, session="s")).outcome()
+        assert outcome.kind == "failed"
+        assert outcome.cause.startswith("ValueError: ValueError: x")
+        assert len(outcome.cause) < 100_000

@@ -6,7 +6,8 @@ an agent that read tracebacks would take another path.
 Rules
 - Consecutive frames of this package are folded to one line, since they say nothing about the user's code.
 - The known secret values of a run (arguments that a tool declares secret) are masked.
-- A traceback has at most LIMIT bytes of UTF-8. A longer one keeps its beginning and its end, and says what is left out.
+- A traceback, and the text of an exception, has at most LIMIT bytes of UTF-8. A longer one keeps its beginning and its
+  end, and says what is left out.
 - An exception's `__str__` is the user's code. If it raises, a remark stands in place of the text.
 """
 
@@ -41,7 +42,7 @@ def is_ours(file: str) -> bool:
 def describe(error: BaseException) -> str:
     """Return the type and text of an exception in one line; of a group, those of its exceptions."""
     if isinstance(error, BaseExceptionGroup):
-        return f"{error.message}: " + "; ".join(describe(inner) for inner in error.exceptions)
+        return _bounded(f"{error.message}: " + "; ".join(describe(inner) for inner in error.exceptions))
     return f"{type(error).__name__}: {text_of(error)}"
 
 
@@ -65,7 +66,7 @@ def cure(error: BaseException, what: str) -> str:
 def text_of(error: BaseException) -> str:
     """Return the text of an exception, or a remark if its `__str__` raises."""
     try:
-        return printable(str(error))
+        return _bounded(printable(str(error)))
     except Exception as broken:  # noqa: BLE001 # its __str__ is the user's code; the result must not be lost with it
         return f"(its text cannot be shown: __str__ raises {type(broken).__name__})"
 
