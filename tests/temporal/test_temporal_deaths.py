@@ -62,7 +62,7 @@ def test_a_worker_that_dies_in_an_effect_ends_its_command_and_steps_run_again(cl
     assert cluster.effects() == [begun, "step", "step", "page", "page"]
 
 
-@pytest.mark.parametrize("processes", [4, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("processes", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_a_history_is_replayed_in_fresh_processes(cluster, processes):
     """Races, cancelled losers, sub-agents, a cancel of three levels: the commands come in the same order each time."""
     cluster.worker("--cached", "1")
@@ -83,7 +83,7 @@ def test_tasks_that_one_timer_cancels_clean_up_in_the_same_order(cluster):
     cluster.worker()
     cluster.run("start", "cleaning", "8", "--session", "c", "--detach")
     assert cluster.outcome("c")["value"] == 16
-    cluster.replay("c", processes=3)
+    cluster.replay("c")
 
 
 @pytest.mark.parametrize("where", ["after the rule", pytest.param("before the rule", marks=pytest.mark.soak)])

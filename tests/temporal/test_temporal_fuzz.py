@@ -77,7 +77,7 @@ async def run_programs(url: str, seeds: range, seconds: float) -> list[str]:
 @pytest.mark.parametrize(
     ("seeds", "seconds", "processes", "events"),
     [
-        (range(100, 106), 4.0, 2, 30),
+        (range(100, 104), 3.0, 2, 30),
         pytest.param(range(200), 60.0, 20, 5000, marks=pytest.mark.soak),
         pytest.param(range(200, 400), 60.0, 4, 40, marks=pytest.mark.soak),
     ],
