@@ -3,9 +3,11 @@
 import atexit
 import importlib.metadata
 import itertools
+import json
 import os
 import socket
 import subprocess
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -102,3 +104,43 @@ async def working(url: str, agents, **options):
         await is_open.wait()
         yield
         tasks.cancel_scope.cancel()
+    if folder := os.environ.get("KEEP_HISTORIES"):
+        await keep_histories(Path(folder), url, agents)
+
+
+_offered: dict[str, dict[str, object] | None] = {}
+"""By namespace: the agents that workers have offered, by their names; None if two of one name were not the same."""
+
+
+async def histories(url: str, query: str) -> dict:
+    """Return the histories of workflows, as the server has them."""
+    from temporalio.client import Client
+
+    target, named = url.removeprefix("temporal://").split("/")
+    client, found = await Client.connect(target, namespace=named), {}
+    async for each in client.list_workflows(query):
+        handle = client.get_workflow_handle(each.id, run_id=each.run_id)
+        found[f"{each.id} {each.run_id}"] = (await handle.fetch_history()).to_json_dict()
+    return found
+
+
+async def keep_histories(folder: Path, url: str, agents) -> None:
+    """Write the histories of a namespace, and where their agents are, into a file that replaying.py reads. Those with a
+    codec or a folder for payloads, and those of which two codes have run, are not replayed."""
+    offered = _offered.setdefault(url, {})
+    file = folder / f"{os.getpid()}-{url.rpartition('/')[2]}.json"
+    if offered is None or any(offered.setdefault(each.name, each) is not each for each in agents):
+        _offered[url] = None
+        file.unlink(missing_ok=True)
+    elif not any(name.startswith("SUPERVISOR_TEMPORAL") for name in os.environ):
+        found = await histories(url, "WorkflowType = 'supervisor.tree'")
+        places = {name: _place(each) for name, each in offered.items()}
+        test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[2].partition(" ")[0]
+        file.write_text(json.dumps({"test": test, "agents": places, "histories": found}))
+
+
+def _place(spec) -> str:
+    module = sys.modules[spec.__module__]
+    name = next(name for name, value in vars(module).items() if value is spec)
+    is_file = module.__name__.startswith("supervisor_agents_")
+    return f"{module.__file__ if is_file else module.__name__}:{name}"

@@ -11,9 +11,10 @@ from pathlib import Path
 import anyio
 import msgspec
 import preloaded
+import temporal_server
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
-from temporalio.client import Client
 
+from supervisor.loading import load_agents
 from supervisor.temporal import open_temporal
 
 REPLAYING = str(Path(__file__).with_name("replaying.py"))
@@ -21,18 +22,20 @@ REPLAYING = str(Path(__file__).with_name("replaying.py"))
 
 async def histories(url: str, *sessions: str) -> dict:
     """Return the histories of all workflows of sessions, as the server has them."""
-    target, namespace = url.removeprefix("temporal://").split("/")
-    client, found = await Client.connect(target, namespace=namespace), {}
+    found = {}
     for session in sessions:
-        async for each in client.list_workflows(f'WorkflowId = "{session}"'):
-            handle = client.get_workflow_handle(session, run_id=each.run_id)
-            found[f"{session} {each.run_id}"] = (await handle.fetch_history()).to_json_dict()
+        found |= await temporal_server.histories(url, f'WorkflowId = "{session}"')
     return found
 
 
 def replay(found: dict, agents: str | Path, *, processes: int = 2, times: int = 2, **env: str) -> None:
     """Replay histories, so many times each, in fresh processes with other hash seeds."""
-    given = json.dumps({"agents": str(agents), "times": times, "histories": found})
+    replay_files([{"agents": str(agents), "histories": found}], processes=processes, times=times, **env)
+
+
+def replay_files(documents: list[dict], *, processes: int, times: int = 1, **env: str) -> None:
+    """Replay what `keep_histories` has kept, in the same way."""
+    given = json.dumps({"times": times, "documents": documents})
     for seed in range(processes):
         ran = subprocess.run(
             [sys.executable, REPLAYING],
@@ -51,6 +54,7 @@ class Cluster:
         self.url = url
         self.folder = folder
         self.workers: list[subprocess.Popen] = []
+        self._files: set[Path] = set()
         self._last_read: object = None
         ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
         self.environment = {**ours, "EFFECTS": str(folder / "effects"), "SUPERVISOR_STORE": url}
@@ -61,6 +65,7 @@ class Cluster:
         with log.open("wb") as out:
             process = self.start("worker", str(agents), *options, stdout=subprocess.DEVNULL, stderr=out, **env)
         self.workers.append(process)
+        self._files.add(Path(agents))
         self.until(lambda: "Working for" in log.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         return process
@@ -140,6 +145,10 @@ class Cluster:
                 process.send_signal(signal.SIGKILL)
             process.wait()
         self.workers.clear()
+        is_ours = all(file.is_relative_to(temporal_server.ROOT) for file in self._files)
+        if (kept := os.environ.get("KEEP_HISTORIES")) and self._files and is_ours:  # others change during the test
+            agents = [spec for file in sorted(self._files) for spec in load_agents(str(file)).values()]
+            anyio.run(temporal_server.keep_histories, Path(kept), self.url, agents)
 
     def start(self, *command: str, stdout, stderr, **env: str) -> subprocess.Popen:
         return preloaded.Popen(

@@ -1,4 +1,4 @@
-"""Replays a history from its standard input, in a process of its own: with another hash seed, and other addresses."""
+"""Replays histories from its standard input, in a process of its own: with another hash seed, and other addresses."""
 
 import json
 import sys
@@ -7,21 +7,28 @@ import anyio
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from supervisor.loading import load_agents
+from supervisor.loading import load_agent, load_agents
 from supervisor.system.finalizing import end, note_native_threads
 from supervisor.temporal.workflows import WORKFLOWS, Offer
 
 
 async def replay() -> None:
     given = json.load(sys.stdin)
-    replayer = Replayer(
-        workflows=WORKFLOWS,
-        interceptors=[Offer(load_agents(given["agents"]), 30.0)],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-    )
-    for session, history in given["histories"].items():
-        for _ in range(given["times"]):
-            await replayer.replay_workflow(WorkflowHistory.from_json(session, history))
+    for document in given["documents"]:
+        where = document["agents"]
+        agents = load_agents(where) if isinstance(where, str) else {key: load_agent(at) for key, at in where.items()}
+        replayer = Replayer(
+            workflows=WORKFLOWS,
+            interceptors=[Offer(agents, 30.0)],
+            workflow_runner=UnsandboxedWorkflowRunner(),
+        )
+        for session, history in document["histories"].items():
+            for _ in range(given["times"]):
+                try:
+                    await replayer.replay_workflow(WorkflowHistory.from_json(session, history))
+                except Exception as error:
+                    error.add_note(f"{document.get('test')}: {session}")
+                    raise
 
 
 if __name__ == "__main__":
