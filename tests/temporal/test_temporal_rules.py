@@ -26,7 +26,7 @@ from supervisor.temporal import commands, decisions, open_temporal, rulebook, ru
 from supervisor.temporal.mirror import Mirror
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.rules import NamespaceRules
-from supervisor.temporal.wire import READ_RULES, RULES_ID, to_wire
+from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
@@ -235,18 +235,20 @@ async def test_an_answer_and_an_expiry_claim_the_same_question():
         run = await supervisor.start(expiring, 10)
         results = {}
 
-        async def answer(each) -> None:
-            await anyio.sleep_until(anyio.current_time() + (each.expires_at - datetime.now(UTC)).total_seconds() - 0.05)
+        async def answer(each, early: float) -> None:
+            await anyio.sleep((each.expires_at - datetime.now(UTC)).total_seconds() - early)
             results[each.id] = await supervisor.decide(each.id, Answer(value=each.id, by="ana"))
 
         async with anyio.create_task_group() as tasks:
-            for each in await until_asked(supervisor, 10):
-                tasks.start_soon(answer, each)
+            for number, each in enumerate(await until_asked(supervisor, 10)):
+                tasks.start_soon(answer, each, 0.3 - number / 20)
         said = await run.result()
         ended = await supervisor.find_approvals(pending=False, limit=None)
         assert sorted(filter(None, said)) == sorted(each.id for each in ended if each.status == "answered")
         for each in ended:
             assert (results[each.id].kind, each.status) in ANSWERED
+            claim = await supervisor.trees.client.get_workflow_handle(decision_id(each.id)).describe()
+            assert ((await claim.memo())["decision"]["kind"] == "expired") == (each.status == "expired")
             late = await supervisor.decide(each.id, Answer(value="no", by="bob"))
             assert late.kind == ("closed" if each.status == "expired" else "conflict")
 
