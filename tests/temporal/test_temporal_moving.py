@@ -239,12 +239,12 @@ def test_a_rescued_session_goes_on_with_other_code(cluster, tmp_path):
     (asked,) = cluster.pending()
     assert cluster.read("rescue", "c") == {"session": "c", "rescue": "parked"}
     cluster.kill()
-    code.write_text(CODE.format(word=" new", before="await ctx.named('first').step(think, 'b')"))
+    code.write_text(CODE.format(word=" newer", before="await ctx.named('first').step(think, 'b')"))  # of another size
     cluster.worker(agents=code)
     assert cluster.pending()[0]["id"] == asked["id"]
     assert cluster.read("rescue", "c", "--go-on") == {"session": "c", "rescue": "going on"}
     cluster.run("answer", asked["id"], "fine")
-    assert cluster.outcome("c")["value"] == "fine new"
+    assert cluster.outcome("c")["value"] == "fine newer"
 
 
 @agent
