@@ -174,15 +174,16 @@ async def claimed(monkeypatch):
     def server() -> NamespaceCards:
         return NamespaceCards(TemporalSupervisor(client, named).runner, client, named, [Chat()])
 
-    async with working(url, [asking]), open_temporal(url) as supervisor:
-        for number in range(12):
-            await supervisor.start(asking, number)
-        while len(found := await supervisor.find_approvals()) < 12:
-            await anyio.sleep(0.05)
-        first = server()
-        for each in found:
-            assert await first.claim(each, e.CardBegun(at=begun, approval=each.id, channel="chat")) is None
-        yield list(found), server, supervisor
+    with anyio.fail_after(60):  # no wait of these tests is long
+        async with working(url, [asking]), open_temporal(url) as supervisor:
+            for number in range(12):
+                await supervisor.start(asking, number)
+            while len(found := await supervisor.find_approvals()) < 12:
+                await anyio.sleep(0.05)
+            first = server()
+            for each in found:
+                assert await first.claim(each, e.CardBegun(at=begun, approval=each.id, channel="chat")) is None
+            yield list(found), server, supervisor
 
 
 @pytest.mark.anyio
