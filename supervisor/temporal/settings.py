@@ -11,16 +11,28 @@ Rules
 - A profile is read only where a variable names it: a key of a default profile is not sent to any server.
 - Everything is checked before a connection is opened. An error names the file or the variable, and never repeats a key.
 - Commands that agents run do not inherit these variables (T4).
+- JSON is written as UTF-8: temporalio's own converter writes a letter such as "é" as six bytes, and the limits of what
+  a server takes (wire.py) count two.
 """
 
 import importlib
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from temporalio.converter import DataConverter, PayloadCodec, StorageDriver
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    AdvancedJSONEncoder,
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+    PayloadCodec,
+    StorageDriver,
+)
 from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
 from temporalio.service import TLSConfig
 
@@ -35,6 +47,23 @@ CA: Final = "TEMPORAL_TLS_SERVER_CA_CERT_PATH"
 CERTIFICATE: Final = "TEMPORAL_TLS_CLIENT_CERT_PATH"
 CERTIFICATE_KEY: Final = "TEMPORAL_TLS_CLIENT_KEY_PATH"
 _PROFILES: Final = ("TEMPORAL_CONFIG_FILE", "TEMPORAL_PROFILE")
+
+
+class _JsonInUtf8(JSONPlainPayloadConverter):
+    """Writes JSON as temporalio does, but letters as they are. A lone surrogate, which UTF-8 lacks, stays escaped."""
+
+    def to_payload(self, value: Any) -> Payload:
+        text = json.dumps(value, cls=AdvancedJSONEncoder, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        data = text.encode("utf-8", "backslashreplace")  # Python escapes a surrogate as JSON does
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
+
+
+class PayloadsInUtf8(CompositePayloadConverter):
+    """temporalio's converter, with our JSON."""
+
+    def __init__(self) -> None:
+        usual = DefaultPayloadConverter().converters.values()
+        super().__init__(*(_JsonInUtf8() if isinstance(each, JSONPlainPayloadConverter) else each for each in usual))
 
 
 class Settings(NamedTuple):
@@ -65,6 +94,7 @@ def read_settings(store: TemporalStore) -> Settings:
         api_key=key,
         metadata=profile.grpc_meta,
         converter=DataConverter(
+            payload_converter_class=PayloadsInUtf8,
             payload_codec=_make(CODEC, codec, PayloadCodec) if codec else None,
             external_storage=storage_of(_find_driver()),
         ),

@@ -5,10 +5,12 @@ import sys
 
 import anyio
 from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor.loading import load_agent, load_agents
 from supervisor.system.finalizing import end, note_native_threads
+from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.workflows import WORKFLOWS, Offer
 
 
@@ -21,6 +23,7 @@ async def replay() -> None:
             workflows=WORKFLOWS,
             interceptors=[Offer(agents, 30.0)],
             workflow_runner=UnsandboxedWorkflowRunner(),
+            data_converter=DataConverter(payload_converter_class=PayloadsInUtf8),
         )
         for session, history in document["histories"].items():
             for _ in range(given["times"]):

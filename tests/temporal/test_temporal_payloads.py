@@ -12,13 +12,13 @@ import pytest
 from temporal_server import namespace, working
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.converter import PayloadCodec, StorageDriverClaim, StorageDriverRetrieveContext
+from temporalio.converter import DataConverter, PayloadCodec, StorageDriverClaim, StorageDriverRetrieveContext
 
 from supervisor import Approve, Context, InvalidInput, ServerError, agent, tool
 from supervisor.temporal import open_temporal, payloads
 from supervisor.temporal.environment import NOT_HERE
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
-from supervisor.temporal.settings import CODEC
+from supervisor.temporal.settings import CODEC, PayloadsInUtf8
 
 pytestmark = pytest.mark.anyio
 LARGE = 2_200_000
@@ -35,6 +35,17 @@ async def large(ctx: Context, text: str) -> list[str]:
     """Gives a large argument, and gets a larger result, after a person has approved it."""
     result = await ctx.call(repeating, text, 2)
     return [result.kind, result.content]
+
+
+@tool(policy="allow")
+async def echoing(text: str) -> str:
+    return text
+
+
+@agent
+async def accented(ctx: Context, text: str) -> str:
+    """Gives an argument and gets a result which are as large as may be without a folder."""
+    return (await ctx.call(echoing, text)).content
 
 
 class Reversing(PayloadCodec):
@@ -131,6 +142,30 @@ async def test_without_a_folder_a_large_input_is_refused(monkeypatch):
     async with open_temporal(url) as supervisor:
         with pytest.raises(InvalidInput, match=VARIABLE):
             await supervisor.start(large, "x" * LARGE)
+
+
+async def test_a_letter_outside_of_ascii_counts_as_its_bytes_in_utf_8(monkeypatch):
+    """So an input, an argument, a result and an outcome within the limit are sent. Escaped, they have three times as
+    much, and are refused."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    url, text = await namespace(), "é" * 500_000
+    async with working(url, [accented]), open_temporal(url) as supervisor:
+        outcome = await (await supervisor.start(accented, text)).outcome()
+    assert (outcome.kind, outcome.value) == ("succeeded", text)
+
+
+async def test_a_converter_decodes_what_it_encodes_as_the_usual_one_does():
+    """Each reads what the other one has written; also lone surrogates, of which JSON joins two that fit."""
+    ours = DataConverter(payload_converter_class=PayloadsInUtf8).payload_converter
+    usual = DataConverter().payload_converter
+    texts = ["é", "\N{GRINNING FACE}", "\ufeff", 'a\ude00\\\ud83d\n"\x00\x7f\u2028', "\ud83d\ude00", "\\\udcff"]
+    for value in [*texts, *({each: [each, 1.5, None]} for each in texts), None, b"bytes"]:
+        written, expected = ours.to_payload(value), usual.to_payload(value)
+        assert written.metadata == expected.metadata
+        written.data.decode("utf-8")
+        decoded = usual.from_payload(expected)
+        assert decoded == usual.from_payload(written) == ours.from_payload(written) == ours.from_payload(expected)
+    assert ours.to_payload(["é", "\ud83d"]).data == b'["\xc3\xa9","\\ud83d"]'
 
 
 async def test_a_result_is_capped_before_it_is_stored(folder, monkeypatch):
