@@ -33,6 +33,7 @@ from supervisor.core.values import (
 )
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+ChannelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 MOST_ENTRIES: Final = 5000
 """An answer with a tree reads no further journal once it has this many entries."""
@@ -87,7 +88,7 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     decides: bool = True
     shown_before: Instant | None = None
     shown: list[str] | None = None
-    channel: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")] | None = None
+    channel: ChannelName | None = None
 
 
 class DecisionBody(RequestFields, frozen=True, kw_only=True):
@@ -96,7 +97,7 @@ class DecisionBody(RequestFields, frozen=True, kw_only=True):
     the `value` that answers the question. `channel`: where the person decides, for the audit trail."""
 
     decision: Literal["approve", "deny", "answer"]
-    channel: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")] = "web"
+    channel: ChannelName = "web"
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
