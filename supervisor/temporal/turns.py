@@ -7,7 +7,7 @@ one request: it starts the next workflow and signals it, or signals the one that
 Rules
 - A command counts when the server has acknowledged it, whether the tree runs, has ended or ends at this moment. Of two
   clients one starts the next workflow, and the command of the other one comes to it.
-- If an end has left nothing, the workflow that follows it fails with the reason, so that nobody waits for it.
+- If an end has left nothing, the workflow that follows it fails with the reason, so that no client waits for it.
 - The client may know an older end than the latest one. So the workflow itself finds out what it follows: each end is
   followed once. It claims an end by the workflow `turn~SESSION~RUN`, whose memo names the follower. If another one has
   it, that one has ended since, and its end is tried.
