@@ -60,7 +60,9 @@ class _LocalWatch(Watch[T]):
         self._begin()
 
     def _concerns(self, approval: Approval) -> bool:
-        return self._session in (None, self._root) or self._reader.is_below(approval.session, self._session)
+        if self._session in (None, self._root):
+            return self._root in (None, approval.root_session)
+        return self._reader.is_below(approval.session, self._session)
 
     def _begin(self) -> None:
         """Read what it begins with."""
