@@ -25,12 +25,12 @@ async def replay() -> None:
             workflow_runner=UnsandboxedWorkflowRunner(),
             data_converter=DataConverter(payload_converter_class=PayloadsInUtf8),
         )
-        for session, history in document["histories"].items():
+        for named, history in document["histories"].items():
             for _ in range(given["times"]):
                 try:
-                    await replayer.replay_workflow(WorkflowHistory.from_json(session, history))
+                    await replayer.replay_workflow(WorkflowHistory.from_json(named.split()[0], history))
                 except Exception as error:
-                    error.add_note(f"{document.get('test')}: {session}")
+                    error.add_note(f"{document.get('test')}: {named}")
                     raise
 
 
