@@ -48,7 +48,7 @@ from supervisor.temporal.connection import SOON, border, is_broken, is_no_workfl
 from supervisor.temporal.ended import ENDED, end_of, why_ended
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.turns import read_left
-from supervisor.temporal.wire import MEMO, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire
+from supervisor.temporal.wire import MEMO, MISSING, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire
 
 T = TypeVar("T")
 
@@ -72,6 +72,10 @@ GIVE_UP: Final = 60.0
 """Seconds for which a lost server is waited for."""
 _OPEN: Final = WorkflowExecutionStatus.RUNNING
 _SHOWN: Final = (_OPEN, WorkflowExecutionStatus.COMPLETED, *ENDED)
+
+
+FIRST_TASK: Final = 10
+"""The events that a tree has at most whose first task has failed: no other tree's history is read."""
 
 
 class _NotReplayed(ServerUnavailable):
@@ -214,7 +218,7 @@ class Mirror:
         after = self._feed.reached(root).position
         while True:
             if is_open:
-                found = await self._entries(root, after)
+                found = await self._entries_of_open(described, after)
             elif described.status in ENDED:
                 found = await self._entries_of_ended(root, after, cause)
             else:
@@ -236,6 +240,26 @@ class Mirror:
         await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
         self._forget(root)
         return had_news or bool(last)
+
+    async def _entries_of_open(self, described: Any, after: int) -> Entries:
+        try:
+            return await self._entries(described.id, after)
+        except ServerUnavailable as error:
+            if isinstance(error, _NotReplayed) or not await self.is_left(described):
+                raise
+            text = f"session {described.id} waits for a worker that has its agent"  # it hides no other tree
+            raise _NotReplayed(text, maybe_done=False) from None
+
+    async def is_left(self, described: Any) -> bool:
+        """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
+        if described.status != _OPEN or described.history_length > FIRST_TASK:
+            return False
+        with self._border(described.id):
+            handle = self._client.get_workflow_handle(described.id, run_id=described.run_id)
+            history = await handle.fetch_history(rpc_timeout=SOON)
+        failed = [each.workflow_task_failed_event_attributes for each in history.events]
+        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in history.events)
+        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
 
     async def _entries_of_ended(self, root: str, after: int, cause: str | None) -> Entries:
         """Return entries of a tree that Temporal has ended; none of one that was refused at its start."""

@@ -1,8 +1,8 @@
 """The rules of a namespace: one small workflow, whose signals add and revoke them.
 
 Rules
-- A change counts when the server has acknowledged its signal. The rules are the fold of the workflow's history, which a
-  client reads without a worker (rules.py).
+- The rules are the fold of the workflow's history, which a client reads without a worker (rules.py). A signal that
+  comes while a worker is at a task of the workflow is in the history a moment later. A change counts when it is there.
 - The workflow goes on as a new one after MOST changes, so that its history stays short.
 """
 
@@ -50,6 +50,12 @@ class Standing:
         if change.revoked is not None:
             self.rules.pop(change.revoked, None)
             self._revoked.add(change.revoked)
+
+    def has(self, change: RuleChange) -> bool:
+        """Whether a change, or one that undoes it, was taken."""
+        if change.rule is not None:
+            return change.rule.id in self._revoked or self.find_same(change.rule) is not None
+        return change.revoked not in self.rules
 
     def find_same(self, rule: Rule) -> Rule | None:
         return next((each for each in self.rules.values() if each.meaning == rule.meaning), None)

@@ -15,6 +15,7 @@ Rules
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import anyio
 from msgspec.structs import replace
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
@@ -23,7 +24,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import LimitExceeded, NotFound
+from supervisor.core.errors import LimitExceeded, NotFound, ServerUnavailable
 from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
 from supervisor.logs import FactLog
@@ -33,6 +34,8 @@ from supervisor.temporal.wire import ADD_RULE, QUEUE, READ_RULES, RULES_ID, RULE
 
 log = FactLog(__name__)
 
+SHOWN_WITHIN: Final = 10.0
+"""Seconds after which the history shows a signal: a worker that is lost with a task of the workflow has so long."""
 LARGEST: Final = 256 * 1024
 """Bytes of JSON that all rules may have together: each call's look returns them."""
 
@@ -107,6 +110,17 @@ class NamespaceRules:
                     raise
                 await self._read()
                 await self._begin(start_signal="change", start_signal_args=[to_wire(change)])
+            with anyio.move_on_after(SHOWN_WITHIN):
+                while True:
+                    await self._read()
+                    if self._standing.has(change):
+                        return
+                    await anyio.sleep(SHOWN_WITHIN / 200)
+        raise ServerUnavailable(
+            f"{self._named} has taken a change of its rules, and does not show it yet: look at `supervisor rules` "
+            "before you repeat it",
+            maybe_done=True,
+        )
 
     async def _begin(self, **signal: Any) -> None:
         """Begin the workflow with the rules that are known, unless it runs."""

@@ -21,14 +21,12 @@ from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.ended import why_ended
 from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
-from supervisor.temporal.wire import AGENTS, MEMO, MISSING, QUEUE, ROUTE, Command, from_wire, raise_error, to_wire
+from supervisor.temporal.wire import AGENTS, MEMO, QUEUE, ROUTE, Command, from_wire, raise_error, to_wire
 
 SOON_ENOUGH: Final = PATIENCE.total_seconds()
 """Seconds for which a command waits for what a worker makes of it."""
 ASKED: Final = 20
 """How often the workers are asked for an agent that one of them lacks."""
-FIRST_TASK: Final = 10
-"""The events that a tree has at most whose first task has failed: no other tree's history is read."""
 
 
 class Trees:
@@ -116,7 +114,7 @@ class Trees:
                 described = await self.mirror.describe(root)
                 if described.status == WorkflowExecutionStatus.FAILED:
                     await self._raise_failure(root)
-                if not is_offered and await self._is_left(described):
+                if not is_offered and await self.mirror.is_left(described):
                     assert agent is not None
                     await self._refuse_unknown(root, agent)
                     is_offered = True
@@ -127,16 +125,6 @@ class Trees:
                         return
                 pause *= 2
                 await anyio.sleep(POLL / 4)
-
-    async def _is_left(self, described: Any) -> bool:
-        """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
-        if described.status != WorkflowExecutionStatus.RUNNING or described.history_length > FIRST_TASK:
-            return False
-        with border(self.named):
-            history = await self.client.get_workflow_handle(described.id, run_id=described.run_id).fetch_history()
-        failed = [each.workflow_task_failed_event_attributes for each in history.events]
-        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in history.events)
-        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
 
     async def _refuse_unknown(self, root: str, agent: str) -> None:
         """Raise UnknownAgent if none of the workers that answer has an agent. Cancel the tree then, so that it is

@@ -13,19 +13,11 @@ from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
+from fuzz_records import process, record
 
 from supervisor import Context, QuestionUnanswered, StepFailed, ToolCall, agent, tool
 
 PATIENCE = 20.0  # seconds: no program is silent for so long by itself
-
-
-def record(name: str, line: str) -> None:
-    """Add a line to a file of this case. It outlives the process. The machine does not die here, so nothing syncs."""
-    file = os.open(f"{os.environ['FUZZ_FOLDER']}/{name}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(file, f"{line}\n".encode())
-    finally:
-        os.close(file)
 
 
 def lines(name: str) -> list[str]:
@@ -160,7 +152,7 @@ _instants = count()
 async def _do(ctx: Context, op: dict[str, Any]) -> Any:
     begun = next(_instants)
     value = await _DO[op["op"]](ctx, op)
-    seen = {"session": ctx.session, "pid": os.getpid(), "id": op["id"], "op": op["op"], "value": value}
+    seen = {"session": ctx.session, "pid": process(), "id": op["id"], "op": op["op"], "value": value}
     record("seen", json.dumps({**seen, "begun": begun, "ended": next(_instants)}))
     return value
 
