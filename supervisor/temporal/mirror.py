@@ -244,9 +244,11 @@ class Mirror:
     async def _entries_of_open(self, described: Any, after: int) -> Entries:
         try:
             return await self._entries(described.id, after)
-        except ServerUnavailable as error:
-            if isinstance(error, _NotReplayed) or not await self.is_left(described):
+        except ServerUnavailable:
+            if not await self.is_left(described):
                 raise
+            if await self._is_cancelled(described):  # it never begins: no session is there
+                return Entries(rows=[], last=0)
             text = f"session {described.id} waits for a worker that has its agent"  # it hides no other tree
             raise _NotReplayed(text, maybe_done=False) from None
 
@@ -254,12 +256,24 @@ class Mirror:
         """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
         if described.status != _OPEN or described.history_length > FIRST_TASK:
             return False
+        events = await self._history(described)
+        failed = [each.workflow_task_failed_event_attributes for each in events]
+        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in events)
+        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
+
+    async def _is_cancelled(self, described: Any) -> bool:
+        """Return whether a tree that no worker has begun is to be cancelled when one does."""
+        for each in await self._history(described):
+            signal = each.workflow_execution_signaled_event_attributes
+            for document in await self._client.data_converter.decode(signal.input.payloads):
+                if isinstance(document, dict) and document.get("kind") == "cancel":
+                    return True
+        return False
+
+    async def _history(self, described: Any) -> Sequence[Any]:
         with self._border(described.id):
             handle = self._client.get_workflow_handle(described.id, run_id=described.run_id)
-            history = await handle.fetch_history(rpc_timeout=SOON)
-        failed = [each.workflow_task_failed_event_attributes for each in history.events]
-        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in history.events)
-        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
+            return (await handle.fetch_history(rpc_timeout=SOON)).events
 
     async def _entries_of_ended(self, root: str, after: int, cause: str | None) -> Entries:
         """Return entries of a tree that Temporal has ended; none of one that was refused at its start."""
