@@ -218,7 +218,12 @@ class Mirror:
         after = self._feed.reached(root).position
         while True:
             if is_open:
-                found = await self._entries_of_open(described, after)
+                try:
+                    found = await self._entries_of_open(described, after)
+                except ServerUnavailable:
+                    if (await self.describe(root)).status == _OPEN:
+                        raise
+                    return await self._read_alone(root, turn)  # it has ended meanwhile
             elif described.status in ENDED:
                 found = await self._entries_of_ended(root, after, cause)
             else:
