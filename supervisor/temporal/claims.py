@@ -15,7 +15,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.wire import CARD, CLAIMED, ONCE, WITHDRAWAL, decision_id
+from supervisor.temporal.wire import CARD, CLAIMED, ONCE, REFUSAL, WITHDRAWAL, decision_id
 
 
 @workflow.defn(name=CARD, sandboxed=False)
@@ -42,6 +42,16 @@ class CardWorkflow:
 @workflow.defn(name=WITHDRAWAL, sandboxed=False)
 class WithdrawalWorkflow:
     """Claims an approval for its withdrawal, under the id with which a decision would claim it."""
+
+    @workflow.run
+    async def run(self) -> None:
+        pass
+
+
+@workflow.defn(name=REFUSAL, sandboxed=False)
+class RefusalWorkflow:
+    """Says of a tree that no worker has begun that its client was refused: no list shows it. The cancel that goes with
+    it is in the history of the tree only when no worker is at its task."""
 
     @workflow.run
     async def run(self) -> None:
@@ -84,4 +94,4 @@ class Claimed:
         return str((await described.memo())["decision"]["kind"])
 
 
-CLAIMS: Final = (CardWorkflow, WithdrawalWorkflow)
+CLAIMS: Final = (CardWorkflow, WithdrawalWorkflow, RefusalWorkflow)

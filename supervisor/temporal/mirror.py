@@ -48,7 +48,7 @@ from supervisor.temporal.connection import SOON, border, is_broken, is_no_workfl
 from supervisor.temporal.ended import ENDED, end_of, why_ended
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.turns import read_left
-from supervisor.temporal.wire import MEMO, MISSING, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire
+from supervisor.temporal.wire import MEMO, MISSING, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire, refusal_id
 
 T = TypeVar("T")
 
@@ -217,17 +217,12 @@ class Mirror:
             cause = await why_ended(self._client, described)
         after = self._feed.reached(root).position
         while True:
-            if is_open:
-                try:
-                    found = await self._entries_of_open(described, after)
-                except ServerUnavailable:
-                    if (await self.describe(root)).status == _OPEN:
-                        raise
-                    return await self._read_alone(root, turn)  # it has ended meanwhile
-            elif described.status in ENDED:
-                found = await self._entries_of_ended(root, after, cause)
-            else:
-                found = await self._entries_at_end(described, after)
+            try:
+                found = await self._find(described, after, cause)
+            except ServerUnavailable:
+                if not is_open or (await self.describe(root)).status == _OPEN:
+                    raise
+                return await self._read_alone(root, turn)  # it has ended meanwhile
             if turn is not None:
                 await turn.wait()
             if found.rows:
@@ -246,13 +241,21 @@ class Mirror:
         self._forget(root)
         return had_news or bool(last)
 
+    async def _find(self, described: Any, after: int, cause: str | None) -> Entries:
+        """Return entries of a tree after a position. `cause`: how Temporal has ended it."""
+        if described.status == _OPEN:
+            return await self._entries_of_open(described, after)
+        if described.status in ENDED:
+            return await self._entries_of_ended(described.id, after, cause)
+        return await self._entries_at_end(described, after)
+
     async def _entries_of_open(self, described: Any, after: int) -> Entries:
         try:
             return await self._entries(described.id, after)
         except ServerUnavailable:
             if not await self.is_left(described):
                 raise
-            if await self._is_cancelled(described):  # it never begins: no session is there
+            if await self._is_refused(described):  # it never begins: no session is there
                 return Entries(rows=[], last=0)
             text = f"session {described.id} waits for a worker that has its agent"  # it hides no other tree
             raise _NotReplayed(text, maybe_done=False) from None
@@ -261,24 +264,20 @@ class Mirror:
         """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
         if described.status != _OPEN or described.history_length > FIRST_TASK:
             return False
-        events = await self._history(described)
+        with self._border(described.id):
+            handle = self._client.get_workflow_handle(described.id, run_id=described.run_id)
+            events = (await handle.fetch_history(rpc_timeout=SOON)).events
         failed = [each.workflow_task_failed_event_attributes for each in events]
         has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in events)
         return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
 
-    async def _is_cancelled(self, described: Any) -> bool:
-        """Return whether a tree that no worker has begun is to be cancelled when one does."""
-        for each in await self._history(described):
-            signal = each.workflow_execution_signaled_event_attributes
-            for document in await self._client.data_converter.decode(signal.input.payloads):
-                if isinstance(document, dict) and document.get("kind") == "cancel":
-                    return True
-        return False
-
-    async def _history(self, described: Any) -> Sequence[Any]:
-        with self._border(described.id):
-            handle = self._client.get_workflow_handle(described.id, run_id=described.run_id)
-            return (await handle.fetch_history(rpc_timeout=SOON)).events
+    async def _is_refused(self, described: Any) -> bool:
+        """Return whether the client of a tree that no worker has begun was refused (claims.py)."""
+        try:
+            await self.describe(refusal_id(described.run_id))
+        except NotFound:
+            return False
+        return True
 
     async def _entries_of_ended(self, root: str, after: int, cause: str | None) -> Entries:
         """Return entries of a tree that Temporal has ended; none of one that was refused at its start."""

@@ -21,7 +21,18 @@ from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.ended import why_ended
 from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
-from supervisor.temporal.wire import AGENTS, MEMO, QUEUE, ROUTE, Command, from_wire, raise_error, to_wire
+from supervisor.temporal.wire import (
+    AGENTS,
+    MEMO,
+    QUEUE,
+    REFUSAL,
+    ROUTE,
+    Command,
+    from_wire,
+    raise_error,
+    refusal_id,
+    to_wire,
+)
 
 SOON_ENOUGH: Final = PATIENCE.total_seconds()
 """Seconds for which a command waits for what a worker makes of it."""
@@ -116,7 +127,7 @@ class Trees:
                     await self._raise_failure(root)
                 if not is_offered and await self.mirror.is_left(described):
                     assert agent is not None
-                    await self._refuse_unknown(root, agent)
+                    await self._refuse_unknown(described, agent)
                     is_offered = True
                 with anyio.move_on_after(pause):  # no worker answers for a tree that none has begun
                     with suppress(ServerUnavailable):
@@ -126,7 +137,7 @@ class Trees:
                 pause *= 2
                 await anyio.sleep(POLL / 4)
 
-    async def _refuse_unknown(self, root: str, agent: str) -> None:
+    async def _refuse_unknown(self, described: Any, agent: str) -> None:
         """Raise UnknownAgent if none of the workers that answer has an agent. Cancel the tree then, so that it is
         refused by each worker (tree.py). One that has begun it meanwhile ends it in order."""
         names = set[str]()
@@ -141,9 +152,12 @@ class Trees:
         if agent in names:
             return
         text = f"no agent {agent!r} is offered by the workers; the agents are: {', '.join(sorted(names)) or 'none'}"
-        cancel = Command(id=new_session_id(), kind="cancel", session=root, by="supervisor", text=text)
+        cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
         with border(self.named, maybe_done=True):
-            await self.client.get_workflow_handle(root).signal("command", to_wire(cancel), rpc_timeout=SOON)
+            await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
+            await self.client.start_workflow(
+                REFUSAL, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
+            )
         raise UnknownAgent(text)
 
     async def ask_agents(self) -> Any:

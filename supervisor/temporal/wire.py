@@ -37,6 +37,7 @@ TREE: Final = "supervisor.tree"
 CLAIM: Final = "supervisor.decision"
 EXPIRY: Final = "supervisor.expiry"
 WITHDRAWAL: Final = "supervisor.withdrawal"
+REFUSAL: Final = "supervisor.refusal"
 CARD: Final = "supervisor.card"
 RULES_TYPE: Final = "supervisor.rules"
 RULES_ID: Final = "rules~"
@@ -83,6 +84,10 @@ PAGE: Final = 192 * 1024
 
 def decision_id(approval: str) -> str:
     return f"decision~{approval}"
+
+
+def refusal_id(run: str) -> str:
+    return f"refusal~{run}"
 
 
 def turn_id(session: str, chain: str) -> str:
