@@ -4,16 +4,13 @@ from time import perf_counter
 
 import anyio
 
+from benchmarks import instants
 from supervisor import Context, agent, tool
 
 effects: dict[str, float] = {}
 """The instant when the approved call of each note began."""
-went_on: dict[str, float] = {}
-"""The instant when the agent of each note went on with the result of its call."""
 gate: list[anyio.Event] = []
 """Opened when all workers have started: from then on they wake as often as bare tasks do."""
-news: list[anyio.Event] = []
-"""Set when one of the agents goes on."""
 
 
 @tool
@@ -27,15 +24,8 @@ async def act(note: str, payload: str) -> str:
 async def asker(ctx: Context, note: str) -> str:
     """Ask once: the sub-agent whose cost is measured. The note gives the size of the approval's payload."""
     result = await ctx.call(act, note, "x" * int(note.partition(" ")[2] or 0))
-    note_that_it_went_on(note)
+    instants.note_that_it_went_on(note)
     return result.content
-
-
-def note_that_it_went_on(note: str) -> None:
-    """Note the instant. It is no part of the agent's code, which a worker of Temporal allows no clock."""
-    went_on[note] = perf_counter()
-    for event in news:
-        event.set()
 
 
 @agent(max_children=1_000_000, max_live_children=1_000_000, inactivity_timeout=3600)

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from benchmarks import agents
+from benchmarks import agents, instants
 from benchmarks.measure import BACKENDS, Report, interleave, percentile, scratch
 from benchmarks.scenes import commit, plain_sqlite, waiting
 from supervisor import Approve, Deny
@@ -68,7 +68,7 @@ def _compare(report: Report, folder: Path, name: str, is_busy: bool, smoke: bool
 
 async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latencies:
     agents.effects.clear()
-    agents.went_on.clear()
+    instants.went_on.clear()
     begun: dict[str, float] = {}
     plain: list[float] = []
     connection = plain_sqlite(folder / "plain.db")
@@ -82,15 +82,15 @@ async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latenci
             note = approval.arguments["note"]
             plain.append(commit(connection))
             await anyio.sleep(0)
-            agents.news[:] = [anyio.Event()]  # asking for the outcome would take time before the agent's turn
+            instants.news[:] = [anyio.Event()]  # asking for the outcome would take time before the agent's turn
             begun[note] = perf_counter()
             await supervisor.decide(approval.id, Approve(by="a") if kind == "approve" else Deny(by="a", reason="no"))
-            await agents.news[0].wait()
+            await instants.news[0].wait()
             await (await supervisor.get_run(approval.session)).outcome()
         tasks.cancel_scope.cancel()
     connection.close()
     effects = [agents.effects[note] - at for note, at in begun.items() if note in agents.effects]
-    return effects, [agents.went_on[note] - at for note, at in begun.items()], plain
+    return effects, [instants.went_on[note] - at for note, at in begun.items()], plain
 
 
 async def _be_busy() -> None:

@@ -105,7 +105,9 @@ async def count_workflows(url: str, workflow_id: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "size", "has_folder"), [(5, 900_000, False), (18, 250_000, True)])
+@pytest.mark.parametrize(
+    ("number", "size", "has_folder"), [(5, 900_000, False), pytest.param(18, 250_000, True, marks=pytest.mark.soak)]
+)
 async def test_calls_that_are_large_together_are_all_made(number, size, has_folder, monkeypatch, tmp_path):
     """Each of them is small enough, and all of them are more than a server takes in one message."""
     if has_folder:
