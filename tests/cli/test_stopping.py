@@ -146,7 +146,10 @@ def test_a_signal_while_the_command_is_imported_is_no_traceback(supervisor):
     """Exit code 130, as later on."""
     late = supervisor.folder / "late"
     late.mkdir()
-    (late / "msgspec.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    sleeps = (
+        "for _ in range(600):\n    time.sleep(0.1)\n"  # a signal just before a sleep begins does not end that sleep
+    )
+    (late / "msgspec.py").write_text(f"import time\nprint('importing', flush=True)\n{sleeps}")
     process = subprocess.Popen(
         [sys.executable, "-m", "supervisor", "sessions"],
         env={**supervisor.env, "PYTHONPATH": str(late)},
