@@ -10,6 +10,7 @@ import sniffio
 from dying import fork
 
 from supervisor import MemoryStore, open_supervisor, tool
+from supervisor.channels import Channel
 from supervisor.core.ids import RULES
 from supervisor.core.session import replay
 from supervisor.runtime import local
@@ -151,3 +152,18 @@ class FaultyStore(MemoryStore):
         if not self._left:
             self._left = -1
             self._fault()
+
+
+class Wall(Channel):
+    """Shows every card at once."""
+
+    name = "wall"
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        return "card"
+
+    async def retire(self, approval, card):
+        pass

@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from scenes import deploy, effects, events, opened
+from scenes import Wall, deploy, effects, events, opened
 from watching import next_of
 
 from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent
-from supervisor.channels import Channel
 from supervisor.core import events as e
 from supervisor.core.people import ApproverRule, People, Person
 
@@ -40,21 +39,6 @@ async def twice(ctx: Context) -> list[str]:
 @agent
 async def asks(ctx: Context, text: str) -> str:
     return str(await ctx.ask("Really?", schema=bool)) + await ctx.ask("Why?") + await ctx.receive()
-
-
-class Wall(Channel):
-    """Shows every card at once."""
-
-    name = "wall"
-
-    async def serve(self, supervisor):
-        await anyio.sleep_forever()
-
-    async def post(self, approval, card):
-        return "card"
-
-    async def retire(self, approval, card):
-        pass
 
 
 class Strip(Wall):

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from counting import STEP, CountingMemory, CountingSqlite, most_in_a_step
-from scenes import opened
+from scenes import Wall, opened
 
 from supervisor import Approve, Context, NotEntitled, People, Person, agent, tool
-from supervisor.channels import Channel
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
 from supervisor.runtime.reading.pieces import PIECE
@@ -47,21 +46,6 @@ async def parent(ctx: Context, count: int) -> None:
     async with ctx.task_group() as tasks:
         for _ in range(count):
             tasks.start_soon(ask_one)
-
-
-class Wall(Channel):
-    """Shows every card at once."""
-
-    name = "wall"
-
-    async def serve(self, supervisor):
-        await anyio.sleep_forever()
-
-    async def post(self, approval, card):
-        return "card"
-
-    async def retire(self, approval, card):
-        pass
 
 
 @pytest.fixture(params=["memory", "sqlite"])
