@@ -178,9 +178,8 @@ class LocalSupervisor(StoreSupervisor):
         created = self.reader.find_created(root) if session is not None else None
         references = self._references(created, spec)
         folder, misfit = self._choose_folder(spec, cwd)
-        is_new = (
-            False  # set by the plan and no part of its answer: a cancellation with the commit takes the answer away
-        )
+        # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
+        is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:

@@ -70,12 +70,10 @@ WORKERS_SEEN: Final = 5.0
 """Seconds between two looks at the workers."""
 GIVE_UP: Final = 60.0
 """Seconds for which a lost server is waited for."""
-_OPEN: Final = WorkflowExecutionStatus.RUNNING
-_SHOWN: Final = (_OPEN, WorkflowExecutionStatus.COMPLETED, *ENDED)
-
-
 FIRST_TASK: Final = 10
 """The events that a tree has at most whose first task has failed: no other tree's history is read."""
+_OPEN: Final = WorkflowExecutionStatus.RUNNING
+_SHOWN: Final = (_OPEN, WorkflowExecutionStatus.COMPLETED, *ENDED)
 
 
 class _NotReplayed(ServerUnavailable):
