@@ -20,9 +20,10 @@ MOST = 60.0
 
 
 def memory(pid: int) -> float:
-    """Return the MB of a process that are in memory and its own."""
+    """Return the MB in memory that are of no file. Those that a process still shares with the one that forked it count:
+    it only copies them later, as it touches them."""
     found = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in found if line.startswith("Private_")) / 1000
+    return sum(int(line.split()[1]) for line in found if line.startswith("Anonymous:")) / 1000
 
 
 async def with_each(items, act) -> None:
