@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from benchmarks import agents, instants
 from benchmarks.measure import BACKENDS, Report, interleave, percentile, scratch
-from benchmarks.scenes import commit, plain_sqlite, waiting
+from benchmarks.scenes import commit, plain_sqlite, until_gone, waiting
 from supervisor import Approve, Deny
 
 SLICE = 0.002
@@ -87,6 +87,7 @@ async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latenci
             await supervisor.decide(approval.id, Approve(by="a") if kind == "approve" else Deny(by="a", reason="no"))
             await instants.news[0].wait()
             await (await supervisor.get_run(approval.session)).outcome()
+            await until_gone(supervisor, approval.session)  # else the next decision would wait for that, too
         tasks.cancel_scope.cancel()
     connection.close()
     effects = [agents.effects[note] - at for note, at in begun.items() if note in agents.effects]

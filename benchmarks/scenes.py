@@ -80,6 +80,12 @@ async def until_asleep(supervisor: LocalSupervisor) -> None:
         await anyio.sleep(0.01)
 
 
+async def until_gone(supervisor: LocalSupervisor, session: str) -> None:
+    """Wait until a run that has ended has left memory, which takes a few more steps of the loop than its outcome."""
+    while session in supervisor._runner.attempts.live:  # noqa: SLF001 # the public face does not say who is in memory
+        await anyio.sleep(0)
+
+
 def plain_sqlite(path: Path, synchronous: str = "FULL") -> sqlite3.Connection:
     """Open what we are compared with: the smallest durable table there is."""
     connection = sqlite3.connect(path, isolation_level=None)

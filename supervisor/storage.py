@@ -77,8 +77,10 @@ class Store(ABC):
         the names of the events that are meant; the others cost little, and are not decoded."""
 
     @abstractmethod
-    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
-        """Return a session's entries after a position, in order, `limit` at most.
+    def journal(
+        self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
+    ) -> list[JournalEntry]:
+        """Return a session's entries after a position, in order, `limit` at most. `only`: as in `rows`.
 
         Raises StoreUnreadable if one of them cannot be read.
         """

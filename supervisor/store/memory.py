@@ -1,7 +1,8 @@
 """A store that ends with its process: for tests, and for runs that need no resume.
 
 It keeps what the durable store keeps, the encoded events and the same index, so that its values, too, are decoded from
-bytes. A transaction is a draft: a commit merges it, a rollback drops it.
+bytes. A transaction is a draft: a commit merges it, a rollback drops it. (It has more than 400 lines: it is one class,
+whose methods are those of Store.)
 """
 
 import os
@@ -142,16 +143,15 @@ class MemoryStore(Store):
     def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
         first = bisect_right(self._entries, after, key=_position)
         end = None if to is None else bisect_right(self._entries, to, key=_position)
-        found = self._entries[first:end]
-        if only is not None:
-            beginnings = tuple(f'{{"event":"{name}",'.encode() for name in only)
-            found = [entry for entry in found if entry[2].startswith(beginnings)]
-        return read_known_rows(found, self.unreadable)
+        return read_known_rows(_of(only, self._entries[first:end]), self.unreadable)
 
-    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
+    def journal(
+        self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
+    ) -> list[JournalEntry]:
         entries = self._journals.get(session, ())
         start = bisect_right(entries, after, key=_position)
-        return read_rows(entries[start : None if limit is None else start + limit])
+        end = start + limit if limit is not None and only is None else None
+        return read_rows(_of(only, entries[start:end])[:limit])
 
     def last_position(self) -> int:
         return max(self._last, self._entries[-1][0] if self._entries else 0)
@@ -393,6 +393,14 @@ class _Transaction:
         self.entries = [entry for entry in self.entries if entry[1] not in tree]
         self.sessions = {name: entry for name, entry in self.sessions.items() if name not in tree}
         self.approvals = {name: entry for name, entry in self.approvals.items() if entry.session not in tree}
+
+
+def _of(names: Collection[str] | None, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries of the events with these names; None: all of them."""
+    if names is None:
+        return entries
+    beginnings = tuple(f'{{"event":"{name}",'.encode() for name in names)
+    return [entry for entry in entries if entry[2].startswith(beginnings)]
 
 
 def _position(entry: Entry) -> int:

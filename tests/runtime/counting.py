@@ -42,17 +42,17 @@ class Counting:
     def get_sessions(self, sessions):
         return self.counted(super().get_sessions(sessions))
 
-    def rows(self, *which):
-        return self.counted(super().rows(*which))
+    def rows(self, *which, **only):
+        return self.counted(super().rows(*which, **only))
 
     def find_continued(self, *which):
         found = super().find_continued(*which)
         self.looks += len(found)
         return found
 
-    def journal(self, *which):
+    def journal(self, *which, **only):
         self.journals += 1
-        return self.counted(super().journal(*which))
+        return self.counted(super().journal(*which, **only))
 
 
 class CountingMemory(Counting, MemoryStore):

@@ -38,6 +38,16 @@ def test_appended_entries_come_back_in_order(store):
     assert store.journal("nobody") == []
 
 
+@pytest.mark.parametrize("names", [["RunStarted"], ["SessionCreated", "RunFinished"], ["MessageSent"], []])
+def test_entries_of_some_events_are_found_without_the_others(store, names):
+    """In one journal and in all of them, also of the event whose beginning has more than its type."""
+    append(store, ("a", created()), ("a", started()), ("b", created("b")), ("a", finished()), ("b", started()))
+    meant = [row for row in store.rows(0) if type(row.event).__name__ in names]
+    assert store.rows(0, only=names) == meant
+    assert store.journal("a", only=names) == [row for row in meant if row.session == "a"]
+    assert store.journal("a", 1, 1, names) == [row for row in meant if row.session == "a" and row.position > 1][:1]
+
+
 def test_a_store_has_an_id_that_its_cursors_begin_with(store):
     """10 lower-case letters and digits."""
     assert read_cursor(make_cursor(store.id, 1), store.id, last=1) == 1

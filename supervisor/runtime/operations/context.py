@@ -197,7 +197,7 @@ class LocalContext(LocalOperations, Context):
 
     def saved_before(self) -> tuple[Any, ...]:
         attempt = self._attempt
-        return saved_before(attempt.host.journal.store.journal(self.session), attempt.run)
+        return saved_before(attempt.host.journal.store, self.session, attempt.run)
 
     def branch(self, name: str, /) -> Context:
         return LocalContext(self._attempt, f"{self._branch}{_checked(name, 'a branch')}/")

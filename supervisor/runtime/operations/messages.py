@@ -12,17 +12,19 @@ Rules
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import JournalEntry
+from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
+
+_ABOUT_STATES: Final = frozenset([e.StateSaved.__name__, *(each.__name__ for each in e.BEGINS_RUN)])
 
 
 async def receive(attempt: Attempt, branch: str) -> str:
@@ -122,10 +124,10 @@ class Transcript:
                 pass
 
 
-def saved_before(rows: Iterable[JournalEntry], runs: int) -> tuple[Any, ...]:
-    """Return the last saved state of each run before run number `runs`."""
+def saved_before(store: Store, session: str, runs: int) -> tuple[Any, ...]:
+    """Return the last saved state of each run of a session before run number `runs`."""
     states: dict[int, msgspec.Raw] = {}
-    for row in rows:
+    for row in store.journal(session, only=_ABOUT_STATES):
         if type(row.event) in e.BEGINS_RUN:
             runs -= 1
             if not runs:

@@ -34,7 +34,8 @@ SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN e
 -- rows_of: the same of some events, by their names; an entry without a head may be of any
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? AND e.position <= ? AND (e.head IS NULL OR e.head IN (
-       SELECT number FROM head WHERE text IN (SELECT '{"event":"' || value || '"}' FROM json_each(?))))
+       SELECT number FROM json_each(?) AS k CROSS JOIN head
+        WHERE text >= '{"event":"' || k.value || '"' AND text < '{"event":"' || k.value || '#'))
  ORDER BY e.position;
 
 -- some_rows: a bounded part of the same, to rebuild the index from
@@ -44,6 +45,13 @@ SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN e
 -- journal: one session's entries after a position
 SELECT position, head, approval, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
+
+-- journal_of: the same of some events, as in rows_of
+SELECT position, head, approval, body FROM event
+ WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? AND (head IS NULL OR head IN (
+       SELECT number FROM json_each(?) AS k CROSS JOIN head
+        WHERE text >= '{"event":"' || k.value || '"' AND text < '{"event":"' || k.value || '#'))
+ ORDER BY position;
 
 -- session_entries: the index entries of some sessions, to change them; their roots do not change and are not read
 SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.runs

@@ -265,10 +265,17 @@ class SqliteStore(Store):
         if only is None:
             return self._known_rows(self._read("rows", after, end))
         found = self._known_rows(self._read("rows_of", after, end, _as_json(only)))
-        return [row for row in found if type(row.event).__name__ in only]
+        return [row for row in found if _name(row) in only]
 
-    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
-        return self._read_as(partial(columns.journal_row, session), "journal", session, after, limit=limit)
+    def journal(
+        self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
+    ) -> list[JournalEntry]:
+        convert = partial(columns.journal_row, session)
+        if only is None:
+            return self._read_as(convert, "journal", session, after, limit=limit)
+        return self._read_as(
+            convert, "journal_of", session, after, _as_json(only), keep=lambda row: _name(row) in only, limit=limit
+        )
 
     def last_position(self) -> int:
         return int(self._read("last_position")[0][0])
@@ -481,6 +488,10 @@ class SqliteStore(Store):
 
     def _numbers(self, session: str) -> dict[str, int]:
         return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))
+
+
+def _name(row: JournalEntry) -> str:
+    return type(row.event).__name__
 
 
 def _as_json(ids: Collection[str]) -> str:

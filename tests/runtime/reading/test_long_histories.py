@@ -55,6 +55,21 @@ def store(request, tmp_path, monkeypatch):
     return CountingMemory() if request.param == "memory" else CountingSqlite(tmp_path / "state.db")
 
 
+read_from = []
+"""The store of the session that recalls."""
+
+
+@agent
+async def recalls(ctx: Context, text: str) -> tuple[list[str], int]:
+    """Return what earlier turns have saved, and how many entries were read for it. The first turn is long."""
+    for number in range(MANY if text == "one" else 0):
+        await ctx.send(f"message {number}")
+    await ctx.save(text)
+    before = sum(read_from[-1].steps)
+    saved = ctx.saved_before()
+    return [*saved], sum(read_from[-1].steps) - before
+
+
 async def grow(supervisor, session, event, count=MANY):
     """Append so many entries to a journal."""
     await supervisor._runner.journal.append(lambda view: [(session, event)] * count)
@@ -133,6 +148,16 @@ async def test_a_repeated_decision_about_secrets_reads_the_journal_in_pieces(sto
         await anyio.sleep(1)
         again, most = await most_in_a_step(store, lambda: supervisor.decide(approval.id, edited))
         assert (again.kind, most <= STEP + FEW < MANY) == ("already", True)
+
+
+async def test_a_turn_reads_only_the_states_of_earlier_turns(store):
+    """And their beginnings, but no messages: each turn of a framework's agent asks for them."""
+    read_from.append(store)
+    async with opened(store) as supervisor:
+        await (await supervisor.start(recalls, "one", session="s")).result()
+        await supervisor.send("s", "two")
+        saved, read = await (await supervisor.get_run("s")).result()
+        assert (saved, read <= FEW) == (["one"], True)
 
 
 async def test_a_chat_word_reads_what_follows_the_question(store):

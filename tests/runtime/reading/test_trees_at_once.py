@@ -68,11 +68,11 @@ class Removing(SqliteStore):
 
     is_removing = False
 
-    def journal(self, session, after=0, limit=None):
+    def journal(self, *which, **only):
         if self.is_removing:
             self.is_removing = False
             self.remove_elsewhere()
-        return super().journal(session, after, limit)
+        return super().journal(*which, **only)
 
     def remove_elsewhere(self):
         other = SqliteStore(self.path)
