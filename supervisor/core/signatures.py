@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, cached_property, partial
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -24,20 +24,27 @@ if sys.version_info >= (3, 14):
     # Annotations are evaluated when they are asked for, all at once: one that cannot be is a ForwardRef here.
     from annotationlib import Format, get_annotations
 
-    def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-        """Return a function's signature, whether its annotations can be resolved or not."""
+    def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(fn, annotation_format=Format.FORWARDREF)
 
     def _annotations_of(fn: Callable[..., Any]) -> dict[str, Any]:
         return get_annotations(fn, format=Format.FORWARDREF)
 else:
 
-    def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-        """Return a function's signature, whether its annotations can be resolved or not."""
+    def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(fn)
 
     def _annotations_of(fn: Callable[..., Any]) -> dict[str, Any]:
         return getattr(fn, "__annotations__", {})
+
+
+_signature_at_top = cache(_signature_of)
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature, whether its annotations can be resolved or not. A closure, and the object of a
+    method, are not kept in memory."""
+    return _signature_at_top(fn) if isinstance(fn, FunctionType) and "<" not in fn.__qualname__ else _signature_of(fn)
 
 
 def is_named(annotation: Any, name: str) -> bool:
