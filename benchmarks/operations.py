@@ -17,7 +17,7 @@ import anyio
 
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
 from benchmarks.reports import CountingStore
-from benchmarks.scenes import Left, waiting
+from benchmarks.scenes import Left, commit, plain_sqlite, waiting
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 
 MOST: dict[str, tuple[int, float | None, float | None]] = {
@@ -78,6 +78,8 @@ def run(smoke: bool) -> dict[str, Any]:
     report, repetitions = Report(), 1 if smoke else 5
     count = 20 if smoke else 500
     with scratch() as folder:
+        report.compare("A plain SQLite commit of one row, of which a call has two", "SQLite WAL synchronous=FULL")
+        report.values("CPU of one commit", [_commit(folder, count) for _ in range(repetitions)], "us", 1e6)
         for kind, (commits, on_disk, in_memory) in MOST.items():
             sides: dict[str, Any] = {}
             for backend in BACKENDS:
@@ -99,6 +101,16 @@ def run(smoke: bool) -> dict[str, Any]:
             for name, beyond in reads.items():
                 report.ratio(f"{name}, beyond its read, {backend}", beyond, at_most=10, unit="us")
     return {"rows": report.rows}
+
+
+def _commit(folder: Path, count: int) -> float:
+    """Return the CPU seconds of one commit: the kernel's part of it depends on the disk."""
+    connection = plain_sqlite(folder / "plain.db")
+    begun = process_time()
+    for _ in range(count):
+        commit(connection)
+    connection.close()
+    return (process_time() - begun) / count
 
 
 async def _do(folder: Path | None, kind: str, count: int) -> tuple[int, float]:
