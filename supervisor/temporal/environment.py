@@ -93,6 +93,7 @@ class WorkflowEnvironment(Environment):
     `largest`: bytes of JSON that the arguments or the result of a body may have."""
 
     runs_elsewhere = True
+    takes_commands_here = False
     claims_decisions = True
     shares_rules = True
     most_live = 1000

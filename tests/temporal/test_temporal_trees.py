@@ -89,6 +89,27 @@ async def test_a_cancel_from_temporal_ends_a_tree_as_ours_does(is_deciding):
             assert status == WorkflowExecutionStatus.COMPLETED
 
 
+async def test_a_tree_does_not_ask_who_has_started_its_worker(monkeypatch):
+    """Whoever gives a command has checked that for its own process. A replay may be in any process."""
+    looks = list[str]()
+
+    class Looking:
+        def __init__(self, store):
+            pass
+
+        def refuse(self, what):
+            looks.append(what)
+
+    monkeypatch.setattr("supervisor.runtime.local.Inside", Looking)
+    url = await namespace()
+    async with working(url, [asking]), open_temporal(url) as supervisor:
+        run = await supervisor.start(asking)
+        (asked,) = await questions(supervisor, 1)
+        await supervisor.decide(asked, Answer(by="ana", value="yes"))
+        assert await run.result() == "yes"
+    assert looks == []
+
+
 async def replay(url: str, *sessions: str) -> None:
     """Run the workflows of sessions again over their histories."""
     replayer = Replayer(
