@@ -8,6 +8,7 @@ import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
 
+from supervisor import AgentSpec, agent, loading
 from supervisor.testing import virtual_asyncio, virtual_trio
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
@@ -54,3 +55,22 @@ def anyio_backend(request):
 def virtual_backend(request):
     """A backend whose clock jumps to the next timer."""
     return request.param()
+
+
+@pytest.fixture
+def deployed(request, monkeypatch):
+    """Return a function that deploys code as another process would import it: a declared agent, or a body that
+    `options` declare. None removes the code. `held_as`: its name in the test's module."""
+    module = request.module
+
+    def deploy(code, *, held_as="worker", **options):
+        monkeypatch.setattr(loading, "_seen", {})
+        if code is None:
+            monkeypatch.delattr(module, held_as)
+            return None
+        new = code if isinstance(code, AgentSpec) else agent(**options)(code)
+        new.__module__, new.__qualname__ = module.__name__, held_as
+        monkeypatch.setattr(module, held_as, new, raising=False)
+        return new
+
+    return deploy

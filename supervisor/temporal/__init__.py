@@ -15,6 +15,7 @@
     workflows    a tree's, and those that claim             turns        of a tree that has ended
     forks        trees that begin with a copy               imports      sessions of other programs
     determinism  what an agent's own code may not call      ended        trees that Temporal has ended
+    missing      agents that a worker lacks
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

@@ -5,7 +5,7 @@ The client copies what its mirror has of the source, and starts the workflow wit
 Rules
 - The fork counts when the server has its start. The same fork again is the same one, by the mark in its memo. It tells
   the source again, which journals each fork once: so what a client that died had left is made up for. A source that
-  Temporal has ended (ended.py) is told nothing.
+  Temporal has ended (ended.py) is told nothing. Nor is one whose fork is refused: no worker has what it needs.
 - A journal that is too large to be carried is refused before anything is sent.
 """
 
@@ -17,6 +17,7 @@ from supervisor.core.values import Fork
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.fork import Forking
 from supervisor.temporal.commands import anything, command
+from supervisor.temporal.missing import wanted_by
 from supervisor.temporal.starting import start_tree, start_with
 from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import ForkNote
@@ -25,19 +26,20 @@ from supervisor.temporal.wire import ForkNote
 async def fork_tree(
     trees: Trees, runner: Runner, session: str, before: int, new: str | None, version: str | None, who: str
 ) -> Fork:
-    """Fork a tree; see Supervisor.fork. `runner`: of the mirror. A version that the workers do not have blocks the new
-    session. Raises SessionConflict, InvalidInput, NotFound, LimitExceeded."""
+    """Fork a tree; see Supervisor.fork. `runner`: of the mirror. Raises SessionConflict, InvalidInput, NotFound,
+    LimitExceeded; UnknownAgent if no worker has its agents, or the version."""
     root = await trees.read(session)
     fork = check_session_id(new) if new is not None else new_session_id()
     forking = Forking(trees.store, root, session, before, fork)
     mark = digest(["fork", root, forking.fork.before])
-    start = start_with(trees, fork, forking.copied(who, version, runner.clock.now()), who)
+    entries = [*forking.copied(who, version, runner.clock.now())]
+    start = start_with(trees, fork, entries, who)
     if not await start_tree(trees, start, mark):
         described = await trees.mirror.describe(fork)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
+    await trees.until_accepted(fork, wanted_by(entries))
     note = ForkNote(fork=fork, before=forking.fork.before)
     if await trees.why_ended(await trees.mirror.describe(root)) is None:
         await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
-    await trees.until_accepted(fork)
     return forking.fork

@@ -23,9 +23,10 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -71,7 +72,7 @@ WORKERS_SEEN: Final = 5.0
 GIVE_UP: Final = 60.0
 """Seconds for which a lost server is waited for."""
 FIRST_TASK: Final = 10
-"""The events that a tree has at most whose first task has failed: no other tree's history is read."""
+"""The events that a tree has at most whose first task has failed, and that are read of a history, newest first."""
 _OPEN: Final = WorkflowExecutionStatus.RUNNING
 _SHOWN: Final = (_OPEN, WorkflowExecutionStatus.COMPLETED, *ENDED)
 
@@ -262,12 +263,31 @@ class Mirror:
         """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
         if described.status != _OPEN or described.history_length > FIRST_TASK:
             return False
+        has_begun, lacked = await self._latest_task(described)
+        return not has_begun and lacked is not None
+
+    async def why_left(self, root: str) -> str | None:
+        """Return what the worker lacked that has left a tree to another one; None if none has, or one went on then."""
+        return (await self._latest_task(await self.describe(root)))[1]
+
+    async def _latest_task(self, described: Any) -> tuple[bool, str | None]:
+        """Return whether a worker has done one of the latest tasks of a tree, and what a later one lacked for it."""
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=self._named.namespace,
+            execution=WorkflowExecution(workflow_id=described.id, run_id=described.run_id),
+            maximum_page_size=FIRST_TASK,
+        )
         with self._border(described.id):
-            handle = self._client.get_workflow_handle(described.id, run_id=described.run_id)
-            events = (await handle.fetch_history(rpc_timeout=SOON)).events
-        failed = [each.workflow_task_failed_event_attributes for each in events]
-        has_begun = any(each.HasField("workflow_task_completed_event_attributes") for each in events)
-        return not has_begun and any(each.failure.application_failure_info.type == MISSING for each in failed)
+            service = self._client.workflow_service
+            found = await service.get_workflow_execution_history_reverse(request, timeout=SOON)
+        lacked: str | None = None
+        for each in found.history.events:  # newest first
+            if each.HasField("workflow_task_completed_event_attributes"):
+                return True, lacked
+            failure = each.workflow_task_failed_event_attributes.failure
+            if failure.application_failure_info.type == MISSING:
+                lacked = failure.message
+        return False, lacked
 
     async def _is_refused(self, described: Any) -> bool:
         """Return whether the client of a tree that no worker has begun was refused (claims.py)."""

@@ -105,14 +105,20 @@ def _declares(module: ModuleType) -> bool:
 
 
 def find_agent(created: SessionCreated) -> AgentSpec[Any, Any]:
-    """Return the agent of a session that another worker has begun. This imports nothing. Raises UnknownAgent."""
-    found = find_declared(created.agent, created.path[-1])
-    where, _, name = created.agent.rpartition(":")
-    if found is None and where.endswith(".py"):
-        here = (_find(module, name) for module in _loaded() if _named(module) == PurePath(where).name)
-        found = next((each for each in here if isinstance(each, AgentSpec)), None)
+    """Return the agent of a session that another worker has begun. Raises UnknownAgent."""
+    found = find_referred(created.agent, created.path[-1])
     if found is None:
-        raise UnknownAgent(f"{NO_AGENT} {created.agent}: its code is not that of the session")
+        raise UnknownAgent(f"{NO_AGENT} {created.agent}")
+    return found
+
+
+def find_referred(reference: str, name: str) -> AgentSpec[Any, Any] | None:
+    """Return the agent where a session says that it is, or None. This imports nothing."""
+    found = find_declared(reference, name)
+    where, _, attribute = reference.rpartition(":")
+    if found is None and where.endswith(".py"):
+        here = (_find(module, attribute) for module in _loaded() if _named(module) == PurePath(where).name)
+        found = next((each for each in here if isinstance(each, AgentSpec)), None)
     return found
 
 

@@ -416,7 +416,7 @@ class TemporalSupervisor(Supervisor):
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""
         found = await self.trees.ask_agents()
-        return self._whole(from_wire(each, AgentView) for each in found)
+        return self._whole(from_wire(each, AgentView) for each in found["agents"])
 
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
         """Return none: background jobs stay on one machine."""

@@ -42,6 +42,8 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
     has_version = versions.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
     text = "go on" if goes_on else "upgrade" if has_version else "park"
     _, answer = await command(trees, root, "rescue", root, by, text)
+    if answer is None and (lacked := await trees.mirror.why_left(root)) is not None:
+        raise ServerUnavailable(f"session {root} goes on when a worker can run it: {lacked}", maybe_done=True)
     if answer is None:
         raise ServerUnavailable(
             f"no worker answers for session {root} with the code that it has now: start a worker with that code, which "

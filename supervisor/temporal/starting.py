@@ -20,6 +20,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.system.identity import find_folder, working_directory
 from supervisor.temporal.carry import pack
 from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.missing import Wanted
 from supervisor.temporal.payloads import VARIABLE, largest_for
 from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import (
@@ -79,7 +80,7 @@ async def start_session(
             raise SessionConflict(
                 f"session {root} belongs to another agent, or was started with another input; choose another id"
             ) from None
-    await trees.until_accepted(root, start.agent)
+    await trees.until_accepted(root, [Wanted(name=start.agent)])
     return root, spec, is_new
 
 

@@ -11,8 +11,8 @@ Rules
   does a tree that is rescued from code that has changed: it parks in the new workflow until the workers have the new
   code.
 - A command that cannot be done is answered to the workflow that carries it, or logged.
-- A worker without the agent of a tree leaves it to another one: it fails the task of the workflow, which Temporal gives
-  to a worker again, and decides nothing. Only a tree that has not begun and was cancelled is refused by such a worker.
+- A worker that lacks an agent of a tree leaves it to another one (missing.py). Only a tree that has not begun and was
+  cancelled is refused by such a worker.
 
 The module is longer than 400 lines because a tree, its commands and its move share one state.
 """
@@ -31,7 +31,7 @@ from temporalio.exceptions import ApplicationError
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, SupervisorError, UnknownAgent
-from supervisor.core.events import ForkTaken, SessionCreated, encode_event
+from supervisor.core.events import ForkTaken, encode_event
 from supervisor.core.values import Approval, Outcome
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
@@ -44,6 +44,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.environment import WorkflowEnvironment
+from supervisor.temporal.missing import AgentMissing, Wanted, find_missing, wanted_by
 from supervisor.temporal.references import find_agent
 from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.turns import take_over
@@ -53,7 +54,6 @@ from supervisor.temporal.wire import (
     LARGEST,
     MEMO,
     MEMO_LARGEST,
-    NO_AGENT,
     PAGE,
     PENDING,
     SEARCHED_LARGEST,
@@ -83,15 +83,6 @@ TOO_LARGE: Final = (
     "sessions (SUPERVISOR_TEMPORAL_PAYLOADS)"
 )
 PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
-
-
-class AgentMissing(Exception):
-    """The worker lacks an agent of a tree. It is no FailureError of temporalio, so it fails the task of the workflow,
-    and not the workflow."""
-
-    def __init__(self, agent: str, text: str) -> None:
-        super().__init__(text)
-        self.agent = agent
 
 
 class TreeStore(MemoryStore):
@@ -150,18 +141,24 @@ def _refused(spec: AgentSpec[Any, Any]) -> AgentSpec[Any, Any]:
 @asynccontextmanager
 async def hosting(runner: Runner) -> AsyncIterator[None]:
     """Own the tasks of a tree. A cancellation from Temporal, when the workflow leaves a worker's memory, ends them all
-    at once, and is no cancellation of a run."""
+    at once, and is no cancellation of a run. AgentMissing is raised as it is, and in no group."""
+    missing: AgentMissing | None = None
     try:
         async with anyio.create_task_group() as writer:
             writer.start_soon(_write, runner)
             async with anyio.create_task_group() as tasks:
                 runner.attempts.serve_in(tasks)
                 tasks.start_soon(runner.alarm.run)
-                yield
+                try:
+                    yield
+                except AgentMissing as left:
+                    missing = left
                 tasks.cancel_scope.cancel()
             writer.cancel_scope.cancel()
     finally:
         _leave(runner)
+    if missing is not None:
+        raise missing
 
 
 async def _write(runner: Runner) -> None:
@@ -270,23 +267,19 @@ class Tree:
 
     def _check_agents(self, start: Start, agents: Mapping[str, AgentSpec[..., Any]]) -> None:
         """Raise AgentMissing if this worker cannot run the tree, or go on with it: another one may. A tree that was
-        cancelled before it has begun anywhere needs no agent: it is refused."""
+        cancelled before it has begun anywhere is refused then."""
         if self._is_parked:
             return
-        if start.carried is None:
-            is_cancelled = any(isinstance(each, Command) and each.kind == "cancel" for each in self._commands)
-            if start.agent not in agents and (workflow.unsafe.is_replaying() or not is_cancelled):
-                raise AgentMissing(start.agent, f"{NO_AGENT} {start.agent!r}")
+        commands = {each.kind for each in self._commands if isinstance(each, Command)}
+        wanted = [Wanted(name=start.agent)]
+        if start.carried is not None:
+            wanted = wanted_by([(row.session, row.event) for row in self._store.rows(0)], commands)
+        if (missing := find_missing(wanted, agents)) is None:
             return
-        wanted = {row.id for row in self._store.find_sessions(is_open=True, limit=None)}
-        if any(isinstance(each, Command) and each.kind in ("send", "retry") for each in self._commands):
-            wanted.add(start.session)  # its next run begins
-        for row in self._store.rows(0):
-            if row.session in wanted and isinstance(row.event, SessionCreated):
-                try:
-                    find_agent(row.event)
-                except UnknownAgent as error:
-                    raise AgentMissing(row.event.path[-1], str(error)) from None
+        is_first = start.carried is None or not start.carried.chain
+        if is_first and "cancel" in commands and not workflow.unsafe.is_replaying():
+            raise ApplicationError(str(missing), type=UnknownAgent.__name__, non_retryable=True)
+        raise missing
 
     async def _begin(self, supervisor: LocalSupervisor, start: Start) -> SupervisorError | None:
         """Start the agent, or go on with what was carried. Return why it cannot be started."""

@@ -5,6 +5,7 @@ Rules
 - What people wait for is also read from the memo of a tree, which needs no worker.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -21,6 +22,7 @@ from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.ended import why_ended
 from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
+from supervisor.temporal.missing import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
     MEMO,
@@ -116,18 +118,17 @@ class Trees:
     async def is_open(self, root: str) -> bool:
         return bool((await self.mirror.describe(root)).status == WorkflowExecutionStatus.RUNNING)
 
-    async def until_accepted(self, root: str, agent: str | None = None) -> None:
+    async def until_accepted(self, root: str, wanted: Sequence[Wanted]) -> None:
         """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives.
-        `agent`: that of a tree which is to begin. Raises UnknownAgent if no worker has it."""
-        pause, is_offered = POLL, agent is None
+        `wanted`: what the tree needs of its worker. Raises UnknownAgent if no worker has it."""
+        pause, is_offered = POLL, False
         with anyio.move_on_after(SOON_ENOUGH):
             while True:
                 described = await self.mirror.describe(root)
                 if described.status == WorkflowExecutionStatus.FAILED:
                     await self._raise_failure(root)
                 if not is_offered and await self.mirror.is_left(described):
-                    assert agent is not None
-                    await self._refuse_unknown(described, agent)
+                    await self._refuse_unknown(described, wanted)
                     is_offered = True
                 with anyio.move_on_after(pause):  # no worker answers for a tree that none has begun
                     with suppress(ServerUnavailable):
@@ -137,21 +138,24 @@ class Trees:
                 pause *= 2
                 await anyio.sleep(POLL / 4)
 
-    async def _refuse_unknown(self, described: Any, agent: str) -> None:
-        """Raise UnknownAgent if none of the workers that answer has an agent. Cancel the tree then, so that it is
-        refused by each worker (tree.py). One that has begun it meanwhile ends it in order."""
-        names = set[str]()
+    async def _refuse_unknown(self, described: Any, wanted: Sequence[Wanted]) -> None:
+        """Raise UnknownAgent if each of the workers that answer lacks what a tree needs. Cancel the tree then, so that
+        it is refused by each worker (tree.py). One that has begun it meanwhile ends it in order."""
+        names, missing = set[str](), set[str | None]()
 
         async def ask() -> None:
             with suppress(ServerUnavailable):
-                names.update(each["name"] for each in await self.ask_agents())
+                found = await self.ask_agents(wanted)
+                names.update(each["name"] for each in found["agents"])
+                missing.add(found["missing"])
 
         async with anyio.create_task_group() as tasks:  # each comes to any worker
             for _ in range(ASKED):
                 tasks.start_soon(ask)
-        if agent in names:
+        if None in missing or not missing:
             return
-        text = f"no agent {agent!r} is offered by the workers; the agents are: {', '.join(sorted(names)) or 'none'}"
+        said = "; ".join(sorted(each for each in missing if each is not None))
+        text = f"no worker can run session {described.id}: {said}; the agents are: {', '.join(sorted(names)) or 'none'}"
         cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
         with border(self.named, maybe_done=True):
             await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
@@ -160,11 +164,13 @@ class Trees:
             )
         raise UnknownAgent(text)
 
-    async def ask_agents(self) -> Any:
-        """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""
+    async def ask_agents(self, wanted: Sequence[Wanted] = ()) -> Any:
+        """Return the agents of the worker that answers, and what it lacks of what a tree needs. Raises
+        ServerUnavailable if none does."""
         with border(self.named):
             asked = await self.client.start_workflow(
                 AGENTS,
+                [to_wire(each) for each in wanted],
                 id=f"agents~{new_session_id()}",
                 task_queue=QUEUE,
                 execution_timeout=timedelta(seconds=2 * SOON_ENOUGH),

@@ -17,9 +17,10 @@ from supervisor.core.values import DecisionResult
 from supervisor.logs import FactLog, skip_while
 from supervisor.temporal.bridge import uncancelled
 from supervisor.temporal.claims import CLAIMS
+from supervisor.temporal.missing import AgentMissing, Wanted, find_missing
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
-from supervisor.temporal.tree import AgentMissing, Tree
+from supervisor.temporal.tree import Tree
 from supervisor.temporal.turns import TurnWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
@@ -136,12 +137,16 @@ class PinnedTreeWorkflow(TreeWorkflow):
 
 @workflow.defn(name=AGENTS, sandboxed=False)
 class AgentsWorkflow:
-    """Returns the agents that the worker offers which runs it."""
+    """Returns the agents that the worker offers which runs it, and what it lacks of what a tree needs."""
 
     @workflow.run
-    async def run(self) -> Any:
+    async def run(self, wanted: list[Any]) -> Any:
         agents = _offer().agents
-        return [to_wire(agents[name].view()) for name in sorted(agents)]
+        missing = find_missing([from_wire(each, Wanted) for each in wanted], agents)
+        return {
+            "agents": [to_wire(agents[name].view()) for name in sorted(agents)],
+            "missing": None if missing is None else str(missing),
+        }
 
 
 @workflow.defn(name=CLAIM, sandboxed=False)

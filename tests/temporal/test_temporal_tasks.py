@@ -16,10 +16,10 @@ from supervisor import (
     agent,
     tool,
 )
-from supervisor.temporal import open_temporal, tree, turns
+from supervisor.temporal import missing, open_temporal, tree, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.rescue import rescue
-from supervisor.temporal.wire import NO_AGENT, Command
+from supervisor.temporal.wire import Command
 
 pytestmark = pytest.mark.anyio
 
@@ -47,11 +47,7 @@ async def begun(supervisor, session: str, number: int = 1):
 
 def lacks(monkeypatch) -> None:
     """Let the workers find none of the agents that this process has imported."""
-
-    def find(created):
-        raise UnknownAgent(f"{NO_AGENT} {created.agent}")
-
-    monkeypatch.setattr(tree, "find_agent", find)
+    monkeypatch.setattr(missing, "find_referred", lambda *_: None)
 
 
 @pytest.mark.slow

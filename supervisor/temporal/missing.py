@@ -1,0 +1,72 @@
+"""What a tree needs of its worker, and what a worker does that lacks it: it leaves the tree to another worker.
+
+Rules
+- A tree that is to start needs the agent that its client has named. One that goes on needs the agent of each session
+  that is open, at the version of its run (R10). A retry needs that version, too, and a turn may begin with any.
+- A worker that lacks an agent or a version fails the task of the workflow, which Temporal gives to a worker again. It
+  decides nothing. So a tree waits for a worker that can run it, and no run of it is blocked there.
+- A tree that begins, by a start or a fork, is refused to its client if no worker that answers has what it needs
+  (trees.py).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import UnknownAgent
+from supervisor.core.events import AnyEvent
+from supervisor.core.ids import RULES
+from supervisor.core.session import replay
+from supervisor.runtime.journal.view import Entry
+from supervisor.temporal.references import find_referred
+from supervisor.temporal.wire import NO_AGENT
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that a tree needs. `reference`: where its session says that it is; None if it is found by its name.
+    `version`: None for any."""
+
+    name: str
+    reference: str | None = None
+    version: str | None = None
+
+
+class AgentMissing(Exception):
+    """The worker lacks an agent of a tree, or its version. It is no FailureError of temporalio, so it fails the task of
+    the workflow, and not the workflow."""
+
+    def __init__(self, agent: str, text: str) -> None:
+        super().__init__(text)
+        self.agent = agent
+
+
+def wanted_by(entries: Iterable[Entry], commands: Collection[str] = ()) -> list[Wanted]:
+    """Return what the tree of a journal needs. `commands`: the kinds of those that it is about to do."""
+    journals, found = dict[str, list[AnyEvent]](), list[Wanted]()
+    for session, event in entries:
+        journals.setdefault(session, []).append(event)
+    journals.pop(RULES, None)
+    for session, events in journals.items():
+        state = replay(session, events)
+        is_root = state.facts.parent is None
+        goes_on = state.is_open or (is_root and "retry" in commands)
+        if goes_on or (is_root and "send" in commands):
+            version = state.version if goes_on else None
+            found.append(Wanted(name=state.facts.path[-1], reference=state.facts.agent, version=version))
+    return found
+
+
+def find_missing(wanted: Sequence[Wanted], agents: Mapping[str, AgentSpec[..., Any]]) -> AgentMissing | None:
+    """Return the first agent that this worker lacks; None if it has all. `agents`: those that it offers."""
+    for each in wanted:
+        spec = agents.get(each.name) if each.reference is None else find_referred(each.reference, each.name)
+        shown = repr(each.name) if each.reference is None else each.reference
+        if spec is None:
+            return AgentMissing(each.name, f"{NO_AGENT} {shown}")
+        try:
+            spec.at_version(each.version or spec.version)
+        except UnknownAgent as error:
+            return AgentMissing(each.name, f"{NO_AGENT} {shown} of version {each.version}: {error}")
+    return None
