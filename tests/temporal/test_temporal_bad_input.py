@@ -220,9 +220,16 @@ async def test_a_tree_with_too_many_live_sessions_is_refused_more(monkeypatch):
     assert [text[:28] for text in outcome.value] == ["the tree has 5 sessions at w"] * 2
 
 
-async def test_a_server_that_goes_away_is_waited_for(tmp_path):
+@pytest.fixture
+def server(tmp_path):
+    """A server of the test's own, which it may kill and start again."""
+    own = Server(tmp_path / "server.db")
+    yield own
+    own.kill()
+
+
+async def test_a_server_that_goes_away_is_waited_for(server):
     """SIGKILL, and a new start with the same file: what it had acknowledged is there, and the worker goes on."""
-    server = Server(tmp_path / "server.db")
     url = await namespace(server)
     async with working(url, [commanding]), open_temporal(url) as supervisor:
         run = await supervisor.start(commanding)
@@ -239,7 +246,6 @@ async def test_a_server_that_goes_away_is_waited_for(tmp_path):
                 except ServerUnavailable:
                     await anyio.sleep(0.1)
             assert "hello from" in await run.result()
-    server.kill()
 
 
 async def secret_step(text: str) -> str:
