@@ -4,6 +4,8 @@ Rules
 - A bare `await` of a handle inside a cancelled scope never returns. So a task waits for an event that the handle sets.
 - A cancelled wait asks Temporal to cancel, and then waits for the end under a shield: a body that still runs may still
   have effects.
+- A shield inside a workflow has no deadline of its own. A deadline there is a timer of the server, which also says each
+  end that is waited for: of an activity at its timeouts at the latest, or when its worker gives no sign of life.
 - A cancel of the workflow from Temporal (its pages, `temporal workflow cancel`) comes to one task, which does nothing
   but wait, and notes it. So it breaks no await of the tree.
 - A workflow that leaves a worker's memory cancels all its tasks. That is no cancellation of a run: nothing is asked of
@@ -60,7 +62,7 @@ async def wait_for(handle: Any) -> BaseException | None:
         if is_evicted():
             raise
         handle.cancel()
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):  # the server bounds it
             await done.wait()
         return cancellation
     return None

@@ -72,7 +72,7 @@ async def claim_withdrawn(approvals: Sequence[Approval]) -> None:
                 memo={"decision": {"kind": "withdrawn"}},
             )
 
-    with anyio.CancelScope(shield=True):
+    with anyio.CancelScope(shield=True):  # the server bounds it (bridge.py)
         async with anyio.create_task_group() as tasks:
             for each in approvals:
                 if each.status == "withdrawn":

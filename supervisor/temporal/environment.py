@@ -169,7 +169,7 @@ class WorkflowEnvironment(Environment):
     async def claim_expiry(self, approval: str) -> bool:
         """See Environment. The claim may be this tree's own: it has moved to a new workflow before it could journal
         that the approval has expired."""
-        with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return
+        with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return; the server bounds it
             try:
                 await workflow.start_child_workflow(
                     EXPIRY,

@@ -185,9 +185,9 @@ class FileFeed:
     async def _write(self, entries: Sequence[JournalEntry], root: str = "", reached: Reached | None = None) -> None:
         """Write entries, whose positions are counted from 0, and how far a tree was read."""
         async with self._lock:
-            with anyio.CancelScope(shield=True):
-                while not self._store.begin():  # noqa: ASYNC110 # SQLite does not say when a lock is free
-                    await anyio.sleep(BUSY)
+            while not self._store.begin():  # noqa: ASYNC110 # SQLite does not say when a lock is free
+                await anyio.sleep(BUSY)
+            with anyio.CancelScope(shield=True):  # an append is never given up half-way; the disk bounds it
                 try:
                     last = self._store.last_position()
                     self._store.write([replace(each, position=last + each.position) for each in entries])

@@ -6,7 +6,8 @@ Rules
   another value in a replay (determinism.py).
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
-- When it is stopped, bodies that run have LEAVE seconds to end (R8). Then they are cancelled, and count as interrupted.
+- When it is stopped, bodies that run have LEAVE to end (R8). Then they are cancelled, and count as interrupted. If one
+  does not end even then, or an agent does not, the worker leaves after STOPPED_WITHIN seconds, and the log says so.
 """
 
 import sys
@@ -23,6 +24,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import refuse_nameless
+from supervisor.logs import FactLog
 from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.claims import Claimed
@@ -34,7 +36,11 @@ from supervisor.temporal.turns import Turns
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.workflows import PINNED, WORKFLOWS, Offer
 
+log = FactLog(__name__)
+
 LEAVE: Final = timedelta(seconds=10)
+STOPPED_WITHIN: Final = LEAVE.total_seconds() + 20
+"""Seconds that a stop of the worker takes at most. Processes that a cancelled body ends are killed long before."""
 STICKY: Final = timedelta(seconds=2)
 """How long the server waits for the worker that has a tree in memory, before it asks another one."""
 HEARTBEATS: Final = timedelta(seconds=1)
@@ -96,16 +102,20 @@ async def work(
         graceful_shutdown_timeout=LEAVE,
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
+    serving = anyio.CancelScope(shield=True)  # until the worker is stopped
+
+    async def serve() -> None:
+        with serving:
+            await worker.run()
+
     async with anyio.create_task_group() as tasks:
-
-        async def serve() -> None:
-            with anyio.CancelScope(shield=True):
-                await worker.run()
-
         tasks.start_soon(serve)
         is_open()
         try:
             await anyio.sleep_forever()
         finally:
-            with anyio.CancelScope(shield=True):  # bounded by LEAVE
+            with anyio.move_on_after(STOPPED_WITHIN, shield=True) as patience:
                 await worker.shutdown()
+            if patience.cancelled_caught:
+                log.error("worker.not_stopped", seconds=STOPPED_WITHIN, reason="a body or an agent does not end")
+            serving.cancel()

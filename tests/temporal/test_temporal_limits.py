@@ -1,6 +1,7 @@
 """The limits of a body and of a memo: what stalls, what takes too long, and what is too large to be shown."""
 
 import json
+from datetime import timedelta
 
 import anyio
 import pytest
@@ -144,3 +145,36 @@ async def test_a_cancel_reaches_a_call_with_one_of_its_next_two_signs_of_life(tm
     assert seen[: ended[-1]].count("RecordActivityTaskHeartbeat") <= 2 * 2
     effects = (tmp_path / "effects").read_text().splitlines()
     assert sorted(each.split()[0] for each in effects) == ["begun", "begun", "gone", "gone"]
+
+
+@tool(policy="allow")
+async def unending() -> None:
+    """Do not end when cancelled, until the test says so."""
+    _stages[0].set()
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stages[1].wait()
+
+
+_stages: list[anyio.Event] = []
+
+
+@agent
+async def holding_on(ctx: Context) -> None:
+    await ctx.call(unending)
+
+
+@in_process
+async def test_a_body_that_does_not_end_holds_the_stop_of_its_worker_for_a_bounded_time(monkeypatch, caplog):
+    """The log says so."""
+    monkeypatch.setattr(worker, "LEAVE", timedelta(seconds=0.1))
+    monkeypatch.setattr(worker, "STOPPED_WITHIN", 1.0)
+    begun, end = _stages[:] = anyio.Event(), anyio.Event()
+    url = await namespace()
+    async with open_temporal(url) as supervisor, working(url, [holding_on]):
+        await supervisor.start(holding_on)
+        await begun.wait()
+    assert "worker.not_stopped" in caplog.text
+    end.set()

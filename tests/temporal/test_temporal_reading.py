@@ -9,8 +9,10 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor import Answer, Context, NotFound, ServerUnavailable, agent, tool
 from supervisor.core.store_urls import read_temporal_url
+from supervisor.store.sqlite.store import SqliteStore
 from supervisor.temporal import open_temporal, tree
 from supervisor.temporal.mirror import Mirror
+from supervisor.temporal.mirror_store import FileFeed, MirrorFile, Reached
 from supervisor.temporal.remote import TemporalSupervisor
 from supervisor.temporal.workflows import WORKFLOWS, Offer
 
@@ -108,3 +110,25 @@ async def test_a_replay_logs_nothing_again(monkeypatch, caplog):
     for named, history in (await histories(url, "c")).items():
         await replayer.replay_workflow(WorkflowHistory.from_json(named, history))
     assert [each for each in caplog.records if "tree.left_nothing" in each.getMessage()] == logged
+
+
+async def test_a_server_that_waits_to_write_into_its_mirror_is_cancelled_at_once(tmp_path, monkeypatch):
+    """Another process has the lock of the file, perhaps for ever. Nothing was written by then."""
+    mirror = MirrorFile(tmp_path / "mirror.db", "temporal://here/default")
+    mirror.open()
+    feed = FileFeed(mirror)
+    feed.open()
+    begin, looks = SqliteStore.begin, []
+
+    def busy(store: SqliteStore) -> bool:
+        looks.append(store)
+        if len(looks) == 2:
+            scope.cancel()
+        return len(looks) > 4 and begin(store)
+
+    with monkeypatch.context() as locked, anyio.CancelScope() as scope:
+        locked.setattr(SqliteStore, "begin", busy)
+        await feed.add("r", [], Reached("run", 3))
+    feed.close()
+    mirror.close()
+    assert (len(looks), feed.reached("r")) == (2, Reached())
