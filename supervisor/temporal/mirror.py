@@ -341,13 +341,17 @@ class Mirror:
     async def _entries(self, root: str, after: int) -> Entries:
         """Return entries of a tree after a position, from the workflow that has them (carry.py). If that is kept no
         more, return what its successors have carried of them."""
-        found = await self.query(root, "entries", after, Entries)
+
+        async def ask(name: str, run: str | None = None) -> Entries:
+            return Entries.decompressed(await self.query(root, name, after, bytes, run=run))
+
+        found = await ask("entries")
         last = found.last
         while found.earlier is not None:
             try:
-                found = await self.query(root, "entries", after, Entries, run=found.earlier)
+                found = await ask("entries", found.earlier)
             except (NotFound, _NotReplayed):
-                found = await self.query(root, "carried", after, Entries)
+                found = await ask("carried")
             last = max(last, found.last)  # one that has begun just now has nothing yet
         return msgspec.structs.replace(found, last=last)
 

@@ -199,10 +199,10 @@ class Tree:
         reason = workflow.cancellation_reason() or "the workflow was cancelled in Temporal"
         self.take(Command(id="", kind="cancel", session=workflow.info().workflow_id, by="temporal", text=reason))
 
-    def entries(self, after: int, *, is_all_there_is: bool = False) -> Any:
+    def entries(self, after: int, *, is_all_there_is: bool = False) -> bytes:
         if self._start is not None and self._start.follows is not None:  # nothing was taken over yet
-            return to_wire(Entries(rows=[], last=0, earlier=None if is_all_there_is else self._start.follows))
-        return to_wire(self._store.since(after, is_all_there_is=is_all_there_is))
+            return Entries(rows=[], last=0, earlier=None if is_all_there_is else self._start.follows).compressed()
+        return self._store.since(after, is_all_there_is=is_all_there_is).compressed()
 
     def answer(self, command: str) -> Any:
         """Return what a command came to, as {"answer": ...}; None if it was not done yet, or long ago."""

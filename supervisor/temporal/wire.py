@@ -2,12 +2,14 @@
 
 Rules
 - A document is plain JSON, so that Temporal's own pages show it. Numbers and texts of agents are in it as they are.
+  What is read of a journal is compressed.
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
 - The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision,
   `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end of a tree.
 """
 
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -252,11 +254,21 @@ class ForkNote(msgspec.Struct, frozen=True, kw_only=True):
 
 class Entries(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of a tree: position, session and event, the event as JSON text. `last`: the position of the last one.
-    `earlier`: the run of the workflow that has entries after the position that was asked for; then there are none."""
+    `earlier`: the run of the workflow that has entries after the position that was asked for; then there are none.
+
+    They are sent compressed. As plain JSON the text of an event would have each quote in it escaped again, and the
+    entry of a call, which has its result twice, be larger than what a server takes."""
 
     rows: list[tuple[int, str, str]]
     last: int
     earlier: str | None = None
+
+    def compressed(self) -> bytes:
+        return zlib.compress(msgspec.json.encode(self), 1)
+
+    @classmethod
+    def decompressed(cls, data: bytes) -> "Entries":
+        return msgspec.json.decode(zlib.decompress(data), type=cls)
 
 
 Rescue = Literal["park", "upgrade"]

@@ -114,11 +114,11 @@ class TreeWorkflow:
         self._tree.take(from_wire(document, Command))
 
     @workflow.query
-    def entries(self, after: int) -> Any:
+    def entries(self, after: int) -> bytes:
         return self._tree.entries(after)
 
     @workflow.query
-    def carried(self, after: int) -> Any:
+    def carried(self, after: int) -> bytes:
         return self._tree.entries(after, is_all_there_is=True)
 
     @workflow.query

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter, PayloadCodec, StorageDriverClaim, StorageDriverRetrieveContext
 
 from supervisor import Approve, Context, InvalidInput, ServerError, agent, tool
+from supervisor.events import ToolCallFinished
 from supervisor.temporal import open_temporal, payloads
 from supervisor.temporal.environment import NOT_HERE
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
@@ -46,6 +47,12 @@ async def echoing(text: str) -> str:
 async def accented(ctx: Context, text: str) -> str:
     """Gives an argument and gets a result which are as large as may be without a folder."""
     return (await ctx.call(echoing, text)).content
+
+
+@agent
+async def quoting(ctx: Context, number: int) -> str:
+    await ctx.call(echoing, '"' * number)
+    return await ctx.ask("Well?")
 
 
 class Reversing(PayloadCodec):
@@ -152,6 +159,18 @@ async def test_a_letter_outside_of_ascii_counts_as_its_bytes_in_utf_8(monkeypatc
     async with working(url, [accented]), open_temporal(url) as supervisor:
         outcome = await (await supervisor.start(accented, text)).outcome()
     assert (outcome.kind, outcome.value) == ("succeeded", text)
+
+
+async def test_arguments_and_a_result_that_are_all_quotes_are_read_without_a_folder(monkeypatch):
+    """Within the limit. The entry of the result has it twice, and a reader's JSON would escape each quote again."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    url = await namespace()
+    async with working(url, [quoting]), open_temporal(url) as supervisor:
+        await supervisor.start(quoting, 520_000, session="s")
+        while not await supervisor.find_approvals():
+            await anyio.sleep(0.1)
+        (ended,) = [row.event for row in await supervisor.find_entries("s") if isinstance(row.event, ToolCallFinished)]
+        assert ended.content == '"' * 520_000
 
 
 async def test_a_converter_decodes_what_it_encodes_as_the_usual_one_does():
