@@ -27,6 +27,7 @@ REFUSED = {
 }
 DIFFERENT = {
     "Streamed text": "shows ''",
+    "What a run does without a journal entry": "does unknown",
     "Waits outside of operations": "succeeded",
 }
 """The name of an entry in the guide -> what is said, or seen, if it is tried."""
@@ -49,6 +50,12 @@ async def with_job(ctx: Context) -> str:
 async def writing(ctx: Context) -> str:
     ctx.stream("The tide is low.")
     return await ctx.ask("Well?")
+
+
+@agent
+async def listening(ctx: Context) -> str:
+    await ctx.send("I listen.")
+    return await ctx.receive()
 
 
 @agent(inactivity_timeout=0.05, first_progress_timeout=0.05, active_timeout=0.05)
@@ -91,6 +98,21 @@ async def try_stream(supervisor, _) -> str:
     return f"shows {shown.text!r}"
 
 
+async def try_activity(supervisor, _) -> str:
+    """Of an agent that waits for a message, after it has said so."""
+    run = await supervisor.start(listening)
+    while not await supervisor.get_transcript(run.session):
+        await anyio.sleep(0.05)
+    async with supervisor.watch_activity(run.session) as watch:
+        for _ in range(20):
+            (seen,) = await watch.look()
+            if seen.doing[0].kind != "unknown":
+                break
+            await anyio.sleep(0.05)
+    await supervisor.cancel(run.session)
+    return f"does {seen.doing[0].kind}"
+
+
 async def try_wait(supervisor, _) -> str:
     """A moment on Temporal; on one machine the watchdog ends it, however long it is."""
     seconds = 0.5 if supervisor.where.startswith("temporal") else 3600.0
@@ -100,7 +122,7 @@ async def try_wait(supervisor, _) -> str:
 TRIED = dict(
     zip(
         REFUSED | DIFFERENT,
-        (try_process, try_job, try_closure, try_prune, try_stream, try_wait),
+        (try_process, try_job, try_closure, try_prune, try_stream, try_activity, try_wait),
         strict=True,
     )
 )
@@ -117,7 +139,7 @@ def test_the_guide_lists_the_same():
 async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
     """All on one worker. A worker is not begun for an agent that holds a process."""
     url = await namespace()
-    agents = [leading, with_job, modelled, writing, pondering]
+    agents = [leading, with_job, modelled, writing, listening, pondering]
     with pytest.raises(InvalidInput, match="coder"):
         await run_worker(url, [coder])
     with anyio.fail_after(120):
@@ -128,7 +150,7 @@ async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
 
 
 async def test_each_difference_is_one(tmp_path):
-    """One machine shows the text, and ends the wait."""
+    """One machine shows the text and the wait for a message, and ends a wait for nothing."""
     async with open_supervisor(MemoryStore()) as supervisor:
         found = {name: await TRIED[name](supervisor, tmp_path) for name in DIFFERENT}
-    assert found == {"Streamed text": "shows 'The tide is low.'", "Waits outside of operations": "stalled"}
+    assert [*found.values()] == ["shows 'The tide is low.'", "does message", "stalled"]
