@@ -15,7 +15,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.wire import CARD, CLAIMED, ONCE, REFUSAL, WITHDRAWAL, decision_id
+from supervisor.temporal.wire import BARE_CLAIM, CARD, CLAIMED, ONCE, decision_id
 
 
 @workflow.defn(name=CARD, sandboxed=False)
@@ -39,19 +39,15 @@ class CardWorkflow:
             await self._news.wait()
 
 
-@workflow.defn(name=WITHDRAWAL, sandboxed=False)
-class WithdrawalWorkflow:
-    """Claims an approval for its withdrawal, under the id with which a decision would claim it."""
+@workflow.defn(name=BARE_CLAIM, sandboxed=False)
+class BareClaimWorkflow:
+    """Claims something by its id alone; its memo says for what. There are four of them:
 
-    @workflow.run
-    async def run(self) -> None:
-        pass
-
-
-@workflow.defn(name=REFUSAL, sandboxed=False)
-class RefusalWorkflow:
-    """Says of a tree that no worker has begun that its client was refused: no list shows it. The cancel that goes with
-    it is in the history of the tree only when no worker is at its task."""
+    - an approval for its expiry, or for its withdrawal, under the id with which a decision would claim it
+    - the end of a tree for the workflow that goes on with it (turns.py)
+    - a tree that no worker has begun, and whose client was refused: no list shows it (trees.py). The cancel that goes
+      with it is in the history of the tree only when no worker is at its task.
+    """
 
     @workflow.run
     async def run(self) -> None:
@@ -65,7 +61,7 @@ async def claim_withdrawn(approvals: Sequence[Approval]) -> None:
     async def claim(approval: str) -> None:
         with suppress(WorkflowAlreadyStartedError):
             await workflow.start_child_workflow(
-                WITHDRAWAL,
+                BARE_CLAIM,
                 id=decision_id(approval),
                 id_reuse_policy=ONCE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -94,4 +90,4 @@ class Claimed:
         return str((await described.memo())["decision"]["kind"])
 
 
-CLAIMS: Final = (CardWorkflow, WithdrawalWorkflow, RefusalWorkflow)
+CLAIMS: Final = (CardWorkflow, BareClaimWorkflow)

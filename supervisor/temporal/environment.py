@@ -44,9 +44,9 @@ from supervisor.temporal.references import refer
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import (
     ADD_RULE,
+    BARE_CLAIM,
     BODY,
     CLAIMED,
-    EXPIRY,
     INLINE,
     LARGEST,
     ONCE,
@@ -172,7 +172,7 @@ class WorkflowEnvironment(Environment):
         with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return; the server bounds it
             try:
                 await workflow.start_child_workflow(
-                    EXPIRY,
+                    BARE_CLAIM,
                     id=decision_id(approval),
                     id_reuse_policy=ONCE,
                     parent_close_policy=workflow.ParentClosePolicy.ABANDON,

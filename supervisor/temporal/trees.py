@@ -25,9 +25,9 @@ from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
 from supervisor.temporal.missing import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
+    BARE_CLAIM,
     MEMO,
     QUEUE,
-    REFUSAL,
     ROUTE,
     Command,
     from_wire,
@@ -160,7 +160,7 @@ class Trees:
         with border(self.named, maybe_done=True):
             await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
             await self.client.start_workflow(
-                REFUSAL, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
+                BARE_CLAIM, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
             )
         raise UnknownAgent(text)
 

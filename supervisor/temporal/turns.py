@@ -35,13 +35,13 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.wire import (
+    BARE_CLAIM,
     LEFT_NOTHING,
     MEMO,
     QUEUE,
     ROUTE,
     TAKE_OVER,
     TREE,
-    TURN,
     Carried,
     Command,
     Start,
@@ -56,15 +56,6 @@ class LeftNothing(ServerError):
 
 
 _ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
-
-
-@workflow.defn(name=TURN, sandboxed=False)
-class TurnWorkflow:
-    """Claims the end of a tree for the workflow that goes on with it."""
-
-    @workflow.run
-    async def run(self) -> None:
-        pass
 
 
 class Turns:
@@ -88,7 +79,7 @@ class Turns:
         key = turn_id(session, chain)
         try:
             await self._client.start_workflow(
-                TURN,
+                BARE_CLAIM,
                 id=key,
                 task_queue=QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,

@@ -6,7 +6,8 @@ Rules
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
 - The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision,
-  `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end of a tree.
+  `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end of a tree, and
+  `refusal~RUN` the one that claims a tree which is refused.
 """
 
 import zlib
@@ -37,9 +38,7 @@ QUEUE: Final = "subagent-supervisor"
 """The task queue of a namespace: one namespace is one store."""
 TREE: Final = "supervisor.tree"
 CLAIM: Final = "supervisor.decision"
-EXPIRY: Final = "supervisor.expiry"
-WITHDRAWAL: Final = "supervisor.withdrawal"
-REFUSAL: Final = "supervisor.refusal"
+BARE_CLAIM: Final = "supervisor.claim"
 CARD: Final = "supervisor.card"
 RULES_TYPE: Final = "supervisor.rules"
 RULES_ID: Final = "rules~"
@@ -47,7 +46,6 @@ RULES_ID: Final = "rules~"
 CLAIMED: Final = "supervisor.claimed"
 READ_RULES: Final = "supervisor.read_rules"
 ADD_RULE: Final = "supervisor.add_rule"
-TURN: Final = "supervisor.turn"
 TAKE_OVER: Final = "supervisor.take_over"
 LEFT_NOTHING: Final = "LeftNothing"
 """The type of the error with which a tree fails that follows an end which has left nothing (turns.py)."""

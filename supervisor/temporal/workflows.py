@@ -1,4 +1,4 @@
-"""The workflows: a tree, and the small ones with which a decision, an expiry and a question for the agents are claimed.
+"""The workflows: a tree, and the small ones that claim a decision and that tell which agents there are.
 
 What they are given by their worker comes through an interceptor: everything else is in their histories.
 """
@@ -21,11 +21,9 @@ from supervisor.temporal.missing import AgentMissing, Wanted, find_missing
 from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
 from supervisor.temporal.tree import Tree
-from supervisor.temporal.turns import TurnWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
-    EXPIRY,
     TREE,
     Command,
     DecisionRequest,
@@ -186,16 +184,7 @@ class ClaimWorkflow:
         return self._answer
 
 
-@workflow.defn(name=EXPIRY, sandboxed=False)
-class ExpiryWorkflow:
-    """Claims an approval for its expiry, under the id with which a decision would claim it."""
-
-    @workflow.run
-    async def run(self) -> None:
-        pass
-
-
-_OTHERS: Final = (ClaimWorkflow, ExpiryWorkflow, AgentsWorkflow, RulesWorkflow, TurnWorkflow, *CLAIMS)
+_OTHERS: Final = (ClaimWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
 WORKFLOWS: Final = (TreeWorkflow, *_OTHERS)
 PINNED: Final = (PinnedTreeWorkflow, *_OTHERS)
 """The workflows of a worker with a build."""
