@@ -155,7 +155,9 @@ class Trees:
         if None in missing or not missing:
             return
         said = "; ".join(sorted(each for each in missing if each is not None))
-        text = f"no worker can run session {described.id}: {said}; the agents are: {', '.join(sorted(names)) or 'none'}"
+        text = (
+            f"no worker can run session {described.id} ({said}); the agents are: {', '.join(sorted(names)) or 'none'}"
+        )
         cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
         with border(self.named, maybe_done=True):
             await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)

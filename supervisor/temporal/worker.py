@@ -118,4 +118,4 @@ async def work(
                 await worker.shutdown()
             if patience.cancelled_caught:
                 log.error("worker.not_stopped", seconds=STOPPED_WITHIN, reason="a body or an agent does not end")
-            serving.cancel()
+                serving.cancel()
