@@ -7,7 +7,8 @@ import pytest
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from clusters import histories, replay
 from temporal_server import Server, namespace, working
-from temporalio import workflow
+from temporalio import activity, workflow
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
 
 from supervisor import Context, ServerUnavailable, agent, tool
@@ -39,33 +40,55 @@ async def echo(text: str) -> str:
 
 @agent
 async def impatient(ctx: Context) -> list[object]:
-    """Cancels a step and a call, and does both again."""
+    """Gives up a step and a call when it is told to, and does both again."""
     found: list[object] = []
-    async with ctx.move_on_after(0.3):
+
+    async def step() -> None:
         found.append(await ctx.step(echo, "first"))
-    async with ctx.move_on_after(0.3):
+
+    async def call() -> None:
         found.append((await ctx.call(echoing, "first")).kind)
+
+    for first in (step, call):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first)
+            await ctx.receive()
+            tasks.cancel_scope.cancel()
     return [*found, await ctx.step(echo, "second"), (await ctx.call(echoing, "second")).value]
+
+
+async def is_cancel_requested() -> bool:
+    """Return whether the server knows that the activity in which this runs is to be cancelled."""
+    info = activity.info()
+    described = await activity.client().get_workflow_handle(info.workflow_id).describe()
+    found = [each for each in described.raw_description.pending_activities if each.activity_id == info.activity_id]
+    return [each.state for each in found] == [PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]
 
 
 async def test_a_body_that_is_cancelled_before_its_mark_has_not_begun(monkeypatch):
     """So it gives no result: not to its agent, and not to the journal."""
-    usual, slow = bodies._handle, iter([True, True])
+    usual, before_marks = bodies._handle, [anyio.Event(), anyio.Event()]
+    first = iter(before_marks)
 
-    class Slow:
+    class Late:
         async def heartbeat(self, mark: object) -> None:
-            if next(slow, False):
-                await anyio.sleep(1)
+            if (before_mark := next(first, None)) is not None:
+                before_mark.set()
+                while not await is_cancel_requested():
+                    await anyio.sleep(0.05)
             await usual().heartbeat(mark)
 
-    monkeypatch.setattr(bodies, "_handle", Slow)
+    monkeypatch.setattr(bodies, "_handle", Late)
     url = await namespace()
     async with working(url, [impatient]), open_temporal(url) as supervisor:
         run = await supervisor.start(impatient, session="i")
+        for before_mark in before_marks:
+            await before_mark.wait()
+            await supervisor.send("i", "give it up")
         assert await run.result() == ["second", "second"]
         entries = [row.event for row in await supervisor.find_entries("i")]
     ended = [each.kind for each in entries if isinstance(each, e.ToolCallFinished | e.OperationFinished)]
-    assert [kind for kind in ended if kind != "timer"] == ["step", "ok"]
+    assert [kind for kind in ended if kind != "receive"] == ["step", "ok"]
 
 
 @agent
