@@ -165,8 +165,10 @@ async def test_a_tree_that_left_the_memory_of_its_worker_goes_on(monkeypatch, ca
             asked, _ = await questions(supervisor, 2)
             await supervisor.decide(asked, Answer(by="ana", value="yes"))
             assert (await runs[0].outcome()).value == "yes"
-            await (await connected(url)).get_workflow_handle("b").cancel(reason="by hand")
+            tree = (await connected(url)).get_workflow_handle("b")
+            await tree.cancel(reason="by hand")
             assert (await runs[1].outcome()).kind == "cancelled"
+            await tree.result()  # temporalio keeps the tasks of a workflow that is open when its worker is stopped
     assert len(made) > 2  # one has left for the other one, and was run again
     made.clear()
     assert [each for each in tasks_elsewhere() if each not in before] == []
