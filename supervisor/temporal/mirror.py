@@ -49,7 +49,18 @@ from supervisor.temporal.connection import SOON, border, is_broken, is_no_workfl
 from supervisor.temporal.ended import ENDED, end_of, why_ended
 from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.turns import read_left
-from supervisor.temporal.wire import MEMO, MISSING, NO_AGENT, PENDING, QUEUE, TREE, Entries, from_wire, refusal_id
+from supervisor.temporal.wire import (
+    MEMO,
+    MISSING,
+    NO_AGENT,
+    PENDING,
+    QUEUE,
+    TREE,
+    UNSTARTED,
+    Entries,
+    from_wire,
+    refusal_id,
+)
 
 T = TypeVar("T")
 
@@ -380,9 +391,10 @@ class Mirror:
             try:
                 return from_wire(await self._ask(handle, root, name, given, patience), type_)
             except _NotReplayed as error:
-                if NO_AGENT not in str(error) or anyio.current_time() >= until:
+                is_soon = any(why in str(error) for why in (NO_AGENT, UNSTARTED))
+                if not is_soon or anyio.current_time() >= until:
                     raise
-                await anyio.sleep(POLL / 4)  # another worker may have its agent
+                await anyio.sleep(POLL / 4)  # another worker may have its agent, or a task is started
 
     async def _ask(self, handle: Any, root: str, name: str, given: Any, patience: timedelta) -> Any:
         try:

@@ -33,6 +33,7 @@ from supervisor.temporal.determinism import refuse_undetermined
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.turns import Turns
+from supervisor.temporal.unstarted import TaskRunner
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.workflows import PINNED, WORKFLOWS, Offer
 
@@ -91,6 +92,7 @@ async def work(
             Claimed(client, store).find_kind,
         ],
         interceptors=[Offer(by_name, lost_after)],
+        unsandboxed_workflow_runner=TaskRunner(),
         deployment_config=None
         if version is None
         else WorkerDeploymentConfig(
