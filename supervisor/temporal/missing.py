@@ -2,14 +2,15 @@
 
 Rules
 - A tree that is to start needs the agent that its client has named. One that goes on needs the agent of each session
-  that is open, at the version of its run (R10). A retry needs that version, too, and a turn may begin with any.
+  that is open, at the version of its run (R10). A retry needs that version, too, also of the sub-agents that it runs
+  again, and a turn may begin with any.
 - A worker that lacks an agent or a version fails the task of the workflow, which Temporal gives to a worker again. It
   decides nothing. So a tree waits for a worker that can run it, and no run of it is blocked there.
 - A tree that begins, by a start or a fork, is refused to its client if no worker that answers has what it needs
   (trees.py).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +19,8 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import UnknownAgent
 from supervisor.core.events import AnyEvent
 from supervisor.core.ids import RULES
-from supervisor.core.session import replay
+from supervisor.core.retrying import again, was_cut_off_by_its_parent, why_not_retry
+from supervisor.core.session import SessionState, replay
 from supervisor.runtime.journal.view import Entry
 from supervisor.temporal.references import find_referred
 from supervisor.temporal.wire import NO_AGENT
@@ -48,14 +50,27 @@ def wanted_by(entries: Iterable[Entry], commands: Collection[str] = ()) -> list[
     for session, event in entries:
         journals.setdefault(session, []).append(event)
     journals.pop(RULES, None)
-    for session, events in journals.items():
-        state = replay(session, events)
-        is_root = state.facts.parent is None
-        goes_on = state.is_open or (is_root and "retry" in commands)
-        if goes_on or (is_root and "send" in commands):
+    states = {session: replay(session, events) for session, events in journals.items()}
+    retried = set(_retried(states, journals)) if "retry" in commands else ()
+    for session, state in states.items():
+        goes_on = state.is_open or session in retried
+        if goes_on or (state.facts.parent is None and "send" in commands):
             version = state.version if goes_on else None
             found.append(Wanted(name=state.facts.path[-1], reference=state.facts.agent, version=version))
     return found
+
+
+def _retried(states: Mapping[str, SessionState], journals: Mapping[str, Sequence[AnyEvent]]) -> Iterator[str]:
+    """Yield the root, and the sub-agents that its retry runs again, as plans/retry.py does."""
+    left = [session for session, state in states.items() if state.facts.parent is None]
+    while left:
+        session = left.pop()
+        state = states[session]
+        yield session
+        if state.facts.parent is None and why_not_retry(state) is not None:  # the command is refused
+            continue
+        cut_off = [name for name in state.children if was_cut_off_by_its_parent(states[name])]
+        left += again(state, journals[session], "", cut_off).children
 
 
 def find_missing(wanted: Sequence[Wanted], agents: Mapping[str, AgentSpec[..., Any]]) -> AgentMissing | None:

@@ -26,6 +26,24 @@ async def flying(ctx: Context) -> str:
     return "flew"
 
 
+async def manned(ctx: Context) -> str:
+    return await ctx.run(crew)
+
+
+@agent
+async def crew(ctx: Context) -> str:
+    """Deployed anew by its test."""
+    return ""
+
+
+async def mutinous(ctx: Context) -> str:
+    raise OSError("mutiny")
+
+
+async def loyal(ctx: Context) -> str:
+    return f"loyal {ctx.version}"
+
+
 @pytest.fixture(autouse=True)
 async def bounded():
     """No wait of these tests is long."""
@@ -79,3 +97,21 @@ async def test_a_fork_that_no_worker_can_run_is_refused_and_never_begins(deploye
             assert await (await supervisor.get_run("f")).result() == "flew"
         taken = [row.event for row in await supervisor.find_entries("s") if isinstance(row.event, ForkTaken)]
         assert len(taken) == 1
+
+
+async def test_a_retry_waits_for_a_worker_that_has_the_versions_of_all_that_run_again(deployed, caplog):
+    """Of the sub-agents, too. The worker that lacks one of them blocks nothing."""
+    url = await namespace()
+    ship = deployed(manned, name="ship")
+    async with open_temporal(url) as supervisor:
+        async with working(url, [ship, deployed(mutinous, held_as="crew", name="crew")]):
+            run = await supervisor.start("ship", session="s")
+            assert (await run.outcome()).kind == "failed"
+        newer = {"held_as": "crew", "name": "crew", "version": "2"}
+        async with working(url, [ship, deployed(flying, **newer)]):
+            run = await supervisor.retry("s", by="ana")
+        async with working(url, [ship, deployed(flying, versions={"1": loyal}, **newer)]):
+            with anyio.fail_after(30):
+                assert await run.result() == "loyal 1"
+    told = [each.getMessage() for each in caplog.records if "tree.left_to_another_worker" in each.getMessage()]
+    assert ["crew" in each for each in told] == [True]
