@@ -20,15 +20,16 @@ from functools import partial
 from typing import Any, Final
 
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
+from supervisor.temporal.long_steps import Uninterrupted
 from supervisor.temporal.wire import UNSTARTED
 
 _WITHOUT_EVENTS: Final = frozenset(("query_workflow", "remove_from_cache"))
 
 
-class TaskRunner(UnsandboxedWorkflowRunner):
-    """Runs workflows, and refuses events that belong to no task."""
+class TaskRunner(Uninterrupted):
+    """Runs workflows without an interruption, and refuses events that belong to no task."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)

@@ -30,6 +30,7 @@ from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.claims import Claimed
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.determinism import refuse_undetermined
+from supervisor.temporal.long_steps import be_patient
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.turns import Turns
@@ -104,6 +105,7 @@ async def work(
         graceful_shutdown_timeout=LEAVE,
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
+    be_patient(worker)
     serving = anyio.CancelScope(shield=True)  # until the worker is stopped
 
     async def serve() -> None:

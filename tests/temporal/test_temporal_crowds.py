@@ -1,5 +1,8 @@
 """A tree that asks people so much at once that a server does not take all of it where it searches."""
 
+import sys
+from threading import Thread, enumerate as threads
+
 import anyio
 import pytest
 from temporal_server import namespace, working
@@ -63,6 +66,26 @@ async def test_a_tree_with_many_sub_agents_that_ask_is_cancelled_at_once(number)
         async with working(url, [crowd, nosy]), open_temporal(url) as supervisor:
             run = await supervisor.start(crowd, number)
             assert (await run.outcome()).value == number
+
+
+def is_idle(thread: Thread) -> bool:
+    """Whether a thread of a pool waits for work."""
+    return sys._current_frames()[thread.ident].f_code.co_name == "_worker"
+
+
+async def test_a_step_that_is_given_up_ends_and_the_tree_goes_on(monkeypatch):
+    """A worker gives up what takes it long, as on a busy machine, and can be stopped. No thread of it runs for ever."""
+    url = await namespace()
+    with anyio.fail_after(100):
+        async with open_temporal(url) as supervisor:
+            with monkeypatch.context() as hurried:
+                hurried.setattr("supervisor.temporal.long_steps.GIVEN_UP", 0.02)
+                async with working(url, [crowd, nosy]):
+                    run = await supervisor.start(crowd, 100)
+                    await anyio.sleep(3)  # it is tried again and again
+            assert not [each for each in threads() if each.name.startswith("temporal_workflow") and not is_idle(each)]
+            async with working(url, [crowd, nosy]):
+                assert (await run.outcome()).value == 100
 
 
 @pytest.mark.soak
