@@ -60,9 +60,7 @@ from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.starting import start_session
 from supervisor.temporal.trees import Trees
-from supervisor.temporal.wire import (
-    from_wire,
-)
+from supervisor.temporal.wire import from_wire
 
 R = TypeVar("R")
 T = TypeVar("T")
