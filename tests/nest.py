@@ -10,15 +10,18 @@ A life has fresh stores and event loops; only the imports are shared. One line o
 
 Rules
 - A nest has one life at a time, so that its pipes belong to that life.
-- An alarm ends a life that hangs, so nothing here waits without end. What a life writes to stderr is in `log`.
+- An alarm ends a life that hangs, so nothing here waits without end. Before that, the life writes where each of its
+  tasks waits. What a life writes to stderr is in `log`.
 """
 
+import faulthandler
 import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -48,7 +51,9 @@ def _fork(main: Any, job: dict[str, Any]) -> None:
 
 def _live(main: Any, job: dict[str, Any]) -> None:
     code = 70
-    signal.alarm(HANGS)
+    signal.signal(signal.SIGALRM, _hangs)
+    signal.setitimer(signal.ITIMER_REAL, HANGS, 5)
+    faulthandler.dump_traceback_later(HANGS + 10, exit=True)  # where not even a signal handler runs
     try:
         with open(f"{job['folder']}/log", "a") as log:  # noqa: PTH123 # a life begins with as little as can be
             os.dup2(log.fileno(), 2)
@@ -60,6 +65,26 @@ def _live(main: Any, job: dict[str, Any]) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _hangs(*_: Any) -> None:
+    """Write where each task waits. The next alarm ends the process."""
+    import anyio
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for task in anyio.get_running_tasks():
+        print(f"{task.name} waits", *_places(task.coro), sep="\n    ", file=sys.stderr, flush=True)
+
+
+def _places(waiting: Any) -> Iterator[str]:
+    """Yield the places at which a coroutine waits, the outermost first."""
+    while waiting is not None:
+        kind = next((each for each in ("cr", "gi", "ag") if hasattr(waiting, f"{each}_frame")), None)
+        if kind is None:
+            return
+        if (frame := getattr(waiting, f"{kind}_frame")) is not None:
+            yield f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+        waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
 def tell(**message: Any) -> None:
