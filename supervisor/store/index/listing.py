@@ -147,7 +147,7 @@ def as_asked(
         asked = _read_asked(body)
     except _UNDECODABLE:
         asked = _NOTHING
-    arguments, is_grantable = asked.arguments, asked.question is None and asked is not _NOTHING
+    arguments = asked.arguments
     # No more than 15 names: for more of them CPython makes a dict for the call, which takes three times as long.
     found = Approval(
         id=approval,
@@ -160,7 +160,7 @@ def as_asked(
         arguments=mask(arguments, asked.secret) if asked.secret else arguments,
         digest=asked.digest,
         cwd=facts.cwd,
-        options=offer(asked.patterns, arguments) if is_grantable else (),
+        options=offer(asked.patterns, arguments) if asked.question is None and asked is not _NOTHING else (),
         requester=facts.requester,
         status="pending",
         created_at=asked.at,
