@@ -53,10 +53,12 @@ def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
 def locate_everywhere(spec: AgentSpec[Any, Any]) -> str | None:
     """Return the reference by which a later process finds an agent; None if there is none, since a factory made the
     agent, and no module has it. Looks into all modules, so that a factory may be in another one."""
-    locate(spec)
+    reference, _ = locate(spec)
     if spec in _nameless:
-        _locate(spec, [where for where, module in sys.modules.items() if getattr(module, "__file__", None)])
-    return None if spec in _nameless else locate(spec)[0]
+        modules = [where for where, module in sys.modules.items() if getattr(module, "__file__", None)]
+        reference, _ = _locate(spec, modules)
+        return None if spec in _nameless else reference
+    return reference
 
 
 def refuse_nameless(spec: AgentSpec[Any, Any]) -> None:

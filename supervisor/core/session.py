@@ -172,7 +172,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     def land(self) -> None:
         """Merge the changes of a draft into the maps below it. The state below must not be used any more: this one
         replaces it."""
-        # isinstance is slow for an abstract class, and most drafts have no overlay
+        if self.length <= overlay.SMALL:  # a draft of so few events has copies
+            return
+        # isinstance is slow for an abstract class
         if type(self.operations) is MapOverlay:
             self.operations = self.operations.merge()
         if type(self.order) is ListOverlay:

@@ -34,9 +34,9 @@ async def is_own_doing(attempt: Attempt) -> bool:
     return attempt.stop_reason is None
 
 
-async def take_pending() -> None:
-    """Take a native cancellation that has been requested and not been raised yet: it came too late for the agent, or at
-    the end of a task. asyncio counts even a task that has returned as cancelled by it."""
-    if anyio.get_current_task().has_pending_cancellation():
+async def take_pending(task: anyio.TaskInfo) -> None:
+    """Take a native cancellation of the current task that has been requested and not been raised yet: it came too late
+    for the agent, or at the end of the task. asyncio counts even a task that has returned as cancelled by it."""
+    if task.has_pending_cancellation():
         with anyio.CancelScope(shield=True), suppress(anyio.get_cancelled_exc_class()):
             await checkpoint()

@@ -84,7 +84,8 @@ class View:
             body = encode_event(event)
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
-        self.write_notes(session)
+        if self._notes or self.store.unreadable:  # almost always there are none
+            self.write_notes(session)
         self._draft(session).apply(event)
         self._add(session, event, body)
 

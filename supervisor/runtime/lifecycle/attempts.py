@@ -79,7 +79,7 @@ class Attempts:
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         with self:
             await fn(*args)
-            await take_pending()
+            await take_pending(anyio.get_current_task())
 
     def __enter__(self) -> None:
         """Enter around each task; `__exit__` counts it as ended."""

@@ -302,9 +302,10 @@ class Runner:
                 raised = error
             if raised is not None and not isinstance(raised, Exception):
                 await is_own_doing(attempt)
-            await take_pending()
+            task = anyio.get_current_task()
+            await take_pending(task)
             await self._end(attempt, returned, raised)
-            await take_pending()
+            await take_pending(task)
 
     async def _end(self, attempt: Attempt, returned: list[Any], raised: BaseException | None) -> None:
         sleeps = False
