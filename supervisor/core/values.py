@@ -344,6 +344,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The process that runs its tree now, as "pid 12 on host since ..."; None if no process does."""
     position: int = 0
     """The position of its first entry in the store; sessions are ordered by it. 0 over HTTP."""
+    run: int = 1
+    """The number of its latest run, from 1."""
     blocked: Block | None = None
     """Why today's code cannot follow this session itself; a session above it only has the status."""
 

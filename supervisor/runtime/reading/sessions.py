@@ -90,6 +90,7 @@ class Trees:
             created_at=row.created_at,
             ended_at=row.ended_at,
             position=row.position,
+            run=row.runs,
             owner=str(owner) if owner is not None else None,
             blocked=block_of(self._store, row),
         )

@@ -36,6 +36,14 @@ async def chatting(ctx: Context, text: str) -> str:
 
 
 @agent
+async def listening(ctx: Context, text: str) -> str:
+    """Listens until it is told to end; a later text begins its next turn."""
+    while text != "end":
+        text = await ctx.receive()
+    return text
+
+
+@agent
 async def writing(ctx: Context) -> None:
     """Writes a text, and says another one when it is told to; then it writes on."""
     for piece in ("The <b>tide</b> is \x1b[31mlow", "\u202e and so on."):

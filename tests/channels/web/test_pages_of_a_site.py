@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
-from served_agents import asking_many, chatting, noting
+from served_agents import asking_many, chatting, listening, noting
 from sites import world
 from test_who_may import log_in
 from watching import next_of
@@ -32,7 +32,7 @@ class Browser:
 
     async def get(self, path: str) -> httpx.Response:
         answer = await self.client.get(path)
-        self.hidden = dict(re.findall(r'type="hidden" name="(csrf|seen)"[^>]* value="([^"]*)"', answer.text))
+        self.hidden = dict(re.findall(r'type="hidden" name="(csrf|seen|run)"[^>]* value="([^"]*)"', answer.text))
         return answer
 
     async def post(self, path: str, *, origin: str = ORIGIN, **form: str) -> httpx.Response:
@@ -49,7 +49,7 @@ async def site(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(60):
         web = make_web(people=people, secret=b"x" * 32, listener=listener, hosts=["localhost"])
         async with open_supervisor(
-            tmp_path / "state.db", agents=[noting, chatting], channels=[web], people=people
+            tmp_path / "state.db", agents=[noting, chatting, listening], channels=[web], people=people
         ) as supervisor:
 
             async def browser(name: str | None) -> Browser:
@@ -155,6 +155,25 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
         assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
         assert "enough" in (await ana.get("/sessions/s-bread")).text
         assert list(await supervisor.find_approvals()) == []
+
+
+async def test_a_cancel_ends_the_run_that_the_page_has_shown_and_no_later_one(tmp_path):
+    """A person who sends an old page is shown the run that has begun since, which goes on."""
+    async with site(tmp_path) as (supervisor, browser):
+        run = await supervisor.start("listening", "one", session="s-bread")
+        ana = await browser("ana")
+        while (await ana.get("/sessions/s-bread")).status_code == 503:  # the channel starts
+            await anyio.sleep(0.01)
+        await supervisor.send("s-bread", "end", by="ana")
+        await run.outcome()
+        assert (await supervisor.send("s-bread", "two", by="ana")).kind == "begun"
+        for old in ({}, {"run": ""}, {"run": "9" * 5000}):
+            answer = await ana.post("/sessions/s-bread/cancel", **old)
+            assert (answer.status_code, "Run 2 was not on your page yet" in answer.text) == (409, True)
+        assert (await supervisor.get_session("s-bread")).outcome is None
+        await ana.get("/sessions/s-bread")
+        assert (await ana.post("/sessions/s-bread/cancel")).status_code == 303
+        assert (await (await supervisor.get_run("s-bread")).outcome()).kind == "cancelled"
 
 
 async def test_a_text_sent_on_the_page_of_a_session_is_a_chat_word_or_a_message(tmp_path):

@@ -246,11 +246,17 @@ def _received(sent: SendResult | None) -> str:
 
 
 async def cancel(visit: Visit) -> Response:
+    """Cancel the run that the page showed: a later one is something that the person has not seen."""
     session, reason = visit.path("id"), visit.form.get("reason", "").strip() or None
+    shown = visit.form.get("run", "")
+    run = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 10 else 0  # no run has the number 0
     try:
-        await visit.supervisor.cancel(session, reason=reason, by=visit.person.name)
+        await visit.supervisor.cancel(session, reason=reason, by=visit.person.name, run=run)
     except NotEntitled as error:
         return await _session(visit, session, 403, told=f"Not cancelled: {error}")
+    if (latest := (await visit.supervisor.get_session(session)).run) != run:
+        told = f"Run {latest} was not on your page yet: look at it here, and cancel it if you want that."
+        return await _session(visit, session, 409, told=told)
     return RedirectResponse(rendering.url("sessions", session), 303)
 
 
