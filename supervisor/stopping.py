@@ -33,7 +33,10 @@ import anyio
 
 from supervisor.core.errors import SupervisorError
 from supervisor.core.visible import visible
+from supervisor.logs import FactLog
 from supervisor.runtime.reading.unfinished import all_unfinished
+
+log = FactLog(__name__)
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE: Final = 10
@@ -59,6 +62,7 @@ def run_until_stopped(
 
     The first signal cancels `body`. At the second signal the process ends at once, with the code of that signal. It
     also ends 20 s after the first signal. An exception of `body` is raised bare; for a BrokenPipeError 141 is returned.
+    After a signal it is logged.
     `restore` resets the terminal before the process ends at once.
     """
     failures: list[BaseException] = []
@@ -68,11 +72,11 @@ def run_until_stopped(
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
             tasks.start_soon(ear.cancel_when_told, scope)
-            with scope:
-                try:
+            try:
+                with scope:  # it takes the cancellation out of a group that has an error, too
                     await body()
-                except Exception as error:  # noqa: BLE001 # raised bare below, outside the task group
-                    failures.append(error)
+            except Exception as error:  # noqa: BLE001 # raised bare below, outside the task group
+                failures.append(error)
             tasks.cancel_scope.cancel()
 
     try:
@@ -80,11 +84,13 @@ def run_until_stopped(
     finally:
         if not ear.received:
             ear.close()
-    if failures and not ear.received:
-        if isinstance(failures[0], BrokenPipeError):
-            return STOPPED_READING
-        raise failures[0]
-    return 128 + ear.received[0] if ear.received else None
+    if failures and not isinstance(failures[0], BrokenPipeError):
+        if not ear.received:
+            raise failures[0]
+        log.error("program.failed", reason=repr(failures[0]), when="it was stopped")
+    if ear.received:
+        return 128 + ear.received[0]
+    return STOPPED_READING if failures else None
 
 
 def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:

@@ -53,6 +53,30 @@ def test_a_program_ends_with_the_code_of_its_signal(backend):
         assert process.returncode == 128 + number
 
 
+FAILING = """
+    async def fail_in_the_end():
+        try:
+            await anyio.sleep(60)
+        finally:
+            raise ConnectionError("not closed")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(fail_in_the_end)
+        await anyio.sleep(0.1)
+        print("begun", flush=True)
+        await anyio.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_program_whose_task_fails_while_it_is_stopped_ends_with_the_code_of_its_signal(backend):
+    """On trio the failure comes in one group with the cancellation. One line says that it was there."""
+    process = start(backend, FAILING, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, "Traceback" in said, "not closed" in said) == (128 + signal.SIGTERM, False, True), said
+
+
 def test_a_hangup_that_the_caller_has_ignored_stays_ignored():
     """`nohup` is for programs that outlive their terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
