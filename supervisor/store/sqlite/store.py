@@ -19,7 +19,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
@@ -248,7 +248,7 @@ class SqliteStore(Store):
         """Return the size of the log's file; it is overwritten from its beginning after a complete checkpoint."""
         return file_identity.size_of(Path(f"{self.name}-wal"))
 
-    def one_instant(self) -> "_Instant":
+    def one_instant(self) -> AbstractContextManager[None]:
         return _Instant(self._begin_reading, self._end_reading)
 
     def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
