@@ -23,10 +23,10 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.people.posting import Posting
 from supervisor.runtime.people.routing import check_routes
 from supervisor.system.interpreter import tuned
-from supervisor.temporal.cards import NamespaceCards
+from supervisor.temporal.client.cards import NamespaceCards
+from supervisor.temporal.client.served import ServedSupervisor
 from supervisor.temporal.connection import connect, prepare
-from supervisor.temporal.mirror_store import FileFeed, MirrorFile
-from supervisor.temporal.served import ServedSupervisor
+from supervisor.temporal.mirror.store import FileFeed, MirrorFile
 
 FILLING: Final = 10.0
 

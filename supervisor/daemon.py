@@ -120,7 +120,7 @@ class Daemon:
     def _make_store(self) -> SqliteStore:
         if self._settings.temporal is None:
             return SqliteStore(self._settings.store)
-        from supervisor.temporal.mirror_store import MirrorFile
+        from supervisor.temporal.mirror.store import MirrorFile
 
         return MirrorFile(self._settings.store, str(self._settings.temporal))
 
@@ -128,7 +128,7 @@ class Daemon:
         settings = self._settings
         if settings.temporal is not None:
             from supervisor.cluster import open_cluster
-            from supervisor.temporal.mirror_store import MirrorFile
+            from supervisor.temporal.mirror.store import MirrorFile
 
             assert isinstance(store, MirrorFile), "the store of a namespace is its mirror"
             return open_cluster(

@@ -133,7 +133,7 @@ async def _importing(
             yield importing
         return
     from supervisor.temporal import open_temporal
-    from supervisor.temporal.remote import TemporalSupervisor
+    from supervisor.temporal.client.remote import TemporalSupervisor
 
     async with open_temporal(str(place.temporal)) as there:
         assert isinstance(there, TemporalSupervisor)

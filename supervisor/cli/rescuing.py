@@ -50,7 +50,7 @@ def rescue(
 
     async def do() -> str:
         from supervisor.temporal import open_temporal
-        from supervisor.temporal.rescue import rescue as rescue_there
+        from supervisor.temporal.client.rescue import rescue as rescue_there
 
         async with open_temporal(str(namespace)) as supervisor:
             return await rescue_there(supervisor, session, goes_on=go_on, by=current_user())

@@ -43,7 +43,7 @@ async def open_temporal(url: str) -> AsyncIterator[Supervisor]:
     """
     store = read_temporal_url(url)
     _import()
-    from supervisor.temporal.remote import opened
+    from supervisor.temporal.client.remote import opened
 
     async with opened(store) as supervisor:
         yield supervisor
@@ -72,7 +72,7 @@ async def run_worker(
     """
     store = read_temporal_url(url)
     _import()
-    from supervisor.temporal.worker import work
+    from supervisor.temporal.worker.worker import work
 
     await work(store, agents, lost_after=lost_after, cached=cached, also=also, build=build, is_open=is_open)
 

@@ -32,7 +32,6 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 from supervisor.core.errors import InvalidInput, LimitExceeded, NotFound, ServerError
 from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.wire import (
     BARE_CLAIM,
@@ -49,6 +48,7 @@ from supervisor.temporal.wire import (
     to_wire,
     turn_id,
 )
+from supervisor.temporal.workflow.bridge import wait_for
 
 
 class LeftNothing(ServerError):

@@ -93,7 +93,7 @@ async def over_shared(url: str) -> AsyncIterator[Side]:
 async def served_on_temporal() -> AsyncIterator[Side]:
     """Open the supervisor of a server on a namespace of its own, with one worker in this process."""
     from supervisor.cluster import open_cluster
-    from supervisor.temporal.mirror_store import MirrorFile
+    from supervisor.temporal.mirror.store import MirrorFile
 
     effects.clear()
     url = await namespace()

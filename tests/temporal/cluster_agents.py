@@ -241,7 +241,7 @@ async def enduring(ctx: Context, rounds: int) -> list[str]:
 if os.environ.get(
     "DIES_IN", "."
 ).isidentifier():  # a worker of a test: it dies where a tree leaves its workflow, or begins its next one
-    from supervisor.temporal import tree
+    from supervisor.temporal.workflow import tree
 
     def _dying(name: str) -> None:
         usual = getattr(tree, name)

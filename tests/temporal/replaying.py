@@ -11,7 +11,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from supervisor.loading import load_agent, load_agents
 from supervisor.system.finalizing import end, note_native_threads
 from supervisor.temporal.settings import PayloadsInUtf8
-from supervisor.temporal.workflows import WORKFLOWS, Offer
+from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 
 
 async def replay() -> None:

@@ -13,9 +13,10 @@ from temporal_server import Server, namespace, shared, working
 from supervisor import Approve, Context, InvalidInput, LimitExceeded, NotFound, ServerUnavailable, agent, tool
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal import bodies, connection, open_temporal, references, run_worker
-from supervisor.temporal.environment import WorkflowEnvironment
+from supervisor.temporal import connection, open_temporal, references, run_worker
 from supervisor.temporal.payloads import VARIABLE
+from supervisor.temporal.worker import bodies
+from supervisor.temporal.workflow.environment import WorkflowEnvironment
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio

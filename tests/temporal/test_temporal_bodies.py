@@ -14,10 +14,12 @@ from temporalio.client import Client
 from supervisor import Context, ServerUnavailable, agent, tool
 from supervisor.core import events as e
 from supervisor.loading import load_agents
-from supervisor.temporal import bodies, open_temporal, references, rescue as rescue_module
+from supervisor.temporal import open_temporal, references
+from supervisor.temporal.client import rescue as rescue_module
+from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
-from supervisor.temporal.rescue import rescue
 from supervisor.temporal.wire import decision_id
+from supervisor.temporal.worker import bodies
 
 pytestmark = pytest.mark.anyio
 

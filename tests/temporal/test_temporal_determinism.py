@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from supervisor import Context, InvalidInput, agent
-from supervisor.temporal.determinism import refuse_undetermined
+from supervisor.temporal.worker.determinism import refuse_undetermined
 
 MODULE = """
 import datetime, os, random, time, uuid

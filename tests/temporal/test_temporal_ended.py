@@ -11,11 +11,12 @@ from temporalio.client import Client
 from supervisor import Answer, Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, agent, tool
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal import mirror, open_temporal
+from supervisor.temporal import open_temporal
+from supervisor.temporal.client.remote import TemporalSupervisor
+from supervisor.temporal.client.runs import TemporalRun
 from supervisor.temporal.connection import connect
-from supervisor.temporal.mirror import Mirror
-from supervisor.temporal.remote import TemporalSupervisor
-from supervisor.temporal.runs import TemporalRun
+from supervisor.temporal.mirror import mirror
+from supervisor.temporal.mirror.mirror import Mirror
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal import bridge
 from supervisor.temporal.connection import border, is_no_workflow, is_not_ready
+from supervisor.temporal.workflow import bridge
 
 STORE = read_temporal_url("temporal://127.0.0.1:7233/default")
 ERRORS = [

@@ -20,7 +20,8 @@ from temporal_server import namespace, working
 
 from supervisor.core.errors import ServerUnavailable, SupervisorError
 from supervisor.loading import load_agents
-from supervisor.temporal import open_temporal, starting
+from supervisor.temporal import open_temporal
+from supervisor.temporal.client import starting
 from supervisor.temporal.wire import Start
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,8 @@ from temporalio.worker import Worker
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.loading import load_agents
-from supervisor.temporal import open_temporal, worker
+from supervisor.temporal import open_temporal
+from supervisor.temporal.worker import worker
 
 in_process = pytest.mark.anyio
 

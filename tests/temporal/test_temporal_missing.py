@@ -7,7 +7,7 @@ from temporal_server import namespace, working
 from supervisor import Answer, Context, ServerUnavailable, UnknownAgent, agent
 from supervisor.events import ForkTaken
 from supervisor.temporal import open_temporal
-from supervisor.temporal.rescue import rescue
+from supervisor.temporal.client.rescue import rescue
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 NEWER = {"name": "ship", "version": "2"}

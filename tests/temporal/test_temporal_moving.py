@@ -15,12 +15,14 @@ from temporalio.client import Client
 from supervisor import Answer, Context, LimitExceeded, agent, open_supervisor, tool
 from supervisor.loading import load_agents
 from supervisor.store.memory import MemoryStore
-from supervisor.temporal import open_temporal, starting, tree
+from supervisor.temporal import open_temporal
 from supervisor.temporal.carry import pack, unpack
+from supervisor.temporal.client import starting
+from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
-from supervisor.temporal.rescue import rescue
-from supervisor.temporal.tree import TreeStore
 from supervisor.temporal.wire import QUEUE, Carried, Start
+from supervisor.temporal.workflow import tree
+from supervisor.temporal.workflow.tree import TreeStore
 
 pytestmark = pytest.mark.anyio
 ROUNDS = 8

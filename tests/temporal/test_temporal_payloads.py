@@ -17,9 +17,9 @@ from temporalio.converter import DataConverter, PayloadCodec, StorageDriverClaim
 from supervisor import Approve, Context, InvalidInput, ServerError, agent, tool
 from supervisor.events import ToolCallFinished
 from supervisor.temporal import open_temporal, payloads
-from supervisor.temporal.environment import NOT_HERE
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
 from supervisor.temporal.settings import CODEC, PayloadsInUtf8
+from supervisor.temporal.workflow.environment import NOT_HERE
 
 pytestmark = pytest.mark.anyio
 LARGE = 2_200_000

@@ -10,11 +10,12 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from supervisor import Answer, Context, NotFound, ServerUnavailable, agent, tool
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.store.sqlite.store import SqliteStore
-from supervisor.temporal import open_temporal, tree
-from supervisor.temporal.mirror import Mirror
-from supervisor.temporal.mirror_store import FileFeed, MirrorFile, Reached
-from supervisor.temporal.remote import TemporalSupervisor
-from supervisor.temporal.workflows import WORKFLOWS, Offer
+from supervisor.temporal import open_temporal
+from supervisor.temporal.client.remote import TemporalSupervisor
+from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.store import FileFeed, MirrorFile, Reached
+from supervisor.temporal.workflow import tree
+from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 
 pytestmark = pytest.mark.anyio
 

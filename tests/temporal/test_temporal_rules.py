@@ -22,8 +22,9 @@ from supervisor import (
     deny,
     tool,
 )
-from supervisor.temporal import commands, decisions, open_temporal, rulebook, rules
-from supervisor.temporal.mirror import Mirror
+from supervisor.temporal import open_temporal, rulebook, rules
+from supervisor.temporal.client import commands, decisions
+from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire

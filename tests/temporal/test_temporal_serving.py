@@ -17,12 +17,13 @@ from supervisor.core import events as e
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.daemon import settle
 from supervisor.runtime.people.posting import LocalCards
-from supervisor.temporal import cards as cards_of_namespace, open_temporal
-from supervisor.temporal.cards import NamespaceCards
+from supervisor.temporal import open_temporal
+from supervisor.temporal.client import cards as cards_of_namespace
+from supervisor.temporal.client.cards import NamespaceCards
+from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.connection import connect
-from supervisor.temporal.mirror import Mirror
-from supervisor.temporal.mirror_store import MirrorStore
-from supervisor.temporal.remote import TemporalSupervisor
+from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.store import MirrorStore
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from supervisor import (
     agent,
     tool,
 )
-from supervisor.temporal import missing, open_temporal, tree, turns
+from supervisor.temporal import missing, open_temporal, turns
+from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
-from supervisor.temporal.rescue import rescue
 from supervisor.temporal.wire import Command
+from supervisor.temporal.workflow import tree
 
 pytestmark = pytest.mark.anyio
 

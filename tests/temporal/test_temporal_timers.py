@@ -15,8 +15,9 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.testing import WorkflowEnvironment
 
 from supervisor import Context, QuestionUnanswered, agent, tool
-from supervisor.temporal import connection, worker
+from supervisor.temporal import connection
 from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, TREE, Start, to_wire
+from supervisor.temporal.worker import worker
 
 pytestmark = pytest.mark.anyio
 DAY = 24 * 3600.0

@@ -13,10 +13,11 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor import Answer, Context, agent, tool
-from supervisor.temporal import open_temporal, workflows
+from supervisor.temporal import open_temporal
 from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.wire import DecisionRequest, to_wire
-from supervisor.temporal.workflows import WORKFLOWS, Offer, Tree
+from supervisor.temporal.workflow import workflows
+from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer, Tree
 
 pytestmark = pytest.mark.anyio
 

@@ -21,9 +21,11 @@ from turning_agents import (
 from supervisor import InvalidInput, LimitExceeded, SessionConflict, deny
 from supervisor.core.trees import Origin
 from supervisor.events import ForkTaken, MessageImported
-from supervisor.temporal import forks, open_temporal, starting, tree, turns
+from supervisor.temporal import open_temporal, turns
+from supervisor.temporal.client import forks, starting
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
+from supervisor.temporal.workflow import tree
 
 pytestmark = pytest.mark.anyio
 CODEX = Path(__file__).parents[1] / "transcripts/corpus/codex/output-long-after-its-call.jsonl"
@@ -200,21 +202,21 @@ def test_a_message_counts_while_no_worker_lives_and_its_client_dies(cluster):
 @pytest.mark.parametrize(
     "where",
     [
-        pytest.param("tree.pack", marks=pytest.mark.soak),
+        pytest.param("workflow.tree.pack", marks=pytest.mark.soak),
         "turns.to_wire",
-        pytest.param("tree.unpack", marks=pytest.mark.soak),
+        pytest.param("workflow.tree.unpack", marks=pytest.mark.soak),
     ],
 )
 def test_a_worker_dies_between_two_turns(cluster, where):
     """SIGKILL as a tree ends, when its end is claimed, and as the next workflow begins: another worker goes on."""
     first = cluster.worker("--lost-after", "2", agents=TURNING, DIES_IN=where)
     cluster.run("start", "chatty", '"first"', "--session", "s", "--detach")
-    if where != "tree.pack":
+    if where != "workflow.tree.pack":
         assert cluster.outcome("s")["value"] == "first after 0"
         cluster.begin("send", "s", "second").communicate()
     assert first.wait(timeout=60) == -signal.SIGKILL
     cluster.worker(agents=TURNING)
-    if where == "tree.pack":
+    if where == "workflow.tree.pack":
         assert cluster.outcome("s")["value"] == "first after 0"
         cluster.run("send", "s", "second")
     cluster.outcome("s", "second after 2")

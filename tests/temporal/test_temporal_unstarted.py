@@ -12,10 +12,10 @@ from temporalio.worker import Replayer
 from supervisor import Context, agent
 from supervisor.temporal import open_temporal
 from supervisor.temporal.settings import PayloadsInUtf8
-from supervisor.temporal.tree import Tree
-from supervisor.temporal.unstarted import TaskRunner
 from supervisor.temporal.wire import UNSTARTED
-from supervisor.temporal.workflows import WORKFLOWS, Offer
+from supervisor.temporal.worker.unstarted import TaskRunner
+from supervisor.temporal.workflow.tree import Tree
+from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 
 pytestmark = pytest.mark.anyio
 

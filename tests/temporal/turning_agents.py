@@ -68,7 +68,7 @@ async def broken(ctx: Context) -> str:
 
 
 if "." in os.environ.get("DIES_IN", ""):  # a worker of a test: it dies in this function of ours
-    _module, _, _name = os.environ["DIES_IN"].partition(".")
+    _module, _, _name = os.environ["DIES_IN"].rpartition(".")
     _place = importlib.import_module(f"supervisor.temporal.{_module}")
     _usual = getattr(_place, _name)
 

@@ -37,7 +37,7 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import Left
 from supervisor.runtime.people.posting import LocalCards
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.mirror_store import FileFeed
+from supervisor.temporal.mirror.store import FileFeed
 from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire
 
 log = FactLog(__name__)

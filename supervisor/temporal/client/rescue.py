@@ -17,10 +17,10 @@ from temporalio.client import WorkflowExecutionStatus
 
 from supervisor.abc import Supervisor
 from supervisor.core.errors import InvalidInput, ServerUnavailable
-from supervisor.temporal.commands import command
-from supervisor.temporal.mirror import POLL
-from supervisor.temporal.remote import TemporalSupervisor
-from supervisor.temporal.trees import Trees
+from supervisor.temporal.client.commands import command
+from supervisor.temporal.client.remote import TemporalSupervisor
+from supervisor.temporal.client.trees import Trees
+from supervisor.temporal.mirror.mirror import POLL
 from supervisor.temporal.wire import Moving, from_wire
 
 MOVED_WITHIN: Final = 30.0

@@ -20,10 +20,10 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import NotFound, ServerUnavailable
 from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
+from supervisor.temporal.client.trees import SOON_ENOUGH, Trees, failure_of
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.rules import NamespaceRules
-from supervisor.temporal.trees import SOON_ENOUGH, Trees, failure_of
 from supervisor.temporal.wire import (
     CLAIM,
     ONCE,

@@ -49,17 +49,17 @@ from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
-from supervisor.temporal.commands import anything, command
+from supervisor.temporal.client.commands import anything, command
+from supervisor.temporal.client.decisions import Deciding
+from supervisor.temporal.client.forks import fork_tree
+from supervisor.temporal.client.imports import NamespaceImport
+from supervisor.temporal.client.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
+from supervisor.temporal.client.starting import start_session
+from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import connect
-from supervisor.temporal.decisions import Deciding
-from supervisor.temporal.forks import fork_tree
-from supervisor.temporal.imports import NamespaceImport
-from supervisor.temporal.mirror import Mirror
-from supervisor.temporal.mirror_store import Feed, MirrorFile, MirrorStore
+from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
-from supervisor.temporal.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
-from supervisor.temporal.starting import start_session
-from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import from_wire
 
 R = TypeVar("R")

@@ -19,9 +19,9 @@ from supervisor.core.ids import approval_route, new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.ended import why_ended
-from supervisor.temporal.mirror import PATIENCE, POLL, Mirror
-from supervisor.temporal.mirror_store import MirrorFile, MirrorStore
+from supervisor.temporal.mirror.ended import why_ended
+from supervisor.temporal.mirror.mirror import PATIENCE, POLL, Mirror
+from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
 from supervisor.temporal.missing import Wanted
 from supervisor.temporal.wire import (
     AGENTS,

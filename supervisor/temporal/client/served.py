@@ -19,8 +19,8 @@ from supervisor.core.people import People
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.trees import PruneResult
 from supervisor.core.values import AgentView
-from supervisor.temporal.mirror_store import Feed, MirrorFile
-from supervisor.temporal.remote import TemporalSupervisor
+from supervisor.temporal.client.remote import TemporalSupervisor
+from supervisor.temporal.mirror.store import Feed, MirrorFile
 
 
 class ServedSupervisor(TemporalSupervisor, StoreSupervisor):

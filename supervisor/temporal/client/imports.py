@@ -19,8 +19,8 @@ from supervisor.loading import locate, refuse_nameless
 from supervisor.runtime.journal.view import Entry
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.imports import check_agent, check_same_import, first_entries
-from supervisor.temporal.starting import start_tree, start_with
-from supervisor.temporal.trees import Trees
+from supervisor.temporal.client.starting import start_tree, start_with
+from supervisor.temporal.client.trees import Trees
 
 
 class NamespaceImport(SessionImport):

@@ -22,8 +22,8 @@ from typing import Any, Final
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
-from supervisor.temporal.long_steps import Uninterrupted
 from supervisor.temporal.wire import UNSTARTED
+from supervisor.temporal.worker.long_steps import Uninterrupted
 
 _WITHOUT_EVENTS: Final = frozenset(("query_workflow", "remove_from_cache"))
 

@@ -43,7 +43,6 @@ from supervisor.runtime.plans.interrupted import NOT_BEGUN
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.claims import claim_withdrawn
-from supervisor.temporal.environment import WorkflowEnvironment
 from supervisor.temporal.missing import AgentMissing, Wanted, find_missing, wanted_by
 from supervisor.temporal.references import find_agent
 from supervisor.temporal.rulebook import rule_for_all
@@ -71,6 +70,7 @@ from supervisor.temporal.wire import (
     from_wire,
     to_wire,
 )
+from supervisor.temporal.workflow.environment import WorkflowEnvironment
 
 log = FactLog(__name__)
 

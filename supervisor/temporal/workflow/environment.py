@@ -39,7 +39,6 @@ from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.runtime.lifecycle.attempts import Attempts
-from supervisor.temporal.bridge import wait_for
 from supervisor.temporal.references import refer
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import (
@@ -60,6 +59,7 @@ from supervisor.temporal.wire import (
     plain_of,
     to_wire,
 )
+from supervisor.temporal.workflow.bridge import wait_for
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 NOT_HERE: Final = "NotHere"

@@ -12,7 +12,7 @@ from supervisor.core.values import Approval, Outcome, result_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from supervisor.temporal.remote import TemporalSupervisor
+    from supervisor.temporal.client.remote import TemporalSupervisor
 
 R = TypeVar("R")
 T = TypeVar("T")

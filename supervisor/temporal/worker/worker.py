@@ -26,17 +26,17 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import refuse_nameless
 from supervisor.logs import FactLog
 from supervisor.system.inside import refuse_inside_call
-from supervisor.temporal.bodies import Bodies
 from supervisor.temporal.claims import Claimed
 from supervisor.temporal.connection import connect, prepare
-from supervisor.temporal.determinism import refuse_undetermined
-from supervisor.temporal.long_steps import be_patient
 from supervisor.temporal.references import Offered
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.turns import Turns
-from supervisor.temporal.unstarted import TaskRunner
 from supervisor.temporal.wire import QUEUE
-from supervisor.temporal.workflows import PINNED, WORKFLOWS, Offer
+from supervisor.temporal.worker.bodies import Bodies
+from supervisor.temporal.worker.determinism import refuse_undetermined
+from supervisor.temporal.worker.long_steps import be_patient
+from supervisor.temporal.worker.unstarted import TaskRunner
+from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
 
 log = FactLog(__name__)
 

@@ -16,10 +16,10 @@ from supervisor.core.ids import check_session_id, digest, new_session_id
 from supervisor.core.values import Fork
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.fork import Forking
-from supervisor.temporal.commands import anything, command
+from supervisor.temporal.client.commands import anything, command
+from supervisor.temporal.client.starting import start_tree, start_with
+from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.missing import wanted_by
-from supervisor.temporal.starting import start_tree, start_with
-from supervisor.temporal.trees import Trees
 from supervisor.temporal.wire import ForkNote
 
 

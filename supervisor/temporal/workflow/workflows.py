@@ -15,12 +15,9 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
 from supervisor.logs import FactLog, skip_while
-from supervisor.temporal.bridge import uncancelled
 from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.missing import AgentMissing, Wanted, find_missing
-from supervisor.temporal.order import in_order
 from supervisor.temporal.rulebook import RulesWorkflow
-from supervisor.temporal.tree import Tree
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -31,6 +28,9 @@ from supervisor.temporal.wire import (
     from_wire,
     to_wire,
 )
+from supervisor.temporal.workflow.bridge import uncancelled
+from supervisor.temporal.workflow.order import in_order
+from supervisor.temporal.workflow.tree import Tree
 
 log = FactLog(__name__)
 

@@ -1,0 +1,1 @@
+"""The mirror of a client: a store that is filled with what the workflows of a namespace have journaled."""
