@@ -32,8 +32,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 
 from supervisor.core.errors import InvalidInput, ServerError
-from supervisor.temporal.wire import INLINE, LARGEST
-from supervisor.temporal.workflow.environment import NOT_HERE
+from supervisor.temporal.wire import INLINE, LARGEST, NOT_HERE
 
 VARIABLE: Final = "SUPERVISOR_TEMPORAL_PAYLOADS"
 NAME: Final = "supervisor.files"

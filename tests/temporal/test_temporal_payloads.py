@@ -19,7 +19,7 @@ from supervisor.events import ToolCallFinished
 from supervisor.temporal import open_temporal, payloads
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
 from supervisor.temporal.settings import CODEC, PayloadsInUtf8
-from supervisor.temporal.workflow.environment import NOT_HERE
+from supervisor.temporal.wire import NOT_HERE
 
 pytestmark = pytest.mark.anyio
 LARGE = 2_200_000

@@ -48,6 +48,7 @@ from supervisor.temporal.wire import (
     CLAIMED,
     INLINE,
     LARGEST,
+    NOT_HERE,
     ONCE,
     READ_RULES,
     BodyRequest,
@@ -62,8 +63,6 @@ from supervisor.temporal.wire import (
 from supervisor.temporal.workflow.bridge import wait_for
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
-NOT_HERE: Final = "NotHere"
-"""The type of the error of a worker that does not have the function: nothing has begun."""
 UNBOUNDED: Final = timedelta(days=3650)
 MARGIN: Final = timedelta(seconds=60)
 """How much later than a body's own deadline the server gives up waiting for it."""
