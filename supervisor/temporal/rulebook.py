@@ -1,26 +1,19 @@
-"""The rules of a namespace: one small workflow, whose signals add and revoke them.
+"""The rules of a namespace: the fold of the changes in the history of one small workflow (workflow/rules.py).
 
-Rules
-- The rules are the fold of the workflow's history, which a client reads without a worker (rules.py). A signal that
-  comes while a worker is at a task of the workflow is in the history a moment later. A change counts when it is there.
-- The workflow goes on as a new one after MOST changes, so that its history stays short.
+The workflow folds them when it goes on as a new one. Clients and workers fold them when they read its history
+(rules.py), so a rule needs no worker to be read.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-import anyio
 import msgspec
 from msgspec.structs import replace
-from temporalio import workflow
 
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, Approve, Decision
 from supervisor.runtime.plans.rules import granted
-from supervisor.temporal.wire import RULES_TYPE, from_wire, to_wire
-
-MOST: Final = 500
+from supervisor.temporal.wire import from_wire, to_wire
 
 
 class RuleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,28 +62,3 @@ def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
     if not isinstance(decision, Approve) or decision.scope != "always":
         return None
     return granted(approval, decision)
-
-
-@workflow.defn(name=RULES_TYPE, sandboxed=False)
-class RulesWorkflow:
-    """Keeps the rules. Its input is what held before."""
-
-    def __init__(self) -> None:
-        self._changes: list[RuleChange] = []
-        self._news: anyio.Event | None = None
-
-    @workflow.signal
-    def change(self, document: Mapping[str, Any]) -> None:
-        self._changes.append(from_wire(document, RuleChange))
-        if self._news is not None:
-            self._news.set()
-
-    @workflow.run
-    async def run(self, before: list[Any]) -> None:
-        while len(self._changes) < MOST:
-            self._news = anyio.Event()
-            await self._news.wait()
-        standing = Standing(before)
-        for change in self._changes:
-            standing.take(change)
-        workflow.continue_as_new(standing.documents())

@@ -9,7 +9,7 @@ Rules
   the next reader begins the workflow again with the rules that it had.
 - A decision with the scope "always" makes a rule. The tree decides first, since only a decision that counts makes one,
   and then an activity of the tree adds the rule, as often as it takes: the same rule is one rule. The tree reads no
-  rules meanwhile, so the next call of the same tree knows it (environment.py).
+  rules meanwhile, so the next call of the same tree knows it (workflow/environment.py).
 """
 
 from datetime import UTC, datetime
@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import anyio
 from msgspec.structs import replace
-from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
@@ -30,7 +29,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.logs import FactLog
 from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.rulebook import RuleChange, Standing
-from supervisor.temporal.wire import ADD_RULE, QUEUE, READ_RULES, RULES_ID, RULES_TYPE, from_wire, to_wire
+from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, from_wire, to_wire
 
 log = FactLog(__name__)
 
@@ -46,24 +45,25 @@ class NamespaceRules:
         self._named = named
         self._known: tuple[str, int] = ("", 0)
         """The run and the length of the history that was read last."""
-        self._standing = Standing([])
+        self.standing = Standing([])
+        """What held at the last look."""
 
     async def find(self) -> list[Rule]:
         """Return the rules, oldest first. Raises ServerUnavailable."""
         with border(self._named):
-            await self._read()
-        return list(self._standing.rules.values())
+            await self.read()
+        return list(self.standing.rules.values())
 
     async def add(self, rule: Rule, by: str, new_id: str) -> Rule:
         """Add a rule; see Supervisor.add_rule. Raises LimitExceeded."""
         await self.find()
-        if (same := self._standing.find_same(rule)) is not None:
+        if (same := self.standing.find_same(rule)) is not None:
             return same
         added = replace(checked(rule), id=new_id)
         self._check_size(added)
-        await self._change(RuleChange(by=by, at=datetime.now(UTC), rule=added))
+        await self.change(RuleChange(by=by, at=datetime.now(UTC), rule=added))
         await self.find()
-        found = self._standing.find_same(added)
+        found = self.standing.find_same(added)
         if found is None:
             raise NotFound(f"rule {new_id} was added, and revoked at once; add it again")
         return found
@@ -74,46 +74,31 @@ class NamespaceRules:
         self._check_size(rule)
 
     def _check_size(self, added: Rule) -> None:
-        if len(to_json([*self._standing.documents(), to_wire(added)], "the rules")) > LARGEST:
+        if len(to_json([*self.standing.documents(), to_wire(added)], "the rules")) > LARGEST:
             raise LimitExceeded(f"the rules of {self._named} have {LARGEST} bytes as JSON: revoke some of them")
 
     async def revoke(self, rule: str, by: str) -> Rule:
         """Revoke a rule; see Supervisor.revoke_rule. Raises NotFound."""
         await self.find()
-        if (known := self._standing.rules.get(rule)) is None:
+        if (known := self.standing.rules.get(rule)) is None:
             raise NotFound(f"there is no rule {rule} in {self._named}: it was revoked already, or is written in code")
-        await self._change(RuleChange(by=by, at=datetime.now(UTC), revoked=rule))
+        await self.change(RuleChange(by=by, at=datetime.now(UTC), revoked=rule))
         return known
 
-    @activity.defn(name=READ_RULES)
-    async def read_for_call(self) -> list[Any]:
-        """Return the rules, for a tree."""
-        await self._read()
-        return self._standing.documents()
-
-    @activity.defn(name=ADD_RULE)
-    async def add_for_tree(self, document: dict[str, Any]) -> str:
-        """Add a rule that a decision has made. Return the id of the rule that stands for it."""
-        change = from_wire(document, RuleChange)
-        assert change.rule is not None
-        await self._change(change)
-        await self._read()
-        found = self._standing.find_same(change.rule) or change.rule
-        return str(found.id)
-
-    async def _change(self, change: RuleChange) -> None:
+    async def change(self, change: RuleChange) -> None:
+        """Make a change, and return when the history shows it. Raises ServerUnavailable."""
         with border(self._named, maybe_done=True):
             try:
                 await self._client.get_workflow_handle(RULES_ID).signal("change", to_wire(change), rpc_timeout=SOON)
             except RPCError as error:
                 if not is_no_workflow(error):
                     raise
-                await self._read()
+                await self.read()
                 await self._begin(start_signal="change", start_signal_args=[to_wire(change)])
             with anyio.move_on_after(SHOWN_WITHIN):
                 while True:
-                    await self._read()
-                    if self._standing.has(change):
+                    await self.read()
+                    if self.standing.has(change):
                         return
                     await anyio.sleep(SHOWN_WITHIN / 200)
         raise ServerUnavailable(
@@ -126,7 +111,7 @@ class NamespaceRules:
         """Begin the workflow with the rules that are known, unless it runs."""
         await self._client.start_workflow(
             RULES_TYPE,
-            self._standing.documents(),
+            self.standing.documents(),
             id=RULES_ID,
             task_queue=QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -134,7 +119,8 @@ class NamespaceRules:
             **signal,
         )
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """Read what holds now into `standing`. Raises RPCError."""
         handle = self._client.get_workflow_handle(RULES_ID)
         try:
             described = await handle.describe(rpc_timeout=SOON)
@@ -161,7 +147,7 @@ class NamespaceRules:
             elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 for each in await self._decode(event.workflow_execution_signaled_event_attributes.input.payloads):
                     standing.take(from_wire(each, RuleChange))
-        self._known, self._standing = (run, length), standing
+        self._known, self.standing = (run, length), standing
 
     async def _decode(self, payloads: Any) -> list[Any]:
         return await self._client.data_converter.decode(payloads)

@@ -7,7 +7,7 @@ from cluster_agents import die_once, effect
 from supervisor import Context, agent, tool
 from supervisor.temporal.rules import NamespaceRules
 
-change = NamespaceRules._change
+change = NamespaceRules.change
 
 
 async def dying_change(rules: NamespaceRules, made: object) -> None:
@@ -18,7 +18,7 @@ async def dying_change(rules: NamespaceRules, made: object) -> None:
             die_once(where)
 
 
-NamespaceRules._change = dying_change
+NamespaceRules.change = dying_change
 
 
 @tool

@@ -22,12 +22,13 @@ from supervisor import (
     deny,
     tool,
 )
-from supervisor.temporal import open_temporal, rulebook, rules
+from supervisor.temporal import open_temporal, rules
 from supervisor.temporal.client import commands, decisions
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.rulebook import RuleChange
-from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire
+from supervisor.temporal.worker.namespace import NamespaceActivities
+from supervisor.temporal.workflow import rules as rules_workflow
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
@@ -102,7 +103,7 @@ async def test_a_rule_counts_when_the_server_has_it():
 async def test_rules_outlive_the_workflow_that_keeps_them(monkeypatch):
     """It goes on in a new one after some changes. If a person terminates it, a deny holds for the next call, and the
     next change is one more."""
-    monkeypatch.setattr(rulebook, "MOST", 3)
+    monkeypatch.setattr(rules_workflow, "MOST", 3)
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         keeper = supervisor.trees.client.get_workflow_handle(RULES_ID)
@@ -135,7 +136,7 @@ async def test_rules_that_are_too_large_are_refused(monkeypatch):
 @pytest.mark.parametrize("good", [0, 1])
 async def test_no_call_begins_while_the_rules_cannot_be_read(monkeypatch, good):
     """Before it is asked for, and after the approval, just before its effect. It begins when they can be read."""
-    usual = NamespaceRules.read_for_call
+    usual = NamespaceActivities.read_rules
     happened.clear()
 
     @activity.defn(name=READ_RULES)
@@ -145,7 +146,7 @@ async def test_no_call_begins_while_the_rules_cannot_be_read(monkeypatch, good):
             raise RPCError("no", RPCStatusCode.UNAVAILABLE, b"")
         return await usual(self)
 
-    monkeypatch.setattr(NamespaceRules, "read_for_call", read)
+    monkeypatch.setattr(NamespaceActivities, "read_rules", read)
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         run = await supervisor.start(pressing, "red")
@@ -182,8 +183,9 @@ async def test_a_decision_for_always_makes_a_rule_before_the_next_call():
             again = await supervisor.decide(waiting.id, Approve(by="bob", scope="always"))
             assert (again.kind, again.rule) == ("already", rule.id)
             await supervisor.revoke_rule(rule.id, by="bob")
+            activities = NamespaceActivities(supervisor.trees.client, supervisor.trees.named)
             change = RuleChange(by="ana", at=datetime.now(UTC), rule=rule)
-            await ActivityEnvironment().run(supervisor._rules.add_for_tree, to_wire(change))
+            await ActivityEnvironment().run(activities.add_rule, to_wire(change))
             assert list(await supervisor.find_rules()) == []
 
 

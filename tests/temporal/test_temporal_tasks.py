@@ -16,7 +16,8 @@ from supervisor import (
     agent,
     tool,
 )
-from supervisor.temporal import missing, open_temporal, turns
+from supervisor.temporal import missing, open_temporal
+from supervisor.temporal.client import turns
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command

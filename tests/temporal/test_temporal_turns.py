@@ -21,8 +21,8 @@ from turning_agents import (
 from supervisor import InvalidInput, LimitExceeded, SessionConflict, deny
 from supervisor.core.trees import Origin
 from supervisor.events import ForkTaken, MessageImported
-from supervisor.temporal import open_temporal, turns
-from supervisor.temporal.client import forks, starting
+from supervisor.temporal import open_temporal
+from supervisor.temporal.client import forks, starting, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
 from supervisor.temporal.workflow import tree
@@ -203,7 +203,7 @@ def test_a_message_counts_while_no_worker_lives_and_its_client_dies(cluster):
     "where",
     [
         pytest.param("workflow.tree.pack", marks=pytest.mark.soak),
-        "turns.to_wire",
+        "worker.namespace.to_wire",
         pytest.param("workflow.tree.unpack", marks=pytest.mark.soak),
     ],
 )

@@ -16,9 +16,9 @@ from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState, replay
 from supervisor.temporal.carry import unpack
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
+from supervisor.temporal.client.turns import find_left, follow
 from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.mirror.mirror import POLL
-from supervisor.temporal.turns import find_left, follow
 from supervisor.temporal.wire import Command, Start, raise_error, to_wire
 
 Check = Callable[[SessionState], object]

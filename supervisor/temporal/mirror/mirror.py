@@ -46,9 +46,9 @@ from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
 from supervisor.temporal.carry import rows_of
 from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready
+from supervisor.temporal.left import read_left
 from supervisor.temporal.mirror.ended import ENDED, end_of, why_ended
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore, Reached, Row
-from supervisor.temporal.turns import read_left
 from supervisor.temporal.wire import (
     MEMO,
     MISSING,

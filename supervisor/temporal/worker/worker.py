@@ -26,15 +26,13 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.loading import refuse_nameless
 from supervisor.logs import FactLog
 from supervisor.system.inside import refuse_inside_call
-from supervisor.temporal.claims import Claimed
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.references import Offered
-from supervisor.temporal.rules import NamespaceRules
-from supervisor.temporal.turns import Turns
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
+from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
 
@@ -80,17 +78,17 @@ async def work(
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
     client = await connect(store)
     await prepare(client, store)
-    rules = NamespaceRules(client, store)
+    namespace = NamespaceActivities(client, store)
     worker = Worker(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS if build is None else PINNED,
         activities=[
             Bodies(Offered(agents, also)).run,
-            rules.read_for_call,
-            rules.add_for_tree,
-            Turns(client, store).take_over,
-            Claimed(client, store).find_kind,
+            namespace.read_rules,
+            namespace.add_rule,
+            namespace.find_claim,
+            namespace.take_over,
         ],
         interceptors=[Offer(by_name, lost_after)],
         unsandboxed_workflow_runner=TaskRunner(),

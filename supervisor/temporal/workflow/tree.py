@@ -42,11 +42,9 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.interrupted import NOT_BEGUN
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.carry import pack, unpack
-from supervisor.temporal.claims import claim_withdrawn
 from supervisor.temporal.missing import AgentMissing, Wanted, find_missing, wanted_by
 from supervisor.temporal.references import find_agent
 from supervisor.temporal.rulebook import rule_for_all
-from supervisor.temporal.turns import take_over
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
     ENDED_LARGEST,
@@ -70,7 +68,9 @@ from supervisor.temporal.wire import (
     from_wire,
     to_wire,
 )
+from supervisor.temporal.workflow.claims import claim_withdrawn
 from supervisor.temporal.workflow.environment import WorkflowEnvironment
+from supervisor.temporal.workflow.turns import take_over
 
 log = FactLog(__name__)
 

@@ -15,9 +15,7 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
 from supervisor.logs import FactLog, skip_while
-from supervisor.temporal.claims import CLAIMS
 from supervisor.temporal.missing import AgentMissing, Wanted, find_missing
-from supervisor.temporal.rulebook import RulesWorkflow
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -29,7 +27,9 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 from supervisor.temporal.workflow.bridge import uncancelled
+from supervisor.temporal.workflow.claims import CLAIMS
 from supervisor.temporal.workflow.order import in_order
+from supervisor.temporal.workflow.rules import RulesWorkflow
 from supervisor.temporal.workflow.tree import Tree
 
 log = FactLog(__name__)

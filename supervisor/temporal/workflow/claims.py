@@ -8,19 +8,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
-from temporalio import activity, workflow
-from temporalio.client import Client
+from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
-from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.wire import BARE_CLAIM, CARD, CLAIMED, ONCE, decision_id
+from supervisor.temporal.wire import BARE_CLAIM, CARD, ONCE, decision_id
 
 
 @workflow.defn(name=CARD, sandboxed=False)
 class CardWorkflow:
-    """Claims one card of an approval (cards.py), until the card is retired."""
+    """Claims one card of an approval (client/cards.py), until the card is retired."""
 
     def __init__(self) -> None:
         self._is_over = False
@@ -45,8 +42,8 @@ class BareClaimWorkflow:
 
     - an approval for its expiry, or for its withdrawal, under the id with which a decision would claim it
     - the end of a tree for the workflow that goes on with it (turns.py)
-    - a tree that no worker has begun, and whose client was refused: no list shows it (trees.py). The cancel that goes
-      with it is in the history of the tree only when no worker is at its task.
+    - a tree that no worker has begun, and whose client was refused: no list shows it (client/trees.py). The cancel that
+      goes with it is in the history of the tree only when no worker is at its task.
     """
 
     @workflow.run
@@ -73,21 +70,6 @@ async def claim_withdrawn(approvals: Sequence[Approval]) -> None:
             for each in approvals:
                 if each.status == "withdrawn":
                     tasks.start_soon(claim, each.id)
-
-
-class Claimed:
-    """What a worker knows for a tree of the claims on its approvals."""
-
-    def __init__(self, client: Client, named: TemporalStore) -> None:
-        self._client = client
-        self._named = named
-
-    @activity.defn(name=CLAIMED)
-    async def find_kind(self, approval: str) -> str:
-        """Return what has claimed an approval: expired, withdrawn, or the kind of a decision."""
-        with border(self._named):
-            described = await self._client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
-        return str((await described.memo())["decision"]["kind"])
 
 
 CLAIMS: Final = (CardWorkflow, BareClaimWorkflow)

@@ -1,0 +1,94 @@
+"""What a worker does in the namespace for a tree: activities that need no mark, and are repeated until they are done.
+
+Code of a workflow reaches no server by itself. So a tree has its worker read the rules, add one that a decision has
+made, look who has claimed an approval, and claim the end that the tree follows (workflow/turns.py).
+"""
+
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from supervisor.core.store_urls import TemporalStore
+from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.left import read_end
+from supervisor.temporal.rulebook import RuleChange
+from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.wire import (
+    ADD_RULE,
+    BARE_CLAIM,
+    CLAIMED,
+    QUEUE,
+    READ_RULES,
+    TAKE_OVER,
+    Start,
+    decision_id,
+    from_wire,
+    to_wire,
+    turn_id,
+)
+
+
+class NamespaceActivities:
+    """The activities of a worker by which its trees reach the namespace."""
+
+    def __init__(self, client: Client, named: TemporalStore) -> None:
+        self._client = client
+        self._named = named
+        self._rules = NamespaceRules(client, named)
+
+    @activity.defn(name=READ_RULES)
+    async def read_rules(self) -> list[Any]:
+        """Return the rules, for a call."""
+        await self._rules.read()
+        return self._rules.standing.documents()
+
+    @activity.defn(name=ADD_RULE)
+    async def add_rule(self, document: dict[str, Any]) -> str:
+        """Add a rule that a decision has made. Return the id of the rule that stands for it."""
+        change = from_wire(document, RuleChange)
+        assert change.rule is not None
+        await self._rules.change(change)
+        await self._rules.read()
+        found = self._rules.standing.find_same(change.rule) or change.rule
+        return str(found.id)
+
+    @activity.defn(name=CLAIMED)
+    async def find_claim(self, approval: str) -> str:
+        """Return what has claimed an approval: expired, withdrawn, or the kind of a decision."""
+        with border(self._named):
+            described = await self._client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
+        return str((await described.memo())["decision"]["kind"])
+
+    @activity.defn(name=TAKE_OVER)
+    async def take_over(self, session: str, follows: str, follower: str) -> Any:
+        """Claim the latest end of a tree for the workflow `follower`. Return the Start that was left there."""
+        with border(self._named):
+            left = await read_end(self._client, session, follows)
+            while (other := await self._claim_end(session, _chain_of(left), follower)) != follower:
+                left = await read_end(self._client, session, other)
+        return to_wire(left)
+
+    async def _claim_end(self, session: str, chain: str, follower: str) -> str:
+        """Claim an end. Return whose it is."""
+        key = turn_id(session, chain)
+        try:
+            await self._client.start_workflow(
+                BARE_CLAIM,
+                id=key,
+                task_queue=QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                memo={"follower": follower},
+                rpc_timeout=SOON,
+            )
+        except WorkflowAlreadyStartedError:
+            described = await self._client.get_workflow_handle(key).describe(rpc_timeout=SOON)
+            return str((await described.memo())["follower"])
+        return follower
+
+
+def _chain_of(left: Start) -> str:
+    assert left.carried is not None, "a tree leaves its journal"
+    return left.carried.chain
