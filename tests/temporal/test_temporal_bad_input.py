@@ -13,9 +13,10 @@ from temporal_server import Server, namespace, shared, working
 from supervisor import Approve, Context, InvalidInput, LimitExceeded, NotFound, ServerUnavailable, agent, tool
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal import connection, open_temporal, references, run_worker
+from supervisor.temporal import connection, open_temporal, run_worker
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.worker import bodies
+from supervisor.temporal.worker.offered import Offered, resolve as resolve_here
 from supervisor.temporal.workflow.environment import WorkflowEnvironment
 from supervisor.tools import shell
 
@@ -161,7 +162,7 @@ async def test_a_worker_with_other_code_leaves_a_call_to_another_one(monkeypatch
 
     def resolve(reference: str):
         asked.append(reference)
-        return references.resolve("gone.py:gone" if len(asked) == 1 else reference)
+        return resolve_here("gone.py:gone" if len(asked) == 1 else reference)
 
     monkeypatch.setattr(bodies, "resolve", resolve)
     url = await namespace()
@@ -257,13 +258,13 @@ async def secret_step(text: str) -> str:
 async def test_a_worker_runs_no_function_that_its_agents_do_not_declare(function):
     """Although its module is loaded, and imported there: a client that starts activities cannot run any code."""
     with pytest.raises(InvalidInput, match="--also"):
-        references.Offered([repeated]).check("MODULE:NAME", function)
+        Offered([repeated]).check("MODULE:NAME", function)
 
 
 async def test_a_worker_runs_what_its_agents_modules_declare():
     """Their functions and tools, imported tools, and those of modules that were named."""
-    offered = references.Offered([repeated])
+    offered = Offered([repeated])
     offered.check("here", secret_step)
     offered.check("here", repeating)
     offered.check("there", shell)
-    references.Offered([repeated], ["subprocess"]).check("there", subprocess.check_output)
+    Offered([repeated], ["subprocess"]).check("there", subprocess.check_output)

@@ -14,12 +14,13 @@ from temporalio.client import Client
 from supervisor import Context, ServerUnavailable, agent, tool
 from supervisor.core import events as e
 from supervisor.loading import load_agents
-from supervisor.temporal import open_temporal, references
+from supervisor.temporal import open_temporal
 from supervisor.temporal.client import rescue as rescue_module
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import decision_id
 from supervisor.temporal.worker import bodies
+from supervisor.temporal.worker.offered import resolve as resolve_here
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +161,7 @@ async def test_a_body_whose_function_is_missing_does_not_hold_a_rescue(how, monk
 
     def resolve(reference: str) -> object:
         asked.append(reference)
-        return references.resolve("gone.py:gone")
+        return resolve_here("gone.py:gone")
 
     url = await namespace()
     async with working(url, [looking]), open_temporal(url) as supervisor:

@@ -16,12 +16,12 @@ from supervisor import (
     agent,
     tool,
 )
-from supervisor.temporal import missing, open_temporal
+from supervisor.temporal import open_temporal
 from supervisor.temporal.client import turns
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command
-from supervisor.temporal.workflow import tree
+from supervisor.temporal.workflow import missing, tree
 
 pytestmark = pytest.mark.anyio
 

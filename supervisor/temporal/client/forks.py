@@ -19,7 +19,7 @@ from supervisor.runtime.plans.fork import Forking
 from supervisor.temporal.client.commands import anything, command
 from supervisor.temporal.client.starting import start_tree, start_with
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.missing import wanted_by
+from supervisor.temporal.wanted import wanted_by
 from supervisor.temporal.wire import ForkNote
 
 

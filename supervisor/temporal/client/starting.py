@@ -21,8 +21,8 @@ from supervisor.system.identity import find_folder, working_directory
 from supervisor.temporal.carry import pack
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.missing import Wanted
 from supervisor.temporal.payloads import VARIABLE, largest_for
+from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
     LARGEST,

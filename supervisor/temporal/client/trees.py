@@ -22,7 +22,7 @@ from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.mirror.ended import why_ended
 from supervisor.temporal.mirror.mirror import PATIENCE, POLL, Mirror
 from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
-from supervisor.temporal.missing import Wanted
+from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
     BARE_CLAIM,

@@ -27,8 +27,8 @@ from supervisor.core.toolcontext import NewJob, ProcessToolContext, StepContext
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
-from supervisor.temporal.references import Offered, resolve
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
+from supervisor.temporal.worker.offered import Offered, resolve
 
 PULSE: Final = 0.5
 """Seconds between two signs of life. temporalio passes on fewer of them."""

@@ -2,7 +2,7 @@
 
 Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
-- It runs the functions of its agents' modules, and no others (references.py), and no agent whose own code would give
+- It runs the functions of its agents' modules, and no others (offered.py), and no agent whose own code would give
   another value in a replay (determinism.py).
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
@@ -27,12 +27,12 @@ from supervisor.loading import refuse_nameless
 from supervisor.logs import FactLog
 from supervisor.system.inside import refuse_inside_call
 from supervisor.temporal.connection import connect, prepare
-from supervisor.temporal.references import Offered
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
+from supervisor.temporal.worker.offered import Offered
 from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
 

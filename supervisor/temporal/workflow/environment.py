@@ -39,7 +39,6 @@ from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.runtime.lifecycle.attempts import Attempts
-from supervisor.temporal.references import refer
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import (
     ADD_RULE,
@@ -61,6 +60,7 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.references import refer
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 UNBOUNDED: Final = timedelta(days=3650)

@@ -42,9 +42,8 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.interrupted import NOT_BEGUN
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.carry import pack, unpack
-from supervisor.temporal.missing import AgentMissing, Wanted, find_missing, wanted_by
-from supervisor.temporal.references import find_agent
 from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.wanted import Wanted, wanted_by
 from supervisor.temporal.wire import (
     CARRIED_LARGEST,
     ENDED_LARGEST,
@@ -70,6 +69,8 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.claims import claim_withdrawn
 from supervisor.temporal.workflow.environment import WorkflowEnvironment
+from supervisor.temporal.workflow.missing import AgentMissing, find_missing
+from supervisor.temporal.workflow.references import find_agent
 from supervisor.temporal.workflow.turns import take_over
 
 log = FactLog(__name__)

@@ -15,7 +15,7 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
 from supervisor.logs import FactLog, skip_while
-from supervisor.temporal.missing import AgentMissing, Wanted, find_missing
+from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
@@ -28,6 +28,7 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.bridge import uncancelled
 from supervisor.temporal.workflow.claims import CLAIMS
+from supervisor.temporal.workflow.missing import AgentMissing, find_missing
 from supervisor.temporal.workflow.order import in_order
 from supervisor.temporal.workflow.rules import RulesWorkflow
 from supervisor.temporal.workflow.tree import Tree

@@ -1,29 +1,23 @@
-"""What a tree needs of its worker, and what a worker does that lacks it: it leaves the tree to another worker.
+"""What a tree needs of its worker: agents, some of them in a version.
 
 Rules
 - A tree that is to start needs the agent that its client has named. One that goes on needs the agent of each session
   that is open, at the version of its run (R10). A retry needs that version, too, also of the sub-agents that it runs
   again, and a turn may begin with any.
-- A worker that lacks an agent or a version fails the task of the workflow, which Temporal gives to a worker again. It
-  decides nothing. So a tree waits for a worker that can run it, and no run of it is blocked there.
+- A worker that lacks it leaves the tree to another worker (workflow/missing.py).
 - A tree that begins, by a start or a fork, is refused to its client if no worker that answers has what it needs
-  (trees.py).
+  (client/trees.py).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
-from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import UnknownAgent
 from supervisor.core.events import AnyEvent
 from supervisor.core.ids import RULES
 from supervisor.core.retrying import again, was_cut_off_by_its_parent, why_not_retry
 from supervisor.core.session import SessionState, replay
 from supervisor.runtime.journal.view import Entry
-from supervisor.temporal.references import find_referred
-from supervisor.temporal.wire import NO_AGENT
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,15 +27,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     reference: str | None = None
     version: str | None = None
-
-
-class AgentMissing(Exception):
-    """The worker lacks an agent of a tree, or its version. It is no FailureError of temporalio, so it fails the task of
-    the workflow, and not the workflow."""
-
-    def __init__(self, agent: str, text: str) -> None:
-        super().__init__(text)
-        self.agent = agent
 
 
 def wanted_by(entries: Iterable[Entry], commands: Collection[str] = ()) -> list[Wanted]:
@@ -71,17 +56,3 @@ def _retried(states: Mapping[str, SessionState], journals: Mapping[str, Sequence
             continue
         cut_off = [name for name in state.children if was_cut_off_by_its_parent(states[name])]
         left += again(state, journals[session], "", cut_off).children
-
-
-def find_missing(wanted: Sequence[Wanted], agents: Mapping[str, AgentSpec[..., Any]]) -> AgentMissing | None:
-    """Return the first agent that this worker lacks; None if it has all. `agents`: those that it offers."""
-    for each in wanted:
-        spec = agents.get(each.name) if each.reference is None else find_referred(each.reference, each.name)
-        shown = repr(each.name) if each.reference is None else each.reference
-        if spec is None:
-            return AgentMissing(each.name, f"{NO_AGENT} {shown}")
-        try:
-            spec.at_version(each.version or spec.version)
-        except UnknownAgent as error:
-            return AgentMissing(each.name, f"{NO_AGENT} {shown} of version {each.version}: {error}")
-    return None
