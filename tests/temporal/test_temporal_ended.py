@@ -144,7 +144,7 @@ async def test_a_tree_that_was_terminated_is_known_without_a_worker(monkeypatch)
             assert not await each.find_approvals()
             assert (await each.decide(approval, Answer(value="x", by="ana"))).kind == "closed"
         with pytest.raises(ServerUnavailable, match="terminated"):
-            await TemporalRun(client, "c", 1).outcome()
+            await TemporalRun(client, client.trees, client.near, "c", 1).outcome()
 
 
 @pytest.mark.parametrize("error", [ServerError("the server refuses"), NotFound("there is no session c")])

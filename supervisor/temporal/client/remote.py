@@ -178,7 +178,7 @@ class TemporalSupervisor(Supervisor):
     ) -> Run[Any]:
         who = await self._admission.of_program(by, "start agents")
         root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who)
-        return TemporalRun(self, root, 1, spec, is_new=is_new)
+        return TemporalRun(self, self.trees, self.near, root, 1, spec, is_new=is_new)
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Return the latest run of the session's root: workers run every open tree by themselves."""
@@ -277,7 +277,7 @@ class TemporalSupervisor(Supervisor):
             raise ServerUnavailable(
                 f"no worker answers for session {session} yet: see how it is later", maybe_done=True
             )
-        return TemporalRun(self, session, answer or number)
+        return TemporalRun(self, self.trees, self.near, session, answer or number)
 
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
@@ -303,7 +303,7 @@ class TemporalSupervisor(Supervisor):
     ) -> Run[Any]:
         await self.trees.read(session)
         found: Run[Any] = await self.near.get_run(session, number=number)
-        return TemporalRun(self, session, found.number, agent)
+        return TemporalRun(self, self.trees, self.near, session, found.number, agent)
 
     async def get_session(self, session: str) -> SessionView:
         """See Supervisor. While no worker answers, a root is known as far as the server knows it."""
@@ -435,7 +435,7 @@ class TemporalSupervisor(Supervisor):
         async def opened() -> Watch[T]:
             return make()
 
-        return FollowingWatch(self, session, opened)
+        return FollowingWatch(self.trees, session, opened)
 
     def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
         return self._follow(session, lambda: self.near.watch_inbox(session=session, after=after))
@@ -447,7 +447,7 @@ class TemporalSupervisor(Supervisor):
         return self._follow(session, lambda: self.near.watch_session(session, after=after, stay=stay))
 
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
-        return TemporalActivityWatch(self, session)
+        return TemporalActivityWatch(self.trees, self.near, session)
 
     def watch_text(self, session: str) -> TextWatch:
-        return TemporalTextWatch(self, session)
+        return TemporalTextWatch(self.trees, self.near, session)

@@ -1,29 +1,30 @@
 """A run on Temporal, and watches of what happens there: those of the runtime, over a mirror that follows the tree."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from supervisor.abc import ActivityWatch, Page, Run, TextWatch, Watch
+from supervisor.abc import ActivityWatch, Page, Run, Supervisor, TextWatch, Watch
 from supervisor.core.activity import Activity, StreamedText
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.values import Approval, Outcome, result_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from supervisor.temporal.client.remote import TemporalSupervisor
+from supervisor.runtime.local import LocalSupervisor
+from supervisor.temporal.client.trees import Trees
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 class TemporalRun(Run[R]):
-    """Run `number` of a session. `spec` gives the type of its result; None: plain JSON values."""
+    """Run `number` of a session. `near`: the reads of the mirror; `spec` gives the type of its result; None: plain JSON
+    values."""
 
     def __init__(
         self,
-        supervisor: "TemporalSupervisor",
+        supervisor: Supervisor,
+        trees: Trees,
+        near: LocalSupervisor,
         session: str,
         number: int,
         spec: AgentSpec[..., R] | None = None,
@@ -34,23 +35,25 @@ class TemporalRun(Run[R]):
         self.number = number
         self.is_new = is_new
         self._supervisor = supervisor
+        self._trees = trees
+        self._reads = near
         self._spec: Any = spec
 
     def __repr__(self) -> str:
-        return f"<run {self.number} of {self.session} in {self._supervisor.where}>"
+        return f"<run {self.number} of {self.session} in {self._trees.where}>"
 
     async def _near(self) -> Run[R]:
         """Return the run as the mirror has it."""
-        await self._supervisor.trees.read(self.session)
-        found: Run[R] = await self._supervisor.near.get_run(self.session, number=self.number, agent=self._spec)
+        await self._trees.read(self.session)
+        found: Run[R] = await self._reads.get_run(self.session, number=self.number, agent=self._spec)
         return found
 
     async def find_outcome(self) -> Outcome[R] | None:
         return await (await self._near()).find_outcome()
 
     async def outcome(self) -> Outcome[R]:
-        root = await self._supervisor.trees.begun(self.session)
-        with self._supervisor.mirror.following(root):
+        root = await self._trees.begun(self.session)
+        with self._trees.mirror.following(root):
             return await (await self._near()).outcome()
 
     async def result(self) -> R:
@@ -61,19 +64,17 @@ class TemporalRun(Run[R]):
 
     def watch_approvals(self) -> Watch[Approval]:
         async def open_near() -> Watch[Approval]:
-            await self._supervisor.trees.begun(self.session)
+            await self._trees.begun(self.session)
             return (await self._near()).watch_approvals()
 
-        return FollowingWatch(self._supervisor, self.session, open_near)
+        return FollowingWatch(self._trees, self.session, open_near)
 
 
 class FollowingWatch(Watch[T]):
     """A watch of the mirror, which follows a session's tree, or every tree, as long as the watch is open."""
 
-    def __init__(
-        self, supervisor: "TemporalSupervisor", session: str | None, make: "Callable[[], Awaitable[Watch[T]]]"
-    ) -> None:
-        self._supervisor = supervisor
+    def __init__(self, trees: Trees, session: str | None, make: Callable[[], Awaitable[Watch[T]]]) -> None:
+        self._trees = trees
         self._session = session
         self._make = make
         self._near: Watch[T] | None = None
@@ -85,13 +86,13 @@ class FollowingWatch(Watch[T]):
         return self._near.cursor
 
     async def _open(self) -> None:
-        root = None if self._session is None else await self._supervisor.trees.read(self._session)
+        root = None if self._session is None else await self._trees.read(self._session)
         if root is None:
-            await self._supervisor.mirror.read_all()
+            await self._trees.mirror.read_all()
         near = await self._make()
         await near.__aenter__()
         self._near = near
-        self._stack.enter_context(self._supervisor.mirror.following(root))
+        self._stack.enter_context(self._trees.mirror.following(root))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -109,14 +110,15 @@ class FollowingWatch(Watch[T]):
 class TemporalActivityWatch(ActivityWatch):
     """Looks at the mirror, which is read before each look."""
 
-    def __init__(self, supervisor: "TemporalSupervisor", session: str | None) -> None:
-        self._supervisor = supervisor
+    def __init__(self, trees: Trees, near: LocalSupervisor, session: str | None) -> None:
+        self._trees = trees
+        self._reads = near
         self._session = session
         self._near: ActivityWatch | None = None
 
     async def __aenter__(self) -> Self:
         await self._read()
-        self._near = await self._supervisor.near.watch_activity(self._session).__aenter__()
+        self._near = await self._reads.watch_activity(self._session).__aenter__()
         return self
 
     async def __aexit__(
@@ -132,21 +134,21 @@ class TemporalActivityWatch(ActivityWatch):
 
     async def _read(self) -> None:
         if self._session is None:
-            await self._supervisor.mirror.read_all()
+            await self._trees.mirror.read_all()
         else:
-            await self._supervisor.trees.read(self._session)
+            await self._trees.read(self._session)
 
 
 class TemporalTextWatch(TextWatch):
     """The text of the mirror's session, which stays empty: what an agent writes is in the memory of its worker."""
 
-    def __init__(self, supervisor: "TemporalSupervisor", session: str) -> None:
-        self._supervisor = supervisor
+    def __init__(self, trees: Trees, near: LocalSupervisor, session: str) -> None:
+        self._trees = trees
         self._session = session
-        self._near = supervisor.near.watch_text(session)
+        self._near = near.watch_text(session)
 
     async def __aenter__(self) -> Self:
-        await self._supervisor.trees.read(self._session)
+        await self._trees.read(self._session)
         await self._near.__aenter__()
         return self
 
