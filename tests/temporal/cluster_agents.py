@@ -241,15 +241,16 @@ async def enduring(ctx: Context, rounds: int) -> list[str]:
 if os.environ.get(
     "DIES_IN", "."
 ).isidentifier():  # a worker of a test: it dies where a tree leaves its workflow, or begins its next one
-    from supervisor.temporal.workflow import tree
+    from supervisor.temporal.workflow import journal, moving
 
     def _dying(name: str) -> None:
-        usual = getattr(tree, name)
+        place = {"pack": moving, "unpack": journal}[name]
+        usual = getattr(place, name)
 
         def die(given: object, **options: object) -> object:
             die_once(name)
             return usual(given, **options)
 
-        setattr(tree, name, die)
+        setattr(place, name, die)
 
     _dying(os.environ["DIES_IN"])

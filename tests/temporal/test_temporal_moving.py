@@ -21,8 +21,9 @@ from supervisor.temporal.client import starting
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import QUEUE, Carried, Start
-from supervisor.temporal.workflow import tree
-from supervisor.temporal.workflow.tree import TreeStore
+from supervisor.temporal.workflow import moving
+from supervisor.temporal.workflow.journal import TreeStore
+from supervisor.temporal.workflow.tree import RunningTree
 
 pytestmark = pytest.mark.anyio
 ROUNDS = 8
@@ -125,7 +126,7 @@ async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
     moves_often, has_folder, monkeypatch, tmp_path, caplog
 ):
     """Without it the tree stays where it is, the log says why, and so does a rescue that is refused."""
-    monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
     if has_folder:
         monkeypatch.setenv(VARIABLE, str(tmp_path))
     url = await namespace()
@@ -155,7 +156,7 @@ async def growing(ctx: Context, rounds: int) -> int:
 
 async def test_a_journal_that_grows_too_large_while_its_tree_waits_to_move_stays(moves_often, monkeypatch, caplog):
     """It was small enough when it was measured first. The tree stays, what was held goes on, and the log says why."""
-    monkeypatch.setattr(tree, "CARRIED_LARGEST", 11_000)
+    monkeypatch.setattr(moving, "CARRIED_LARGEST", 11_000)
     url = await namespace()
     async with working(url, [growing]), open_temporal(url) as supervisor:
         assert await (await supervisor.start(growing, 12, session="g")).result() == 12
@@ -175,14 +176,14 @@ async def lingering(ctx: Context) -> str:
 @pytest.mark.slow
 async def test_a_decision_that_comes_while_a_tree_moves_counts_in_the_next_workflow(monkeypatch):
     """The tree has stopped to wait for its agents, which still end, and does no command any more."""
-    usual, waits = tree.Tree._move, list[bool]()
+    usual, waits = RunningTree._leave_workflow, list[bool]()
 
     async def move(*given):
         waits.append(await usual(*given))
         return waits[-1]
 
-    monkeypatch.setattr(tree.Tree, "_move", move)
-    monkeypatch.setattr(tree, "UNWIND", 0.1)
+    monkeypatch.setattr(RunningTree, "_leave_workflow", move)
+    monkeypatch.setattr(moving, "UNWIND", 0.1)
     url = await namespace()
     async with working(url, [lingering]), open_temporal(url) as supervisor:
         run = await supervisor.start(lingering, session="l")

@@ -14,7 +14,7 @@ from supervisor.temporal import open_temporal
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import FileFeed, MirrorFile, Reached
-from supervisor.temporal.workflow import tree
+from supervisor.temporal.workflow import moving
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_a_late_decision_waits_once_for_a_worker(monkeypatch):
 
 async def test_a_replay_logs_nothing_again(monkeypatch, caplog):
     """A tree is run again whenever a worker takes it up: what it says is in the log once."""
-    monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
     url = await namespace()
     async with working(url, [before]), open_temporal(url) as supervisor:
         run = await supervisor.start(before, session="c")

@@ -21,7 +21,7 @@ from supervisor.temporal.client import turns
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command
-from supervisor.temporal.workflow import missing, tree
+from supervisor.temporal.workflow import missing, moving
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +101,7 @@ async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypat
         trees = supervisor.trees
         old = await trees.mirror.describe("s")
         left = await turns.find_left(trees.client, trees.named, old)
-        monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+        monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
         await supervisor.send("s", "second")
         assert await (await begun(supervisor, "s", 2)).result() == "second after 2"
         while await trees.is_open("s"):

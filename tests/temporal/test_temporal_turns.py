@@ -25,7 +25,7 @@ from supervisor.temporal import open_temporal
 from supervisor.temporal.client import forks, starting, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
-from supervisor.temporal.workflow import tree
+from supervisor.temporal.workflow import moving
 
 pytestmark = pytest.mark.anyio
 CODEX = Path(__file__).parents[1] / "transcripts/corpus/codex/output-long-after-its-call.jsonl"
@@ -97,7 +97,7 @@ async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(monke
 
 async def test_a_turn_that_cannot_begin_is_refused_and_begins_nothing(monkeypatch, tmp_path):
     """An agent that takes no text, and a journal that is too large, unless there is a folder for large payloads."""
-    monkeypatch.setattr(tree, "CARRIED_LARGEST", 10)
+    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "one", session="s")).outcome()
@@ -202,21 +202,21 @@ def test_a_message_counts_while_no_worker_lives_and_its_client_dies(cluster):
 @pytest.mark.parametrize(
     "where",
     [
-        pytest.param("workflow.tree.pack", marks=pytest.mark.soak),
+        pytest.param("workflow.moving.pack", marks=pytest.mark.soak),
         "worker.namespace.to_wire",
-        pytest.param("workflow.tree.unpack", marks=pytest.mark.soak),
+        pytest.param("workflow.journal.unpack", marks=pytest.mark.soak),
     ],
 )
 def test_a_worker_dies_between_two_turns(cluster, where):
     """SIGKILL as a tree ends, when its end is claimed, and as the next workflow begins: another worker goes on."""
     first = cluster.worker("--lost-after", "2", agents=TURNING, DIES_IN=where)
     cluster.run("start", "chatty", '"first"', "--session", "s", "--detach")
-    if where != "workflow.tree.pack":
+    if where != "workflow.moving.pack":
         assert cluster.outcome("s")["value"] == "first after 0"
         cluster.begin("send", "s", "second").communicate()
     assert first.wait(timeout=60) == -signal.SIGKILL
     cluster.worker(agents=TURNING)
-    if where == "workflow.tree.pack":
+    if where == "workflow.moving.pack":
         assert cluster.outcome("s")["value"] == "first after 0"
         cluster.run("send", "s", "second")
     cluster.outcome("s", "second after 2")

@@ -1,0 +1,137 @@
+"""How a tree does a command: by the same methods of the supervisor as on one machine.
+
+A command that cannot be done is answered to the workflow or the client that has sent it, and logged.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from supervisor.core.errors import SupervisorError
+from supervisor.core.events import ForkTaken
+from supervisor.logs import FactLog
+from supervisor.runtime.local import LocalSupervisor
+from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.wire import (
+    Command,
+    DecisionRequest,
+    ForkNote,
+    Moving,
+    decision_id,
+    error_document,
+    to_wire,
+)
+from supervisor.temporal.workflow.commands import Commands
+from supervisor.temporal.workflow.hosting import TreeRunner
+from supervisor.temporal.workflow.journal import TreeStore
+from supervisor.temporal.workflow.moving import Move
+from supervisor.temporal.workflow.shown import Shown
+
+log = FactLog(__name__)
+
+
+class Answering:
+    """Does the commands of a tree. `check_agents` raises AgentMissing if this worker cannot go on with it."""
+
+    def __init__(
+        self,
+        supervisor: LocalSupervisor,
+        runner: TreeRunner,
+        store: TreeStore,
+        commands: Commands,
+        move: Move,
+        shown: Shown,
+        check_agents: Callable[[], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._runner = runner
+        self._store = store
+        self._commands = commands
+        self._move = move
+        self._shown = shown
+        self._check_agents = check_agents
+
+    async def do_next(self) -> None:
+        """Do the command that has waited longest, and keep the answer."""
+        command = self._commands.waiting.pop(0)
+        if isinstance(command, DecisionRequest):
+            await self._decide(command)
+            return
+        if command.id and command.id in self._commands.answers:  # it came twice
+            return
+        answer: Any
+        try:
+            answer = await self._answer(command)
+        except SupervisorError as error:
+            log.debug("command.refused", command=command.kind, session=command.session, reason=str(error))
+            answer = error_document(error)
+        self._commands.keep(command.id, answer)
+
+    async def _answer(self, command: Command) -> Any:
+        """Do what a command says, and return what came of it."""
+        supervisor, session, text, by = self._supervisor, command.session, command.text or "", command.by
+        match command.kind:
+            case "cancel":
+                await supervisor.cancel(session, reason=command.text, by=by, run=command.run)
+            case "send":
+                return to_wire(await supervisor.send(session, text, by=by))
+            case "retry":
+                return (await supervisor.retry(session, by=by)).number
+            case "forked":
+                await self._note_fork(command)
+            case "add_rule":
+                assert command.rule is not None
+                return to_wire(await supervisor.add_rule(command.rule, by=by))
+            case "revoke_rule":
+                return to_wire(await supervisor.revoke_rule(text, by=by))
+            case "rescue":
+                return await self._be_rescued(command)
+        return None
+
+    async def _note_fork(self, command: Command) -> None:
+        note, now = msgspec.json.decode(command.text or "", type=ForkNote), self._runner.clock.now()
+        taken = ForkTaken(at=now, fork=note.fork, before=note.before, by=command.by)
+        known = [row.event for row in self._store.journal(command.session)]
+        if not any(isinstance(each, ForkTaken) and each.fork == note.fork for each in known):
+            await self._runner.journal.append(lambda _: [(command.session, taken)])
+
+    async def _be_rescued(self, command: Command) -> Any:
+        if command.text == "go on":
+            if self._move.is_parked:
+                self._move.is_parked = self._runner.attempts.is_closed = False
+                self._check_agents()
+                await self._supervisor.resume(command.session)
+            return "going on"
+        if self._move.is_parked:
+            return "parked"
+        self._move.ask_for("upgrade" if command.text == "upgrade" else "park")
+        names = sorted(dict.fromkeys(self._runner.environment.bodies.running.values()))
+        return to_wire(Moving(run=workflow.info().run_id, waits_for=names))
+
+    async def _decide(self, request: DecisionRequest) -> None:
+        """Decide, add the rule that this makes for all sessions, and tell the workflow that has claimed the decision
+        what it came to."""
+        answer: Any
+        try:
+            result = await self._supervisor.decide(request.approval, request.decision, channel=request.channel)
+            if result.kind == "accepted":
+                result = msgspec.structs.replace(result, rule=await self._add_rule(request, result.rule))
+            answer = to_wire(result)
+        except SupervisorError as error:
+            answer = error_document(error)
+        self._shown.show()
+        try:
+            await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
+        except ApplicationError as gone:
+            log.debug("decision.not_answered", approval=request.approval, reason=str(gone))
+
+    async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
+        """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
+        found = self._store.get_approval(request.approval)
+        rule = None if found is None else rule_for_all(found, request.decision)
+        if rule is None:
+            return made
+        return await self._runner.environment.add_rule(msgspec.structs.replace(rule, id=made), request.by)

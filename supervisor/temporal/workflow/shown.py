@@ -1,0 +1,65 @@
+"""What of a tree a client reads without a worker: what people are asked, in a search attribute and in the memo.
+
+It is written together with what the journal says. What does not fit into them is named in the memo by its id.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+from supervisor.abc import Store
+from supervisor.core.encoding import to_json
+from supervisor.core.values import Approval
+from supervisor.temporal.wire import MEMO, MEMO_LARGEST, PENDING, SEARCHED_LARGEST
+from supervisor.temporal.workflow.claims import claim_withdrawn
+
+PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
+
+
+class Shown:
+    """The approvals and questions of a tree that are shown now: at first those of the workflow before, if there was
+    one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ids = [each.id for each in store.find_approvals(limit=None)]
+
+    async def claim_withdrawn(self) -> None:
+        """Claim what was shown and has been withdrawn since."""
+        gone = [found for each in self._ids if (found := self._store.get_approval(each)) is not None]
+        await claim_withdrawn(gone)
+
+    def show(self) -> None:
+        """Write what people are asked, if it has changed."""
+        pending = self._store.find_approvals(limit=None)
+        ids = [each.id for each in pending]
+        if ids == self._ids:
+            return
+        self._ids = ids
+        workflow.upsert_memo({MEMO: memo_of(pending)})
+        workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids))])
+
+
+def searched(ids: list[str]) -> list[str]:
+    """Return the oldest ids of what is pending, as many as fit into a search attribute. The memo has all of them."""
+    size, found = len("[]"), list[str]()
+    for each in ids:
+        size += len(f'"{each}",')
+        if size > SEARCHED_LARGEST:
+            break
+        found.append(each)
+    return found
+
+
+def memo_of(pending: list[Approval]) -> Any:
+    """Return the memo of a tree: what is pending, oldest first, as far as it fits, and the ids of the others."""
+    whole, left_out, size = list[Any](), list[str](), 0
+    for each in pending:
+        size += len(to_json(each, "an approval"))
+        if size > MEMO_LARGEST:
+            left_out.append(each.id)
+        else:
+            whole.append(msgspec.to_builtins(each))
+    return {"pending": whole, "left_out": left_out}
