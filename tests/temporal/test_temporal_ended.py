@@ -17,6 +17,7 @@ from supervisor.temporal.client.runs import TemporalRun
 from supervisor.temporal.connection import connect
 from supervisor.temporal.mirror import mirror
 from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.namespace import NamespaceReader
 
 pytestmark = pytest.mark.anyio
 
@@ -126,12 +127,12 @@ async def test_a_server_that_has_shown_a_tree_shows_that_it_was_terminated(monke
             await server.mirror.follow_all()
             await anyio.sleep(0.05)
         assert (await server.get_session("c")).status == "error"
-        assert server.mirror._looks == {}
+        assert server.mirror._looks.by_root == {}
 
 
 async def test_a_tree_that_was_terminated_is_known_without_a_worker(monkeypatch):
     """As far as the server knows it. It hides no other tree, and nobody waits for its end."""
-    monkeypatch.setattr(Mirror.query, "__defaults__", (timedelta(seconds=0.5), None))
+    monkeypatch.setattr(NamespaceReader.query, "__defaults__", (timedelta(seconds=0.5), None))
     url = await namespace()
     async with working(url, [leading, asking]), open_temporal(url) as supervisor:
         await supervisor.start(leading, session="c")

@@ -66,7 +66,7 @@ async def test_a_namespace_that_is_gone_is_no_missing_session():
     gone = read_temporal_url(f"temporal://{shared().target}/gone")
     await namespace()  # the server answers
     supervisor = TemporalSupervisor(await Client.connect(gone.target, namespace="gone"), gone)
-    for ask in (supervisor.mirror.describe("s"), supervisor.mirror.query("s", "entries", 0, dict)):
+    for ask in (supervisor.mirror.namespace.describe("s"), supervisor.mirror.namespace.query("s", "entries", 0, dict)):
         with pytest.raises(NotFound, match="namespace create"):
             await ask
 

@@ -99,7 +99,7 @@ async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypat
     async with working(url, [chatty]), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "first", session="s")).outcome()
         trees = supervisor.trees
-        old = await trees.mirror.describe("s")
+        old = await trees.namespace.describe("s")
         left = await turns.find_left(trees.client, trees.named, old)
         monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
         await supervisor.send("s", "second")

@@ -68,7 +68,7 @@ async def test_a_client_that_knows_an_old_end_goes_on_after_the_latest_one():
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "first", session="s")).outcome()
         trees = supervisor.trees
-        old = await trees.mirror.describe("s")
+        old = await trees.namespace.describe("s")
         left = await turns.find_left(trees.client, trees.named, old)
         await supervisor.send("s", "second")
         await outcomes(supervisor, "s", 2)

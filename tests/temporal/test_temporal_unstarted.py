@@ -98,5 +98,5 @@ async def test_a_query_that_was_refused_is_asked_again(monkeypatch):
     async with working(url, [napping]), open_temporal(url) as supervisor:
         run = await supervisor.start(napping, session="n")
         assert await run.result() == "awake"
-        assert await supervisor.mirror.query("n", "answer", "c", str) == "here"
+        assert await supervisor.mirror.namespace.query("n", "answer", "c", str) == "here"
     assert asked == ["c"] * 3

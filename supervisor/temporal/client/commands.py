@@ -18,7 +18,7 @@ from supervisor.temporal.carry import unpack
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
 from supervisor.temporal.client.turns import find_left, follow
 from supervisor.temporal.connection import SOON, border, is_no_workflow
-from supervisor.temporal.mirror.mirror import POLL
+from supervisor.temporal.mirror.namespace import POLL
 from supervisor.temporal.wire import Command, Start, raise_error, to_wire
 
 Check = Callable[[SessionState], object]
@@ -49,14 +49,14 @@ async def command(
     with anyio.move_on_after(SOON_ENOUGH):
         while True:
             try:
-                found: Any = await trees.mirror.query(root, "answer", sent.id, Any)
+                found: Any = await trees.namespace.query(root, "answer", sent.id, Any)
             except ServerUnavailable:
                 found = None
             if found is not None:
                 if isinstance(found["answer"], dict) and "error" in found["answer"]:
                     raise_error(found["answer"])
                 return sent.id, found["answer"]
-            await trees.refuse_ended(await trees.mirror.describe(root))
+            await trees.refuse_ended(await trees.namespace.describe(root))
             await anyio.sleep(POLL / 4)
     return sent.id, None
 
@@ -64,7 +64,7 @@ async def command(
 async def _deliver(trees: Trees, root: str, sent: Command, check: Check | None) -> bool:
     """Give a command to the workflow of a tree that runs, or begin its next one. Return whether it was given."""
     while not await _signal(trees, root, sent):
-        described = await trees.mirror.describe(root)
+        described = await trees.namespace.describe(root)
         if described.status == WorkflowExecutionStatus.RUNNING:  # another client has begun it just now
             continue
         await trees.refuse_ended(described)

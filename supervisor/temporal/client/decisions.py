@@ -143,4 +143,4 @@ class Deciding:
 
     async def _has_ended(self, root: str) -> bool:
         """Return whether Temporal has ended a tree, which withdraws what it asks (ended.py)."""
-        return await self._trees.why_ended(await self._trees.mirror.describe(root)) is not None
+        return await self._trees.why_ended(await self._trees.namespace.describe(root)) is not None

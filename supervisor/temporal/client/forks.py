@@ -35,11 +35,11 @@ async def fork_tree(
     entries = [*forking.copied(who, version, runner.clock.now())]
     start = start_with(trees, fork, entries, who)
     if not await start_tree(trees, start, mark):
-        described = await trees.mirror.describe(fork)
+        described = await trees.namespace.describe(fork)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
     await trees.until_accepted(fork, wanted_by(entries))
     note = ForkNote(fork=fork, before=forking.fork.before)
-    if await trees.why_ended(await trees.mirror.describe(root)) is None:
+    if await trees.why_ended(await trees.namespace.describe(root)) is None:
         await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
     return forking.fork

@@ -46,7 +46,7 @@ class NamespaceImport(SessionImport):
         """Find out whether this session was imported. Raises SessionConflict; ServerUnavailable if there is one, and no
         worker answers for it."""
         try:
-            await self._trees.mirror.describe(self.session)
+            await self._trees.namespace.describe(self.session)
         except NotFound:
             return self
         await self._find_finished()

@@ -386,7 +386,7 @@ class TemporalSupervisor(Supervisor):
             else:
                 await self.trees.read(session)
         except ServerUnavailable:
-            found = await self.mirror.find_pending() if pending and after is None else []
+            found = await self.mirror.namespace.find_pending() if pending and after is None else []
             here = tuple(each for each in found if session in (None, each.session, each.root_session))
             if not here:
                 raise

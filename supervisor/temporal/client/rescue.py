@@ -20,7 +20,7 @@ from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.temporal.client.commands import command
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.mirror.mirror import POLL
+from supervisor.temporal.mirror.namespace import POLL
 from supervisor.temporal.wire import Moving, from_wire
 
 MOVED_WITHIN: Final = 30.0
@@ -37,12 +37,12 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
     root = await trees.find_root(session)
     if not await trees.is_open(root):
         raise InvalidInput(f"session {session} has ended: nothing of it is to go on")
-    described = await trees.mirror.describe(root)
+    described = await trees.namespace.describe(root)
     versions = described.raw_description.workflow_execution_info.versioning_info
     has_version = versions.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
     text = "go on" if goes_on else "upgrade" if has_version else "park"
     _, answer = await command(trees, root, "rescue", root, by, text)
-    if answer is None and (lacked := await trees.mirror.why_left(root)) is not None:
+    if answer is None and (lacked := await trees.namespace.why_left(root)) is not None:
         raise ServerUnavailable(f"session {root} goes on when a worker can run it: {lacked}", maybe_done=True)
     if answer is None:
         raise ServerUnavailable(
@@ -59,7 +59,7 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
 
 async def _wait_until_moved(trees: Trees, root: str, moving: Moving) -> None:
     with anyio.move_on_after(MOVED_WITHIN):
-        while (described := await trees.mirror.describe(root)).run_id == moving.run:
+        while (described := await trees.namespace.describe(root)).run_id == moving.run:
             if described.status != WorkflowExecutionStatus.RUNNING:
                 raise InvalidInput(f"session {root} has ended meanwhile: nothing of it is to go on")
             await anyio.sleep(POLL)

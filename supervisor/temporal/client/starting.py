@@ -75,7 +75,7 @@ async def start_session(
     mark = digest([start.agent, to_wire(start).get("given", [])])
     is_new = await start_tree(trees, start, mark)
     if not is_new:
-        described = await trees.mirror.describe(root)
+        described = await trees.namespace.describe(root)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(
                 f"session {root} belongs to another agent, or was started with another input; choose another id"
@@ -115,7 +115,7 @@ async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
     none of its id, or one that a worker has refused. One that Temporal has ended keeps its id."""
     if await _try_start(trees, start, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE):
         return True
-    described = await trees.mirror.describe(start.session)
+    described = await trees.namespace.describe(start.session)
     if described.status == WorkflowExecutionStatus.FAILED and await trees.why_ended(described) is None:
         return await _try_start(trees, start, mark, ONCE)  # a worker has refused it
     return False

@@ -19,8 +19,8 @@ from supervisor.core.ids import approval_route, new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, border
-from supervisor.temporal.mirror.ended import why_ended
-from supervisor.temporal.mirror.mirror import PATIENCE, POLL, Mirror
+from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.namespace import PATIENCE, POLL
 from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
@@ -51,6 +51,7 @@ class Trees:
         self.where = str(named)
         self.store = store
         self.mirror = mirror
+        self.namespace = mirror.namespace
 
     async def read(self, session: str) -> str:
         """Read what is new in a session's tree. Return its root. Raises NotFound."""
@@ -63,7 +64,7 @@ class Trees:
         if row is not None:
             return row.root
         try:
-            await self.mirror.describe(session)
+            await self.namespace.describe(session)
         except NotFound:
             await self.mirror.read_all()
             row = self.store.get_session(session)
@@ -92,7 +93,7 @@ class Trees:
 
     async def find_in_memo(self, root: str, approval: str) -> Approval | None:
         """Return an approval that is pending, as the server knows it without a worker."""
-        described = await self.mirror.describe(root)
+        described = await self.namespace.describe(root)
         memo = (await described.memo())[MEMO]
         if described.status != WorkflowExecutionStatus.RUNNING:
             return None
@@ -106,9 +107,8 @@ class Trees:
         return None
 
     async def why_ended(self, described: Any) -> str | None:
-        """Return how Temporal has ended a tree, and what to do; see ended.py."""
-        with border(self.named):
-            return await why_ended(self.client, described)
+        """Return how Temporal has ended a tree, and what to do; see mirror/ended.py."""
+        return await self.namespace.why_ended(described)
 
     async def refuse_ended(self, described: Any) -> None:
         """Raise InvalidInput if Temporal has ended a tree: it takes no command."""
@@ -116,7 +116,7 @@ class Trees:
             raise InvalidInput(f"session {described.id} {why}")
 
     async def is_open(self, root: str) -> bool:
-        return bool((await self.mirror.describe(root)).status == WorkflowExecutionStatus.RUNNING)
+        return bool((await self.namespace.describe(root)).status == WorkflowExecutionStatus.RUNNING)
 
     async def until_accepted(self, root: str, wanted: Sequence[Wanted]) -> None:
         """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives.
@@ -124,10 +124,10 @@ class Trees:
         pause, is_offered = POLL, False
         with anyio.move_on_after(SOON_ENOUGH):
             while True:
-                described = await self.mirror.describe(root)
+                described = await self.namespace.describe(root)
                 if described.status == WorkflowExecutionStatus.FAILED:
                     await self._raise_failure(root)
-                if not is_offered and await self.mirror.is_left(described):
+                if not is_offered and await self.namespace.is_left(described):
                     await self._refuse_unknown(described, wanted)
                     is_offered = True
                 with anyio.move_on_after(pause):  # no worker answers for a tree that none has begun
@@ -202,13 +202,13 @@ class Trees:
                 root = await self.find_root(session)
                 await self.mirror.read(root)
             except ServerUnavailable:
-                if root is not None and await self.why_ended(await self.mirror.describe(root)) is not None:
+                if root is not None and await self.why_ended(await self.namespace.describe(root)) is not None:
                     raise
                 await anyio.sleep(POLL)
                 continue
             if self.store.get_session(session) is not None:
                 return root
-            if (await self.mirror.describe(root)).status == WorkflowExecutionStatus.FAILED:
+            if (await self.namespace.describe(root)).status == WorkflowExecutionStatus.FAILED:
                 await self._raise_failure(root)
             await anyio.sleep(POLL)
 
@@ -218,7 +218,7 @@ class Trees:
 
     async def view_of(self, root: str) -> SessionView:
         """Return a root as the server knows it without a worker."""
-        described = await self.mirror.describe(root)
+        described = await self.namespace.describe(root)
         memo = await described.memo()
         outcome: dict[str, Any] | None = None
         if described.status == WorkflowExecutionStatus.COMPLETED:
