@@ -13,10 +13,15 @@ from typing import Final
 import sniffio
 from google.protobuf.message import Message
 from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure, WorkflowNotReadyFailure
+from temporalio.api.errordetails.v1 import (
+    NamespaceNotFoundFailure,
+    NotFoundFailure,
+    QueryFailedFailure,
+    WorkflowNotReadyFailure,
+)
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import (
@@ -152,6 +157,14 @@ def is_no_workflow(error: RPCError) -> bool:
 def is_not_ready(error: RPCError) -> bool:
     """Return whether a workflow cannot be queried now, whatever other ones do: the workers' code failed to run it."""
     return _says(error, WorkflowNotReadyFailure)
+
+
+def why_query_failed(error: WorkflowQueryFailedError) -> str:
+    """Return the type of the error with which a worker has failed a query; "" if the query itself raised. temporalio's
+    error has the text alone. It is raised while the server's answer, which has the type, is handled."""
+    answer, failed = error.__context__, QueryFailedFailure()
+    has_type = isinstance(answer, RPCError) and any(each.Unpack(failed) for each in answer.grpc_status.details)
+    return failed.failure.application_failure_info.type if has_type else ""
 
 
 def _says(error: RPCError, failure: type[Message]) -> bool:

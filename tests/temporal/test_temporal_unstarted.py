@@ -6,15 +6,14 @@ from clusters import histories
 from temporal_server import namespace, working
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
 from supervisor import Context, agent
 from supervisor.temporal import open_temporal
 from supervisor.temporal.settings import PayloadsInUtf8
-from supervisor.temporal.wire import UNSTARTED
+from supervisor.temporal.wire import UNSTARTED, Entries
+from supervisor.temporal.worker import unstarted
 from supervisor.temporal.worker.unstarted import TaskRunner
-from supervisor.temporal.workflow.tree import Tree
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +46,7 @@ class Watched(TaskRunner):
         def activate(given):
             ended = usual(given)
             if ended.HasField("failed"):
-                self.refusals.append(ended.failed.failure.message)
+                self.refusals.append(ended.failed.failure.application_failure_info.type)
             return ended
 
         instance.activate = activate
@@ -85,18 +84,20 @@ async def test_events_whose_task_is_only_scheduled_are_refused():
 
 async def test_a_query_that_was_refused_is_asked_again(monkeypatch):
     """The client that has asked sees nothing of it."""
-    asked = list[str]()
+    asked, activate = list[str](), unstarted._Tasks.activate
 
-    def answer(tree: Tree, command: str) -> str:
-        asked.append(command)
-        if len(asked) < 3:
-            raise ApplicationError(UNSTARTED)
-        return "here"
+    def refuse_twice(tasks, usual, given):
+        if any(job.WhichOneof("variant") == "query_workflow" for job in given.jobs):
+            asked.append(given.run_id)
+            if len(asked) < 3:
+                return unstarted.refuse(given)
+        return activate(tasks, usual, given)
 
-    monkeypatch.setattr(Tree, "answer", answer)
+    monkeypatch.setattr(unstarted._Tasks, "activate", refuse_twice)
     url = await namespace()
     async with working(url, [napping]), open_temporal(url) as supervisor:
         run = await supervisor.start(napping, session="n")
         assert await run.result() == "awake"
-        assert await supervisor.mirror.namespace.query("n", "answer", "c", str) == "here"
-    assert asked == ["c"] * 3
+        asked.clear()
+        assert Entries.decompressed(await supervisor.mirror.namespace.query("n", "entries", 0, bytes)).rows
+    assert len(asked) == 3

@@ -24,10 +24,10 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.temporal.carry import rows_of
-from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready
+from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready, why_query_failed
 from supervisor.temporal.left import read_left
 from supervisor.temporal.mirror.ended import ENDED, why_ended
-from supervisor.temporal.wire import MEMO, MISSING, NO_AGENT, PENDING, TREE, UNSTARTED, Entries, from_wire, refusal_id
+from supervisor.temporal.wire import MEMO, MISSING, PENDING, TREE, UNSTARTED, Entries, from_wire, refusal_id
 
 T = TypeVar("T")
 
@@ -46,6 +46,10 @@ LEFT_OUT: Final = "they are too large to be read without a worker: start one"
 
 class NotReplayed(ServerUnavailable):
     """The code of the workers does not follow the history of a workflow, or could not run it."""
+
+
+class NotReadYet(NotReplayed):
+    """A worker could not run a workflow, and the next one may: another one has its agent, or a task is started."""
 
 
 class NamespaceReader:
@@ -222,17 +226,17 @@ class NamespaceReader:
         while True:
             try:
                 return from_wire(await self._ask(handle, root, name, given, patience), type_)
-            except NotReplayed as error:
-                is_soon = any(why in str(error) for why in (NO_AGENT, UNSTARTED))
-                if not is_soon or anyio.current_time() >= until:
+            except NotReadYet:
+                if anyio.current_time() >= until:
                     raise
-                await anyio.sleep(POLL / 4)  # another worker may have its agent, or a task is started
+                await anyio.sleep(POLL / 4)
 
     async def _ask(self, handle: Any, root: str, name: str, given: Any, patience: timedelta) -> Any:
         try:
             return await handle.query(name, given, rpc_timeout=patience)
         except WorkflowQueryFailedError as error:
-            raise NotReplayed(f"session {root} cannot be read: {error}", maybe_done=False) from None
+            kind = NotReadYet if why_query_failed(error) in (MISSING, UNSTARTED) else NotReplayed
+            raise kind(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 with self.border(root):

@@ -9,7 +9,7 @@ replay asks for something else, and no worker can run the workflow any more.
 
 Rules
 - Events that are new, at a time that is not, belong to no task. They are refused. temporalio then drops the workflow
-  from memory, and fails the query. The client asks again (mirror.py).
+  from memory, and fails the query. The client asks again (mirror/namespace.py).
 - Two tasks that the server's clock does not tell apart look the same. The second one is refused, and the server gives
   it again.
 - The history that a replay follows is not looked at: all its tasks were started.
@@ -37,6 +37,14 @@ class TaskRunner(Uninterrupted):
         return instance
 
 
+def refuse(given: Any) -> WorkflowActivationCompletion:
+    """Return the answer to events that belong to no task: a query fails with its type, and the client asks again."""
+    refusal = WorkflowActivationCompletion(run_id=given.run_id)
+    refusal.failed.failure.message = "no task of the workflow was started for its latest events"
+    refusal.failed.failure.application_failure_info.type = UNSTARTED
+    return refusal
+
+
 class _Tasks:
     """The tasks of a workflow in memory: the time of the latest one, and how many events there were."""
 
@@ -49,8 +57,6 @@ class _Tasks:
             return usual(given)
         at, events = given.timestamp.ToNanoseconds(), given.history_length
         if at == self._at and events > self._events and not given.is_replaying:
-            refusal = WorkflowActivationCompletion(run_id=given.run_id)
-            refusal.failed.failure.message = UNSTARTED
-            return refusal
+            return refuse(given)
         self._at, self._events = at, events
         return usual(given)

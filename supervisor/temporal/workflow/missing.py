@@ -10,8 +10,7 @@ from typing import Any
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import UnknownAgent
 from supervisor.temporal.wanted import Wanted
-from supervisor.temporal.wire import NO_AGENT
-from supervisor.temporal.workflow.references import find_referred
+from supervisor.temporal.workflow.references import NO_AGENT, find_referred
 
 
 class AgentMissing(Exception):
