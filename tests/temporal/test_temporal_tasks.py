@@ -19,6 +19,7 @@ from supervisor import (
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import turns
 from supervisor.temporal.client.rescue import rescue
+from supervisor.temporal.mirror.namespace import NotReadYet
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command
 from supervisor.temporal.workflow import missing, moving
@@ -91,6 +92,19 @@ async def test_a_turn_that_a_worker_without_its_agent_takes_up_runs_on_another_o
     told = [text for each in caplog.records if "tree.left_to_another_worker" in (text := each.getMessage())]
     assert len(told) == 1
     assert "chatty" in told[0]
+
+
+@pytest.mark.slow
+async def test_a_query_that_a_worker_without_the_agent_fails_may_be_answered_by_another_one(monkeypatch):
+    """So it is asked again, until the time is over."""
+    url = await namespace()
+    async with open_temporal(url) as supervisor:
+        async with working(url, [chatty]):
+            await (await supervisor.start(chatty, "first", session="s")).outcome()
+        lacks(monkeypatch)
+        async with working(url, [other]):
+            with pytest.raises(NotReadYet, match="chatty"):
+                await supervisor.mirror.namespace.query("s", "entries", 0, bytes)
 
 
 async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypatch):
