@@ -1,21 +1,18 @@
 """The same agents on Temporal, when one machine is not enough. One tree is one workflow, and one body an activity.
 
-    tree         a tree's workflow: our runtime over a journal in memory     environment  its time, ids, bodies
-    bridge       how code of a workflow waits                                bodies       calls and steps on a worker
-    worker       a process that runs trees and bodies                        references   names of their functions
-    remote       the Supervisor: one method each            starting     starts of sessions
-    decisions    who decides: a claim                       commands     signals to a tree
-    trees        where sessions and approvals are           mirror       what was read of them
-    runs         runs and watches                           wire         what is written to a server
-    served       the Supervisor of a server                 mirror_store where a mirror is kept
-    cards        one card, however many servers             claims       workflows that claim by their ids
-    rules        rules for all sessions                     rulebook     the workflow that keeps them
-    connection   servers, namespaces, errors                order        in which cancelled tasks go on
-    carry        what a tree takes along when it moves      rescue       of sessions whose code has changed
-    workflows    a tree's, and those that claim             turns        of a tree that has ended
-    forks        trees that begin with a copy               imports      sessions of other programs
-    determinism  what an agent's own code may not call      ended        trees that Temporal has ended
-    missing      agents that a worker lacks
+    workflow/    inside a workflow, which is run again from its history: it must do the same each time
+    worker/      a worker process, which runs workflows, and the bodies of calls and steps
+    client/      the Supervisor of a namespace: one method each; it runs no agent
+    mirror/      what a client has read of the namespace, in a store
+
+Clients and workers do not import each other, and what runs inside a workflow imports none of the other rooms. They
+share
+
+    wire         what is written to a server               settings     how a process reaches one
+    connection   servers, namespaces, errors               payloads     large ones, in files
+    carry        what a tree takes along when it moves     left         what one that has ended has left
+    rules        rules for all sessions                    rulebook     their changes, and what holds then
+    wanted       what a tree needs of its worker
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

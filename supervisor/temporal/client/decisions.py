@@ -142,5 +142,5 @@ class Deciding:
         return await lost(self._trees.store, approval, decision)
 
     async def _has_ended(self, root: str) -> bool:
-        """Return whether Temporal has ended a tree, which withdraws what it asks (ended.py)."""
+        """Return whether Temporal has ended a tree, which withdraws what it asks (mirror/ended.py)."""
         return await self._trees.why_ended(await self._trees.namespace.describe(root)) is not None

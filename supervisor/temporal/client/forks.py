@@ -5,7 +5,7 @@ The client copies what its mirror has of the source, and starts the workflow wit
 Rules
 - The fork counts when the server has its start. The same fork again is the same one, by the mark in its memo. It tells
   the source again, which journals each fork once: so what a client that died had left is made up for. A source that
-  Temporal has ended (ended.py) is told nothing. Nor is one whose fork is refused: no worker has what it needs.
+  Temporal has ended (mirror/ended.py) is told nothing. Nor is one whose fork is refused: no worker has what it needs.
 - A journal that is too large to be carried is refused before anything is sent.
 """
 

@@ -1,7 +1,7 @@
 """Rescue a session whose agents' code has changed, so that its history cannot be run again by the new code.
 
-A worker that has the old code moves the session to a new workflow, with its journal (tree.py). There the agents are run
-again over the journal alone, by the rules of one machine (R1), with whatever code the workers have then.
+A worker that has the old code moves the session to a new workflow, with its journal (workflow/moving.py). There the
+agents are run again over the journal alone, by the rules of one machine (R1), with whatever code the workers have then.
 
 Rules
 - The session moves when nothing of it runs any more. A rescue waits for that for a while, and else says what runs.

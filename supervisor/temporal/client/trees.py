@@ -140,7 +140,7 @@ class Trees:
 
     async def _refuse_unknown(self, described: Any, wanted: Sequence[Wanted]) -> None:
         """Raise UnknownAgent if each of the workers that answer lacks what a tree needs. Cancel the tree then, so that
-        it is refused by each worker (tree.py). One that has begun it meanwhile ends it in order."""
+        it is refused by each worker (workflow/tree.py). One that has begun it meanwhile ends it in order."""
         names, missing = set[str](), set[str | None]()
 
         async def ask() -> None:

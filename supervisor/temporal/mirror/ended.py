@@ -5,7 +5,7 @@ Rules
   and withdraws what they ask. It writes that after the entries of the tree, dated with the workflow's end: all mirrors
   say the same.
 - A tree that was refused at its start is not among them: it has never begun. One is that has failed because there was
-  nothing to go on with (turns.py).
+  nothing to go on with (workflow/turns.py).
 """
 
 from datetime import datetime
@@ -44,7 +44,7 @@ async def why_ended(client: Client, described: Any) -> str | None:
     except WorkflowFailureError as error:
         cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type != LEFT_NOTHING:
-        return None  # what a worker raises that refuses a start (tree.py)
+        return None  # what a worker raises that refuses a start (workflow/tree.py)
     return f"ended in Temporal: {ENDED[described.status]} ({cause}); {GOES_ON}"
 
 
