@@ -14,7 +14,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import DataConverter, PayloadCodec, StorageDriverClaim, StorageDriverRetrieveContext
 
-from supervisor import Approve, Context, InvalidInput, ServerError, agent, tool
+from supervisor import Approve, Context, InvalidInput, ServerError, ToolFailed, agent, tool
 from supervisor.events import ToolCallFinished
 from supervisor.temporal import open_temporal, payloads
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
@@ -53,6 +53,17 @@ async def accented(ctx: Context, text: str) -> str:
 async def quoting(ctx: Context, number: int) -> str:
     await ctx.call(echoing, '"' * number)
     return await ctx.ask("Well?")
+
+
+@tool(policy="allow")
+async def complaining() -> None:
+    raise ToolFailed("x" * 1_048_500, more="y" * 1_048_500)
+
+
+@agent
+async def listening(ctx: Context) -> list[str]:
+    result = await ctx.call(complaining)
+    return [result.kind, result.content]
 
 
 class Reversing(PayloadCodec):
@@ -149,6 +160,17 @@ async def test_without_a_folder_a_large_input_is_refused(monkeypatch):
     async with open_temporal(url) as supervisor:
         with pytest.raises(InvalidInput, match=VARIABLE):
             await supervisor.start(large, "x" * LARGE)
+
+
+async def test_the_text_and_the_details_of_a_failure_count_together(monkeypatch):
+    """Each is within the limit. Sent together, they would be more than a server takes."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    url = await namespace()
+    with anyio.fail_after(60):
+        async with working(url, [listening]), open_temporal(url) as supervisor:
+            outcome = await (await supervisor.start(listening)).outcome()
+    assert outcome.value[0] == "error"
+    assert "the result of complaining has 2097" in outcome.value[1]
 
 
 async def test_a_letter_outside_of_ascii_counts_as_its_bytes_in_utf_8(monkeypatch):

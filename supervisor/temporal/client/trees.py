@@ -231,7 +231,7 @@ class Trees:
         status: SessionStatus = "waiting_approval" if pending else "active"
         if described.status != WorkflowExecutionStatus.RUNNING:
             status = "completed" if is_done else "error"
-        return SessionView(
+        return SessionView(  # without a worker the number of its latest run is not known
             id=root,
             parent=None,
             root=root,

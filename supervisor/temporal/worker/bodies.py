@@ -134,7 +134,8 @@ class _Body:
             kind, text, value = "failed", error.content, error.details
         try:
             what, largest = f"the result of {self._request.name}", self._request.largest
-            plain_of(text, what, largest)
+            if kind == "failed":
+                plain_of((text, value), what, largest)
             return BodyResult(kind=kind, text=text, value=plain_of(value, what, largest))
         except InvalidInput as error:
             return BodyResult(kind="misfit", text=str(error))
