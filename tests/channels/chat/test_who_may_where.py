@@ -476,7 +476,7 @@ async def cancel_from_another_machine(here, who):
 
 async def cancel_on_the_page(here, who):
     page = f"/sessions/{(asked := await here.ask()).session}"
-    await here.form(who, page, f"{page}/cancel")
+    await here.form(who, page, f"{page}/cancel", run="1")
     return is_cancelled(here, asked)
 
 
