@@ -61,7 +61,10 @@ async def parked(supervisor, deployed) -> str:
     return asked.id
 
 
-@pytest.mark.parametrize(("lacks", "said"), [("agent", "no agent .*:worker$"), ("version", "no version '1'")])
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [pytest.param("agent", "no agent .*:worker$", marks=pytest.mark.soak), ("version", "no version '1'")],
+)
 async def test_a_parked_tree_goes_on_with_a_worker_that_has_its_agent_and_its_version(deployed, caplog, lacks, said):
     """Another worker leaves it, and blocks nothing. It says once what it lacks, and so does the command."""
     url = await namespace()
@@ -78,7 +81,10 @@ async def test_a_parked_tree_goes_on_with_a_worker_that_has_its_agent_and_its_ve
     assert ["ship" in each for each in told] == [True]
 
 
-@pytest.mark.parametrize(("version", "said"), [(None, "no agent .*:worker"), ("9", "no version '9'")])
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [pytest.param(None, "no agent .*:worker", marks=pytest.mark.soak), ("9", "no version '9'")],
+)
 async def test_a_fork_that_no_worker_can_run_is_refused_and_never_begins(deployed, version, said):
     """As a start is, with what is missing. Its source knows nothing of it, and its id is free."""
     url = await namespace()
