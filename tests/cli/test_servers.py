@@ -1,5 +1,6 @@
 """Commands on a server: what is done next to a store is done from elsewhere with a URL and a token."""
 
+import getpass
 import json
 import os
 import re
@@ -7,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import preloaded
 import pytest
 from calling_agents import __file__ as AGENTS_FILE  # noqa: N812 # a path
 from on_terminal import PtyProgram
 
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "decide-from-another-machine.md"
 TOKEN = "a-token-that-is-long-enough-for-tests"
 DAEMON_AGENTS = '''
 import sys, anyio
@@ -132,6 +135,42 @@ def test_a_person_decides_from_a_laptop_what_a_server_asks(laptop, server):
     assert laptop("top", "--json").json["store"] == laptop.env["SUPERVISOR_SERVER"]
     assert laptop("deny", asked).code == 4
     assert not (laptop.folder / "state").exists()
+
+
+def test_the_guide_shows_what_a_person_on_a_laptop_sees(laptop, server):
+    """docs/how-to/decide-from-another-machine.md: the commands are given here, and say the same."""
+    (guide,) = re.findall(r"^```text\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    asked = seen = ""
+    for line in re.findall(r"^(?:\$ supervisor|# the daemon) .*", guide, re.MULTILINE):
+        seen += f"{line}\n"
+        match line.split():
+            case ["#", *_, "killed"]:
+                server.kill()
+            case ["#", *_, "started"]:
+                server.start()
+            case [_, _, *words]:
+                answer = laptop(*(asked if len(word) == 42 else word for word in words))
+                seen += answer.out + answer.err
+                asked, *_ = *re.findall(r"^[a-z2-7]{42}", answer.out), asked
+                while words[0] == "approve" and laptop("show", "mine", "--json").json["outcome"] is None:
+                    time.sleep(0.1)
+    assert without_chance(seen) == without_chance(guide)
+
+
+def without_chance(text: str) -> list[str]:
+    """Return the lines without ids, instants, places and names, and without those of a card, which come at any time."""
+    for found, instead in (
+        (r"[a-z2-7]{42}", "ID"),
+        (r"\d\d:\d\d:\d\d( +\d+)?", "TIME"),
+        (r"\d+ s ago", "AGO"),
+        (r"\w+day, \d{4}-\d\d-\d\d", "DAY"),
+        (r"(where +|in )/\S+", r"\1FOLDER"),
+        (r"process \d+ on \S+", "PROCESS"),
+        (r"localhost:\d+", "SERVER"),
+        (rf"\b(ana|{getpass.getuser()})\b", "USER"),
+    ):
+        text = re.sub(found, instead, text)
+    return [line for line in text.splitlines() if line and " in web " not in line]
 
 
 def test_the_screen_says_that_the_server_is_silent_and_one_line_says_why_it_ends(laptop, server):
