@@ -15,7 +15,7 @@ import anyio
 
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
 from benchmarks.scenes import FOREVER, PAYLOAD, Left, start
-from supervisor import Approve, SqliteStore, open_supervisor
+from supervisor import Approve, Run, SqliteStore, open_supervisor
 from supervisor.runtime.local import LocalSupervisor
 
 
@@ -55,15 +55,15 @@ async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore
             kind(folder / f"{perf_counter()}.db"), passivate_after=FOREVER, tune_interpreter=True
         ) as supervisor:
             begun = perf_counter()
-            await start(supervisor, range(count), PAYLOAD, at_once=count)
+            runs = await start(supervisor, range(count), PAYLOAD, at_once=count)
             async with anyio.create_task_group() as tasks:
                 for approval in await supervisor.find_approvals(limit=None):
-                    tasks.start_soon(_decide, supervisor, approval.id, approval.session)
+                    tasks.start_soon(_decide, supervisor, approval.id, runs[approval.session])
             raise Left(count / (perf_counter() - begun))
     except Left as left:
         return float(left.args[0])
 
 
-async def _decide(supervisor: LocalSupervisor, approval: str, session: str) -> None:
+async def _decide(supervisor: LocalSupervisor, approval: str, run: Run[Any]) -> None:
     await supervisor.decide(approval, Approve(by="a"))
-    assert (await (await supervisor.get_run(session)).outcome()).kind == "succeeded"
+    assert (await run.outcome()).kind == "succeeded"

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from benchmarks.agents import asker
-from supervisor import Approval, MemoryStore, open_supervisor
+from supervisor import Approval, MemoryStore, Run, open_supervisor
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.storage import Store
 
@@ -42,20 +42,25 @@ async def waiting(
         pass
 
 
-async def start(supervisor: LocalSupervisor, numbers: range, payload: int = PAYLOAD, at_once: int = 500) -> None:
-    """Start sub-agents, many at once, and return when all of them wait."""
+async def start(
+    supervisor: LocalSupervisor, numbers: range, payload: int = PAYLOAD, at_once: int = 500
+) -> dict[str, Run[Any]]:
+    """Start sub-agents, many at once. Return their runs, by session, when all of them wait."""
+    runs = dict[str, Run[Any]]()
     before = 0 if numbers.start == 0 else count_pending(supervisor)
     for first in range(numbers.start, numbers.stop, at_once):
         last = min(first + at_once, numbers.stop)
         async with anyio.create_task_group() as tasks:
             for number in range(first, last):
-                tasks.start_soon(_start, supervisor, number, payload)
+                tasks.start_soon(_start, supervisor, number, payload, runs)
         while count_pending(supervisor) < before + last - numbers.start:
             await anyio.sleep(0.002)
+    return runs
 
 
-async def _start(supervisor: LocalSupervisor, number: int, payload: int) -> None:
-    await supervisor.start(asker, f"{number} {payload}", session=f"s{number}")
+async def _start(supervisor: LocalSupervisor, number: int, payload: int, runs: dict[str, Run[Any]]) -> None:
+    session = f"s{number}"
+    runs[session] = await supervisor.start(asker, f"{number} {payload}", session=session)
 
 
 def count_pending(supervisor: LocalSupervisor) -> int:
