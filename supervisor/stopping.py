@@ -62,8 +62,7 @@ def run_until_stopped(
 
     The first signal cancels `body`. At the second signal the process ends at once, with the code of that signal. It
     also ends 20 s after the first signal. An exception of `body` is raised bare; for a BrokenPipeError 141 is returned.
-    After a signal it is logged.
-    `restore` resets the terminal before the process ends at once.
+    After a signal it is logged. `restore` resets the terminal before the process ends at once.
     """
     failures: list[BaseException] = []
     ear = _Ear(restore)
