@@ -143,4 +143,5 @@ class Deciding:
 
     async def _has_ended(self, root: str) -> bool:
         """Return whether Temporal has ended a tree, which withdraws what it asks (mirror/ended.py)."""
-        return await self._trees.why_ended(await self._trees.namespace.describe(root)) is not None
+        namespace = self._trees.namespace
+        return await namespace.why_ended(await namespace.describe(root)) is not None

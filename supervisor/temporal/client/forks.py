@@ -40,6 +40,6 @@ async def fork_tree(
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
     await trees.until_accepted(fork, wanted_by(entries))
     note = ForkNote(fork=fork, before=forking.fork.before)
-    if await trees.why_ended(await trees.namespace.describe(root)) is None:
+    if await trees.namespace.why_ended(await trees.namespace.describe(root)) is None:
         await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
     return forking.fork

@@ -116,7 +116,7 @@ async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
     if await _try_start(trees, start, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE):
         return True
     described = await trees.namespace.describe(start.session)
-    if described.status == WorkflowExecutionStatus.FAILED and await trees.why_ended(described) is None:
+    if described.status == WorkflowExecutionStatus.FAILED and await trees.namespace.why_ended(described) is None:
         return await _try_start(trees, start, mark, ONCE)  # a worker has refused it
     return False
 

@@ -106,13 +106,9 @@ class Trees:
             return found if found is not None and found.status == "pending" else None
         return None
 
-    async def why_ended(self, described: Any) -> str | None:
-        """Return how Temporal has ended a tree, and what to do; see mirror/ended.py."""
-        return await self.namespace.why_ended(described)
-
     async def refuse_ended(self, described: Any) -> None:
         """Raise InvalidInput if Temporal has ended a tree: it takes no command."""
-        if (why := await self.why_ended(described)) is not None:
+        if (why := await self.namespace.why_ended(described)) is not None:
             raise InvalidInput(f"session {described.id} {why}")
 
     async def is_open(self, root: str) -> bool:
@@ -202,7 +198,7 @@ class Trees:
                 root = await self.find_root(session)
                 await self.mirror.read(root)
             except ServerUnavailable:
-                if root is not None and await self.why_ended(await self.namespace.describe(root)) is not None:
+                if root is not None and await self.namespace.why_ended(await self.namespace.describe(root)) is not None:
                     raise
                 await anyio.sleep(POLL)
                 continue
@@ -224,7 +220,7 @@ class Trees:
         if described.status == WorkflowExecutionStatus.COMPLETED:
             found = await self.client.get_workflow_handle(root).result(rpc_timeout=SOON)
             outcome = {key: found[key] for key in ("kind", "value", "cause")}
-        elif (cause := await self.why_ended(described)) is not None:
+        elif (cause := await self.namespace.why_ended(described)) is not None:
             outcome = {"kind": "abandoned", "value": None, "cause": cause}
         pending = tuple(from_wire(each, Approval) for each in memo[MEMO]["pending"])
         is_done = outcome is not None and outcome["kind"] in ("succeeded", "cancelled")
