@@ -145,6 +145,11 @@ def page_document(page: Page[T], document_of: Callable[[T], Any]) -> Response:
     return document({"items": [document_of(item) for item in page], "next": page.next, "cursor": page.cursor})
 
 
+def read_run_number(text: str) -> int:
+    """Return the number of a run that a path or a form names; 0, which no run has, if it names none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
 async def cursor_of_now(supervisor: Supervisor) -> str:
     """Return the cursor of now. Every list has one; this list is the shortest."""
     return (await supervisor.find_owners()).cursor

@@ -12,7 +12,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from supervisor.abc import Run
-from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.endpoints import Call, Endpoint, document, read_run_number
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
@@ -34,9 +34,9 @@ class RunsStarted(msgspec.Struct, frozen=True):
 async def get_run(call: Call) -> Response:
     query: RunQuery = call.query
     named = call.path("n")
-    if named != "latest" and not (named.isascii() and named.isdecimal() and 0 < len(named) < 10 and int(named)):
+    number = None if named == "latest" else read_run_number(named)
+    if number == 0:
         raise Problem(404, f"{named!r:.40} is no run: give its number, from 1, or `latest`")
-    number = None if named == "latest" else int(named)
     run = await call.supervisor.get_run(call.path("id"), number=number)
     outcome = await run.find_outcome()
     if outcome is None and query.wait:

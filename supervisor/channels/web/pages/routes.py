@@ -29,7 +29,7 @@ from starlette.routing import BaseRoute, Route
 from supervisor.abc import Supervisor
 from supervisor.channels import cards
 from supervisor.channels.web import rendering
-from supervisor.channels.web.endpoints import cursor_of_now
+from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
 from supervisor.channels.web.pages.forms import Misfilled
@@ -248,8 +248,7 @@ def _received(sent: SendResult | None) -> str:
 async def cancel(visit: Visit) -> Response:
     """Cancel the run that the page showed: a later one is something that the person has not seen."""
     session, reason = visit.path("id"), visit.form.get("reason", "").strip() or None
-    shown = visit.form.get("run", "")
-    run = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 10 else 0  # no run has the number 0
+    run = read_run_number(visit.form.get("run", ""))
     try:
         await visit.supervisor.cancel(session, reason=reason, by=visit.person.name, run=run)
     except NotEntitled as error:
