@@ -72,6 +72,10 @@ class ReplayOrder:
             self._given = added(self._given, operation, self._gifts)
         self._gifts += 1
 
+    def was_given(self, operation: object) -> bool:
+        """Return whether the result was given, or its task is gone."""
+        return operation in self._given
+
     def front(self, state: SessionState) -> str | None:
         """Return the operation whose result may be given now; None if another request or result must come first."""
         if self._saves != state.saves:

@@ -4,7 +4,8 @@
 nothing. The state keeps the events themselves rather than copies of their fields.
 
 Rules
-- `order` is the order in which results reach the agent: the order of the events that have them.
+- `order` is the order in which results reach the agent: the order of the events that have them. That an operation was
+  abandoned is a result, too.
 - `begun` and `answered` are places in the journal. A result may be given to the agent again only when everything that
   had begun before it was asked for again; else an agent that races its operations would take another path. An operation
   begins when the agent asks for it: after the last result that it had been given by then, wherever its event is.
@@ -326,8 +327,7 @@ class SessionState(msgspec.Struct, kw_only=True):
                 new = replace(old, state=state, started=event)
             case _:
                 new = replace(old, state=state, result=event, answered=self.length)
-                if state == "finished":
-                    self.order.append(operation)
+                self.order.append(operation)
         if self.operations is EMPTY:
             self.operations = {operation: new}
         else:

@@ -17,8 +17,8 @@ Rules
   all answered at once can freeze the loop (W13).
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -37,7 +37,7 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names
-from supervisor.runtime.attempt.settling import Settling, Waiters
+from supervisor.runtime.attempt.settling import DEEPEST, Settling, Waiters
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.clock.watchdog import Watch
 from supervisor.runtime.journal.writer import Entry, Plan, View
@@ -51,6 +51,8 @@ _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 class Attempt:
     __slots__ = (
+        "_resting",
+        "_rests",
         "_turns",
         "_waiters",
         "asked_at",
@@ -143,8 +145,13 @@ class Attempt:
         """Whether the agent function has returned and waits for its children."""
         self._waiters: dict[str | None, Waiters] = {}
         """The tasks that wait, by the key of what they wait for. None: for the replay, or for the end of a stop."""
-        self._turns: dict[str | None, Waiters] = {}
-        """The events of operations that wait for their turn. None is the key of a new result without a place yet."""
+        self._turns: dict[object, Waiters] = {}
+        """The events of operations and resting tasks that wait for their turn. None is the key of a new result that has
+        no place yet."""
+        self._resting: tuple[object, ...] = ()
+        """The tasks that go on before the next result is given, in order."""
+        self._rests = 0
+        """How often a task has rested since the last result."""
         self.settling = Settling(self)
 
     def __repr__(self) -> str:
@@ -214,15 +221,17 @@ class Attempt:
         """Count an operation as in flight. Counting needs no object for each, since many operations wait."""
         self.in_flight += 1
 
-    def end_operation(self, operation: str | None = None) -> None:
+    async def end_operation(self, operation: str | None = None) -> None:
         """Record that an operation has ended in any way, which is progress. `operation`: its id, if it has a result in
         the replay order: then the next result may be given."""
-        self.in_flight -= 1
-        if operation is not None:
-            self._pass_over(operation)
-            self.complete(operation)
-        self.watch.progress()
-        self.check_quiet()
+        try:
+            if operation is not None:
+                await self.leave(operation)
+                self.complete(operation)
+        finally:
+            self.in_flight -= 1
+            self.watch.progress()
+            self.check_quiet()
 
     def complete(self, operation: str) -> None:
         """Record that the agent is past an operation: it has the result, or a scope of its own has cancelled the
@@ -341,8 +350,7 @@ class Attempt:
 
         try:
             more = self.goes_on if self._gives_more else None
-            settling = self.settling
-            await self.host.journal.append(unless_sealed, more, settling.holding, settling.coming_step())
+            await self.host.journal.append(unless_sealed, more, self.settling.coming_step())
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
@@ -368,11 +376,7 @@ class Attempt:
         if record is not None and record.is_open and self.stop_reason is None:
             with anyio.CancelScope(shield=True):  # changed code may have cancelled it: then the run is blocked here
                 await self.pass_barrier()
-        with self.settling.holding():
             await self.append_to_many(plan, bound=False)
-        record = self.state.operations.get(event.operation)
-        if record is not None and record.state == "finished":
-            self._pass_over(event.operation)  # its result came meanwhile, a denial for example, and is not taken
 
     async def wait(self, operation: str, key: str, is_answered: Callable[[], bool], *, is_refused: bool = True) -> None:
         """Wait for people, messages, children or timers, with the watchdog paused. `is_refused`: a run that was told to
@@ -425,25 +429,62 @@ class Attempt:
             raise Suspended from error
 
     async def take(self, operation: str) -> Operation:
-        """Return an operation with its result, when its turn has come. A cancelled caller marks the result as taken and
-        does not get it, even if it is there by now: a replay would be cancelled before its turn."""
-        try:
-            while not (self.settling.may_go_on and self.replay.front(self.state) == operation):
-                self._check_can_come()
-                turn = self._turns[operation] = Waiters(self.settling)
-                with self._blocking(), turn as woken:
-                    await woken.wait()
-            await checkpoint_if_cancelled()
-        finally:
-            self._turns.pop(operation, None)
-            self._pass_over(operation)
+        """Return an operation with its result, when its turn has come. A cancelled caller does not get the result, even
+        if its turn has come by now."""
+        await self._wait_for_turn(operation)
+        await checkpoint_if_cancelled()
+        self._pass_over(operation)
         return self.state.operations[operation]
+
+    async def leave(self, operation: str) -> None:
+        """Leave an operation. A caller that was cancelled has not taken the result, and waits for its turn all the
+        same. So it goes on at the same place in every attempt, however long its clean-up or the disk took in this one.
+        """
+        record = None if self.is_sealed else self.state.operations.get(operation)
+        if record is not None and not record.is_open:
+            with anyio.CancelScope(shield=True), suppress(Suspended, RunStopping):
+                await self._wait_for_turn(operation)
+        self._pass_over(operation)
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        """Let a task go on, after the block, when everything else has settled, and before the next result is given. The
+        tasks in such blocks go on one after the other, in the order in which they came. For a block that may wait for
+        the disk in one attempt and not in another: other tasks cannot tell the difference. The block itself may only
+        wait while it holds (Settling.holding): else nothing would tell the next task that this one has gone on.
+        """
+        place = object()
+        self._resting = (*self._resting, place)
+        self._rests += 1
+        try:
+            yield
+            if self._rests <= DEEPEST:  # else the agent spins
+                with anyio.CancelScope(shield=True), suppress(Suspended, RunStopping):
+                    await self._wait_for_turn(place)
+        finally:
+            self._resting = tuple(each for each in self._resting if each is not place)
+
+    async def _wait_for_turn(self, place: object) -> None:
+        """Wait until an operation's result may be given, or a resting task may go on. Return at once if the result was
+        given."""
+        while not (self.replay.was_given(place) or (self.settling.may_go_on and self._front == place)):
+            self._check_can_come()
+            turn = self._turns.get(place)
+            if turn is None:
+                turn = self._turns[place] = Waiters(self.settling)
+            with self._blocking(), turn as woken:
+                await woken.wait()
+
+    @property
+    def _front(self) -> object | None:
+        """What may go on next, once all has settled: a resting task, or the operation whose result may be given."""
+        return self._resting[0] if self._resting else self.replay.front(self.state)
 
     @property
     def has_place(self) -> bool:
         """Whether the agent would be given a new result at once: no other result comes before it, and everything that
         follows from the last one has happened."""
-        return self.settling.may_go_on and self.replay.front(self.state) is None
+        return self.settling.may_go_on and self._front is None
 
     async def wait_for_place(self) -> None:
         """Wait until the agent has been given all results that exist."""
@@ -475,11 +516,14 @@ class Attempt:
         """Record that the turn of an operation is over. The next result may be given when everything that follows from
         this one has happened."""
         self.replay.give(operation)
+        self._rests = 0
         self.settling.begin()
+        if (others := self._turns.pop(operation, None)) is not None:  # a timer fires while its block ends
+            others.wake()
         self._wake_front()
 
     def _wake_front(self) -> None:
-        if self._turns and not self.settling.hot and (front := self.replay.front(self.state)) in self._turns:
+        if self._turns and not self.settling.hot and (front := self._front) in self._turns:
             self._turns.pop(front).wake()
 
     def has_settled(self) -> None:
@@ -496,7 +540,7 @@ class Attempt:
     def _gives_more(self) -> bool:
         """Whether another result is given to the agent as soon as it waits."""
         is_held = self.has_ended or bool(self.settling.held)
-        return not is_held and bool(self._turns) and self.replay.front(self.state) in self._turns
+        return not is_held and bool(self._turns) and self._front in self._turns
 
     def goes_on(self) -> bool:
         """Whether the agent has more to do before it waits for a result that does not exist yet. Its appends until then

@@ -142,12 +142,11 @@ class Journal:
         self,
         plan: Plan,
         more: Callable[[], bool] | None = None,
-        cut: Callable[[], AbstractContextManager[None]] = nullcontext,
         step: Step | None = None,
     ) -> None:
         """Run a plan, commit its entries, and return when they are on disk and live. `more`: returns true as long as
-        other tasks of the caller are going to append, too. `cut`: a context that a cancelled caller enters while it
-        waits for the commit. `step`: the step in which the caller continues, if it waits.
+        other tasks of the caller are going to append, too. `step`: the step in which the caller continues, if it
+        waits.
 
         Raises the plan's own exceptions; StoreRefused if the commit was rolled back; StoreDied if the store can no
         longer be trusted.
@@ -167,7 +166,7 @@ class Journal:
                 self._more[more] = None
             self._work.set()
             try:
-                await _wait_whatever_comes(landed, cut)
+                await _wait_whatever_comes(landed)
             finally:
                 if step is not None:
                     step.arrive()
@@ -463,7 +462,7 @@ class Journal:
         self._die()
 
 
-async def _wait_whatever_comes(event: anyio.Event, cut: Callable[[], AbstractContextManager[None]]) -> None:
+async def _wait_whatever_comes(event: anyio.Event) -> None:
     """Wait for an event, whatever cancellation comes. A scope's cancellation is raised again at the next checkpoint. A
     native cancellation (asyncio's own timeouts) would be lost, so it is raised after the wait.
 
@@ -472,7 +471,7 @@ async def _wait_whatever_comes(event: anyio.Event, cut: Callable[[], AbstractCon
     try:
         await event.wait()
     except anyio.get_cancelled_exc_class():
-        with cut(), anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):
             await _wait_shielded(event)
         if anyio.current_effective_deadline() > -inf:
             raise

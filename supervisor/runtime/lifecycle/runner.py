@@ -359,6 +359,7 @@ class Runner:
         self.alarm.take_back(attempt.written_at)
         self.passivation.forget(attempt)
         attempt.has_ended = True
+        attempt.seal()  # a timer that fires just now may still wait for its turn
         if not state.is_open or session not in self.attempts.endings:
             self.attempts.endings.pop(session, None)
             self.journal.unpin(session)

@@ -299,7 +299,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
             raise
         answered = await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
     assert isinstance(answered.result, e.ToolCallFinished)
     result = answered.result
     return attempt.read(operation, lambda: result_of(result, call.value_type, f"the result of tool {call.name}"))

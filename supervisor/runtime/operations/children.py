@@ -62,7 +62,7 @@ async def spawn(
                 await begin_child(attempt, operation, agent, given, entry, folder)
         record = await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
         name, why = record.result.error
@@ -148,7 +148,7 @@ class LocalChild(ChildRun[R]):
             await attempt.take(operation)
             ended = attempt.state.children[child]
         finally:
-            attempt.end_operation(operation)
+            await attempt.end_operation(operation)
         assert ended is not None
         return attempt.read(
             operation, lambda: outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
@@ -178,7 +178,7 @@ class LocalChild(ChildRun[R]):
                 await attempt.append_to_many(plan)
             await attempt.take(operation)
         finally:
-            attempt.end_operation(operation)
+            await attempt.end_operation(operation)
 
 
 def outcome_of(

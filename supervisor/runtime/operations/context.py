@@ -179,7 +179,7 @@ class LocalContext(LocalOperations, Context):
                 await attempt.deliver(lambda: finished(attempt, operation, kind, value))
             record = await attempt.take(operation)
         finally:
-            attempt.end_operation(operation)
+            await attempt.end_operation(operation)
         return value_of(record, type_, kind)
 
     async def receive(self) -> str:
@@ -266,7 +266,7 @@ class LocalContext(LocalOperations, Context):
             if attempt.to_save is latest:
                 attempt.to_save = None
                 attempt.names.drop_save()
-            attempt.end_operation()
+            await attempt.end_operation()
 
 
 def _checked(name: str, what: str) -> str:

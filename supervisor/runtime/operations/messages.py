@@ -40,7 +40,7 @@ async def receive(attempt: Attempt, branch: str) -> str:
                 is_taken = await attempt.deliver(lambda: _taken(attempt, operation))
         record = await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
     return _text_of(record.result)
 
 
@@ -67,7 +67,7 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
             await attempt.append(lambda view, state: [said, done])
         await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:

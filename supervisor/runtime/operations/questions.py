@@ -107,7 +107,7 @@ async def ask(
             raise
         settled = await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
     return _value(settled, asked, schema if schema is not None else str)
 
 

@@ -8,7 +8,8 @@ Rules
   the agent does things that no entry holds, and reports them, perhaps a second time.
 - A report changes nothing in the state of a session but its length. So neither memory nor the cost of a commit depends
   on the number of reports.
-- A task that waits for a commit here is hot: in a replay it does not wait (runtime/attempt/settling.py).
+- A report may wait for a commit; one that a replay makes again does not. So each first waits until all other tasks of
+  the agent have settled (Attempt.resting), and delays the next result while it waits for a commit.
 """
 
 from contextlib import suppress
@@ -46,6 +47,8 @@ async def report(
     said = make_report(attempt.host.clock.now(), kind, text, tool, call, is_error=is_error)
     attempt.watch.heartbeat()
     await checkpoint()
+    async with attempt.resting():
+        pass
     if not _counts(attempt):
         return
     if not journal.count_notes(session):

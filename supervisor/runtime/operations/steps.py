@@ -66,7 +66,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
                 await attempt.append(lambda view, state: [ended])
         record = await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
     return attempt.read(operation, lambda: value_of(record, hint_of(fn, "return"), name))
 
 

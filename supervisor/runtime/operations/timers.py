@@ -26,12 +26,10 @@ FOREVER = 100 * 365 * 86_400.0
 
 async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
     """Journal a new timer with its due instant."""
-    if await attempt.enter(operation) is None:
-        clock = attempt.host.clock
-        due_at = clock.after(min(seconds, FOREVER))
-        event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
-        with attempt.settling.holding():
-            await attempt.append(lambda view, state: [event])
+    clock = attempt.host.clock
+    due_at = clock.after(min(seconds, FOREVER))
+    event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
+    await attempt.append(lambda view, state: [event])
 
 
 def _check_seconds(seconds: float) -> None:
@@ -51,7 +49,8 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
     attempt.begin_operation()
     try:
         try:
-            await _begin(attempt, operation, "sleep", seconds)
+            if await attempt.enter(operation) is None:
+                await _begin(attempt, operation, "sleep", seconds)
             record = attempt.state.operations[operation]
             if record.state == "abandoned":
                 await attempt.wait_for_scope()
@@ -65,7 +64,7 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
             raise
         await attempt.take(operation)
     finally:
-        attempt.end_operation(operation)
+        await attempt.end_operation(operation)
 
 
 async def _wait_until_due(attempt: Attempt, operation: str) -> None:
@@ -104,9 +103,13 @@ class DurableTimer:
         attempt = self._attempt
         attempt.begin_operation()
         try:
-            await _begin(attempt, self._operation, "timer", self._seconds)
+            is_new = await attempt.enter(self._operation) is None
+            async with attempt.resting():  # a later attempt does not wait for the disk here
+                if is_new:
+                    with attempt.settling.holding():
+                        await _begin(attempt, self._operation, "timer", self._seconds)
         finally:
-            attempt.end_operation()
+            await attempt.end_operation()
         record = attempt.state.operations[self._operation]
         if self.expired:
             attempt.host.start_soon(self._fire)
@@ -130,8 +133,11 @@ class DurableTimer:
                     return  # the block ended before this task began, and its session may have left memory
                 if not self.expired and not await attempt.deliver(self._expiry):
                     return  # the block ended before it could be cancelled
-                await attempt.take(self._operation)
-                self.scope.cancel()
+                try:
+                    await attempt.take(self._operation)
+                    self.scope.cancel()
+                finally:
+                    await attempt.leave(self._operation)
         except (Suspended, StoreError):
             pass  # the agent's own tasks get the same exception, and unwind
         finally:
@@ -150,6 +156,7 @@ class DurableTimer:
         if not self.scope.cancel_called and self._attempt.stop_reason is None:
             now = self._attempt.host.clock.now()
             await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
+            await self._attempt.leave(self._operation)
         self._attempt.complete(self._operation)
 
     async def finish(self) -> None:
@@ -171,7 +178,7 @@ class DurableTimer:
                 await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=False))
             await attempt.take(self._operation)
         finally:
-            attempt.end_operation(self._operation)
+            await attempt.end_operation(self._operation)
         return None
 
     def _end(self) -> None:
