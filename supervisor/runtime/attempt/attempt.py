@@ -440,6 +440,8 @@ class Attempt:
         """Leave an operation. A caller that was cancelled has not taken the result, and waits for its turn all the
         same. So it goes on at the same place in every attempt, however long its clean-up or the disk took in this one.
         """
+        if self.replay.was_given(operation):
+            return
         record = None if self.is_sealed else self.state.operations.get(operation)
         if record is not None and not record.is_open:
             with anyio.CancelScope(shield=True), suppress(Suspended, RunStopping):
