@@ -71,7 +71,17 @@ async def late(x: str, seconds: float = 0.0) -> str:
     return x
 
 
-TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late)}
+@tool(policy="allow")
+async def cleans(x: str, seconds: float = 0.0) -> str:
+    """Clean up, however it ends."""
+    try:
+        return await _act(x, seconds)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.03)
+
+
+TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late, cleans)}
 
 
 async def flaky(name: str, failures: int) -> str:

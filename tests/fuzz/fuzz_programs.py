@@ -159,7 +159,8 @@ class _Maker:
         return {"op": kind, "id": self._id(UNDECIDED), **({"tool": "risky"} if kind == "call" else {"choices": False})}
 
     def _call(self) -> dict[str, Any]:
-        tool = self._chance.choice(["safe", "safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late"])
+        tools = ["safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late", "cleans", "cleans"]
+        tool = self._chance.choice(tools)
         return {"tool": tool, "seconds": self._chance.choice(SPANS), "emitted": self._chance.random() < 0.2}
 
     def _child(self, agent: str, depth: int, nesting: int, *, is_raced: bool) -> dict[str, Any]:
