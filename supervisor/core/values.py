@@ -147,6 +147,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Names of the arguments that are the agent's own words about the call: rules do not see them."""
     defaults: tuple[str, ...] = ()
     """Names of the arguments that have the default value of the tool's parameter. Cards show them last."""
+    why: str = ""
+    """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
+    because: str = ""
+    """The caller's own words to the person who decides: a claim, which rules do not see."""
     reminded_at: datetime | None = None
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()

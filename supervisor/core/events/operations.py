@@ -100,6 +100,10 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     parameters: Raw = JSON_NULL
     """JSON schema of those arguments of which their values do not say enough, for people who edit them. Nothing is
     checked against it."""
+    why: str = ""
+    """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
+    because: str = ""
+    """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a comparison."""
     given: int | None = None
     """As in OperationStarted."""
 

@@ -77,6 +77,8 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     command: str | None = None
     claims: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
+    why: str = ""
+    because: str = ""
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
@@ -172,6 +174,8 @@ def as_asked(
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults:
         found = replace(found, defaults=asked.defaults)
+    if asked.why or asked.because:
+        found = replace(found, why=asked.why, because=asked.because)
     if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
