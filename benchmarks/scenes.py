@@ -14,7 +14,7 @@ import anyio
 from benchmarks.agents import asker
 from supervisor import Approval, MemoryStore, Run, open_supervisor
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.storage import Store
+from supervisor.seam.store import Store
 
 FOREVER = 1e9
 """Seconds after which nothing that is measured here is passivated."""

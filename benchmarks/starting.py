@@ -24,7 +24,7 @@ from anyio.lowlevel import checkpoint
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
 from benchmarks.scenes import Left, pending_in, start, until_asleep
 from supervisor import MemoryStore, SqliteStore, open_supervisor
-from supervisor.storage import Store
+from supervisor.seam.store import Store
 
 _LIST = """
 import sys, anyio

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from supervisor import config
 from supervisor.channels.web.metrics import FAMILIES
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.table import endpoints
 from supervisor.cli import exits, make_app
 from supervisor.core import events
+from supervisor.wiring import config
 
 MODULES = (
     "supervisor",

@@ -9,31 +9,15 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.abc import (
-        ActivityWatch,
-        ChildRun,
-        Context,
-        Counts,
-        JournalEntry,
-        Operations,
-        Owner,
-        Page,
-        Run,
-        SessionImport,
-        StoreSupervisor,
-        Supervisor,
-        TaskGroup,
-        TextWatch,
-        Timer,
-        TreeView,
-        Watch,
-    )
-    from supervisor.app import open_supervisor
     from supervisor.client import open_remote
-    from supervisor.core.activity import Activity, Doing, StreamedText
-    from supervisor.core.agent_spec import AgentSpec, agent
+    from supervisor.core.approvals.chat_words import ChatResult
+    from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.blocking import Block
-    from supervisor.core.chat_words import ChatResult
+    from supervisor.core.calls.rules import Rule, allow, ask, deny
+    from supervisor.core.declarations.agent_spec import AgentSpec, agent
+    from supervisor.core.declarations.foreign_tool import foreign_tool
+    from supervisor.core.declarations.tool_context import StepContext, ToolContext
+    from supervisor.core.declarations.tool_spec import ToolSpec, tool
     from supervisor.core.errors import (
         CursorUnknown,
         InvalidInput,
@@ -64,12 +48,9 @@ if TYPE_CHECKING:
         TreeOwned,
         UnknownAgent,
     )
-    from supervisor.core.foreign_tool import foreign_tool
-    from supervisor.core.people import ApproverRule, People, Person, TokenHash
-    from supervisor.core.rules import Rule, allow, ask, deny
-    from supervisor.core.tool_spec import ToolSpec, tool
-    from supervisor.core.toolcontext import StepContext, ToolContext
-    from supervisor.core.trees import KeptTree, Origin, PrunableTree, PruneResult
+    from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+    from supervisor.core.sessions.activity import Activity, Doing, StreamedText
+    from supervisor.core.sessions.trees import KeptTree, Origin, PrunableTree, PruneResult
     from supervisor.core.values import (
         AgentView,
         Answer,
@@ -90,9 +71,23 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
-    from supervisor.loading import load_agent
+    from supervisor.seam.context import Context, Operations
+    from supervisor.seam.runs import (
+        ActivityWatch,
+        ChildRun,
+        Page,
+        Run,
+        SessionImport,
+        TaskGroup,
+        TextWatch,
+        Timer,
+        Watch,
+    )
+    from supervisor.seam.supervisor import StoreSupervisor, Supervisor
     from supervisor.store.memory import MemoryStore
     from supervisor.store.sqlite.store import SqliteStore
+    from supervisor.system.loading import load_agent
+    from supervisor.wiring.app import open_supervisor
 
 __all__ = [
     "Activity",
@@ -193,14 +188,14 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "supervisor.abc": """
-                ActivityWatch ChildRun Context Counts JournalEntry Operations Owner Page Run SessionImport
-                StoreSupervisor Supervisor TaskGroup TextWatch Timer TreeView Watch
-            """,
-            "supervisor.app": "open_supervisor",
+            "supervisor.core.rows": "Counts JournalEntry Owner TreeView",
+            "supervisor.seam.runs": "ActivityWatch ChildRun Page Run SessionImport TaskGroup TextWatch Timer Watch",
+            "supervisor.seam.context": "Context Operations",
+            "supervisor.seam.supervisor": "StoreSupervisor Supervisor",
+            "supervisor.wiring.app": "open_supervisor",
             "supervisor.client": "open_remote",
-            "supervisor.core.activity": "Activity Doing StreamedText",
-            "supervisor.core.agent_spec": "AgentSpec agent",
+            "supervisor.core.sessions.activity": "Activity Doing StreamedText",
+            "supervisor.core.declarations.agent_spec": "AgentSpec agent",
             "supervisor.core.blocking": "Block",
             "supervisor.core.errors": """
                 CursorUnknown InvalidInput LimitExceeded NotAuthenticated NotEntitled NotFound QuestionUnanswered
@@ -208,18 +203,18 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 ServerMismatch ServerUnavailable SessionConflict StepFailed StoreDied StoreError StoreRefused
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
-            "supervisor.core.foreign_tool": "foreign_tool",
-            "supervisor.loading": "load_agent",
-            "supervisor.core.people": "ApproverRule People Person TokenHash",
-            "supervisor.core.rules": "Rule allow ask deny",
-            "supervisor.core.tool_spec": "ToolSpec tool",
-            "supervisor.core.toolcontext": "StepContext ToolContext",
-            "supervisor.core.trees": "KeptTree Origin PrunableTree PruneResult",
+            "supervisor.core.declarations.foreign_tool": "foreign_tool",
+            "supervisor.system.loading": "load_agent",
+            "supervisor.core.approvals.people": "ApproverRule People Person TokenHash",
+            "supervisor.core.calls.rules": "Rule allow ask deny",
+            "supervisor.core.declarations.tool_spec": "ToolSpec tool",
+            "supervisor.core.declarations.tool_context": "StepContext ToolContext",
+            "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
                 Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
-            "supervisor.core.chat_words": "ChatResult",
+            "supervisor.core.approvals.chat_words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",
             "supervisor.store.sqlite.store": "SqliteStore",
         },

@@ -21,12 +21,14 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from supervisor.abc import Context, Run, Supervisor
-from supervisor.core.agent_spec import agent
+from supervisor.core.declarations.agent_spec import agent
+from supervisor.core.declarations.tool_context import ProcessToolContext
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.events import RunStarted, SessionCreated
-from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.core.values import Outcome, Policy, ToolResult, result_of
+from supervisor.seam.context import Context
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import Supervisor
 from supervisor.tools.command import shell
 
 SESSION: Final = "demo"

@@ -8,7 +8,8 @@ import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
 
-from supervisor import AgentSpec, agent, loading
+from supervisor import AgentSpec, agent
+from supervisor.system import loading
 from supervisor.testing import virtual_asyncio, virtual_trio
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.

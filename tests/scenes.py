@@ -12,7 +12,7 @@ from dying import fork
 from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.channels import Channel
 from supervisor.core.ids import RULES
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 from supervisor.runtime import local
 from supervisor.testing import virtual_asyncio, virtual_trio
 

@@ -16,7 +16,7 @@ from api_page import from_code
 from supervisor.channels.web.metrics import FAMILIES
 from supervisor.cli import make_app
 from supervisor.cli.exits import Exit
-from supervisor.config import read_configuration
+from supervisor.wiring.config import read_configuration
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```(console|python|toml)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

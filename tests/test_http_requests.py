@@ -16,8 +16,8 @@ from supervisor.channels.notices import Hook, Ntfy
 from supervisor.channels.telegram.bot_api import BotApi
 from supervisor.client.addresses import read_address
 from supervisor.client.connection import Connection
-from supervisor.http_requests import Body, HttpClient
-from supervisor.logs import write_log
+from supervisor.system.http_requests import Body, HttpClient
+from supervisor.system.logs import write_log
 
 pytestmark = pytest.mark.anyio
 

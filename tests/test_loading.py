@@ -19,11 +19,11 @@ from supervisor import (
     UnknownAgent,
     agent,
     load_agent,
-    loading,
     open_supervisor,
 )
 from supervisor.core import events as e
-from supervisor.loading import configure, load_agents, locate
+from supervisor.system import loading
+from supervisor.system.loading import configure, load_agents, locate
 
 pytestmark = pytest.mark.anyio
 

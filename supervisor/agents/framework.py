@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import sniffio
 
-from supervisor.abc import Context, Operations
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest
 from supervisor.core.values import ToolResult
+from supervisor.seam.context import Context, Operations
 
 _NOT_IN_NAMES: Final = re.compile(r"[/#:*\s]+")
 _SUB_AGENT: Final[ContextVar[Operations | None]] = ContextVar("supervisor_sub_agent", default=None)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.abc import Channel, Webhook, WebhookReply
     from supervisor.channels.discord import Discord
     from supervisor.channels.mail import Email, SmtpServer
     from supervisor.channels.slack import Slack
     from supervisor.channels.telegram import Telegram
     from supervisor.channels.terminal import Terminal
-    from supervisor.core.routes import Route
+    from supervisor.core.approvals.routes import Route
+    from supervisor.seam.channel import Channel, Webhook, WebhookReply
 
 __all__ = [
     "Channel",
@@ -34,12 +34,12 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "supervisor.abc": "Channel Webhook WebhookReply",
+            "supervisor.seam.channel": "Channel Webhook WebhookReply",
             "supervisor.channels.discord": "Discord",
             "supervisor.channels.mail": "Email SmtpServer",
             "supervisor.channels.slack": "Slack",
             "supervisor.channels.telegram": "Telegram",
             "supervisor.channels.terminal": "Terminal",
-            "supervisor.core.routes": "Route",
+            "supervisor.core.approvals.routes": "Route",
         },
     )

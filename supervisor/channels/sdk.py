@@ -16,15 +16,29 @@ docs/how-to/write-a-channel.md builds one.
 
 from typing import TYPE_CHECKING
 
-from supervisor.abc import (  # public names of supervisor and supervisor.channels, for channels of this package
-    CardGone as CardGone,
-    Channel as Channel,
-    Supervisor as Supervisor,
-    Webhook as Webhook,
-    WebhookReply as WebhookReply,
+from supervisor.channels.chat.answering import Answering, Pressed, Reply, Result
+from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.interview import NOTHING, Interview, Prompt, interview_of
+from supervisor.channels.chat.modal_fields import ModalField, modal_fields, read_modal, refused
+from supervisor.channels.chat.platform import WRITING, Chat, Earlier, IncomingMessage, Piece
+from supervisor.channels.chat.presses import (
+    DENY,
+    EDIT,
+    EXPLAIN,
+    FORMS,
+    REPLY,
+    Button,
+    Form,
+    buttons_of,
+    code_of_reply,
+    decision_of,
+    form_of,
+    says_yes,
+    unseen_buttons,
 )
-from supervisor.channels.answering import Answering, Pressed, Reply, Result
-from supervisor.channels.cards import (
+from supervisor.channels.chat.prose import harmless, pieces
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.channels.wording.cards import (
     Card,
     Choice,
     asked_facts,
@@ -43,32 +57,13 @@ from supervisor.channels.cards import (
     with_gutter,
     with_instants,
 )
-from supervisor.channels.chat import WRITING, Chat, Earlier, IncomingMessage, Piece
-from supervisor.channels.conversations import Conversations
-from supervisor.channels.form_words import has_form
-from supervisor.channels.granting import Grant
-from supervisor.channels.interview import NOTHING, Interview, Prompt, interview_of
-from supervisor.channels.lengths import Facts, fit, fit_facts, fit_lines, length
-from supervisor.channels.modal_fields import ModalField, modal_fields, read_modal, refused
-from supervisor.channels.presses import (
-    DENY,
-    EDIT,
-    EXPLAIN,
-    FORMS,
-    REPLY,
-    Button,
-    Form,
-    buttons_of,
-    code_of_reply,
-    decision_of,
-    form_of,
-    says_yes,
-    unseen_buttons,
-)
-from supervisor.channels.prose import harmless, pieces
-from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
-from supervisor.core.agent_spec import AgentSpec as AgentSpec
-from supervisor.core.chat_words import Word, read_word
+from supervisor.channels.wording.form_words import has_form
+from supervisor.channels.wording.granting import Grant
+from supervisor.channels.wording.lengths import Facts, fit, fit_facts, fit_lines, length
+from supervisor.core.approvals.chat_words import Word, read_word
+from supervisor.core.approvals.forms import Reading
+from supervisor.core.approvals.people import Mention, People as People, Person as Person
+from supervisor.core.declarations.agent_spec import AgentSpec as AgentSpec
 from supervisor.core.errors import (
     InvalidInput as InvalidInput,
     NotEntitled as NotEntitled,
@@ -77,16 +72,21 @@ from supervisor.core.errors import (
     SupervisorError as SupervisorError,
     TreeOwned as TreeOwned,
 )
-from supervisor.core.forms import Reading
 from supervisor.core.ids import APPROVAL_ID
-from supervisor.core.people import Mention, People as People, Person as Person
+from supervisor.core.text.visible import gathered, json_text, visible
 from supervisor.core.values import Approval as Approval
-from supervisor.core.visible import gathered, json_text, visible
 from supervisor.lazy import lazily
-from supervisor.logs import FactLog
+from supervisor.seam.channel import (
+    CardGone as CardGone,
+    Channel as Channel,
+    Webhook as Webhook,
+    WebhookReply as WebhookReply,
+)
+from supervisor.seam.supervisor import Supervisor as Supervisor
+from supervisor.system.logs import FactLog
 
 if TYPE_CHECKING:
-    from supervisor.http_requests import HttpClient, HttpReply
+    from supervisor.system.http_requests import HttpClient, HttpReply
 
 __all__ = [
     "APPROVAL_ID",
@@ -165,4 +165,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # httpx is not installed with every channel
-    __getattr__, _ = lazily(__name__, {"supervisor.http_requests": "HttpClient HttpReply"})
+    __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply"})

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from supervisor.abc import Channel
-from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.people import Mention, People
-from supervisor.logs import FactLog
+from supervisor.core.approvals.people import Mention, People
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.seam.channel import Channel
 from supervisor.system.access import OTHERS_USE, why_not_ours
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

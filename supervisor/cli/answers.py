@@ -61,7 +61,7 @@ def print_value(value: Any) -> None:
 
     On a screen, control characters are escaped.
     """
-    from supervisor.core.visible import json_text, visible
+    from supervisor.core.text.visible import json_text, visible
 
     is_seen = sys.stdout.isatty()
     if isinstance(value, str):
@@ -82,7 +82,7 @@ def say_kept(agent: str, root: str, place: AnyPlace) -> None:
     if place.temporal is not None:
         say(f"It is kept until a worker runs the session: supervisor worker FILE.py{place.option}")
         return
-    from supervisor.loading import command_of
+    from supervisor.system.loading import command_of
 
     if (command := command_of(agent, root)) is not None:
         say(f"It is kept until the program that asked starts {command} again, and asks for the same.")

@@ -12,7 +12,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.cli.reading import told_block
 from supervisor.core.errors import NotFound
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 
 def check_replay(
@@ -37,8 +37,8 @@ def check_replay(
     seconds
         How many seconds to wait for agents whose own code takes long.
     """
-    from supervisor.checking import check_replay, read_export, read_store
-    from supervisor.loading import load_agents
+    from supervisor.system.loading import load_agents
+    from supervisor.wiring.checking import check_replay, read_export, read_store
 
     agents = load_agents(file)
     if export is not None:

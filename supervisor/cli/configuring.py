@@ -15,8 +15,8 @@ from supervisor.core.errors import InvalidInput, SupervisorError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from supervisor.abc import Channel
-    from supervisor.core.routes import Route
+    from supervisor.core.approvals.routes import Route
+    from supervisor.seam.channel import Channel
 
 DEFAULT: Final = Path("supervisor.toml")
 EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
@@ -208,10 +208,10 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         Also ask each chat platform whether the channel can work there: its token, its rights, its place, and the
         places of routes. This sends no message.
     """
-    from supervisor.config import read_configuration
-    from supervisor.core.people import People
-    from supervisor.daemon import configured_agents
-    from supervisor.platforms import make_channels, make_routes, read_tables
+    from supervisor.core.approvals.people import People
+    from supervisor.wiring.config import read_configuration
+    from supervisor.wiring.daemon import configured_agents
+    from supervisor.wiring.platforms import make_channels, make_routes, read_tables
 
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
@@ -259,7 +259,7 @@ def _check_online(
 def _places_of(channel: "Channel", routes: "Sequence[Route]") -> "Iterator[tuple[str, Channel]]":
     """Iterate over the targets that routes name at places of a channel. Direct messages are left out: a platform does
     not tell whether it would take them."""
-    from supervisor.core.routes import APPROVERS, split_target
+    from supervisor.core.approvals.routes import APPROVERS, split_target
 
     for target in dict.fromkeys(target for route in routes for target in (*route.ask, *route.notify)):
         name, place = split_target(target)

@@ -10,19 +10,20 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.abc import Run, Supervisor
-from supervisor.channels.cards import told
-from supervisor.channels.granting import where
+from supervisor.channels.wording.cards import told
+from supervisor.channels.wording.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
+from supervisor.core.approvals.questions import read_answer
+from supervisor.core.calls.rules import find_option
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
-from supervisor.core.questions import read_answer
-from supervisor.core.rules import find_option
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
-from supervisor.core.visible import visible
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import Supervisor
 
 Decide = Callable[[str, Approval], Awaitable[Decision]]
 """Makes a decision from a person's name and the approval."""
@@ -143,7 +144,7 @@ def cancel(
         The session's id.
     """
     from supervisor.cli.reading import get_session
-    from supervisor.stopping import run_until_stopped
+    from supervisor.wiring.stopping import run_until_stopped
 
     place.check_by(by)
     found: list[tuple[SessionView, dict[str, Any]]] = []

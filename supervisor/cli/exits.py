@@ -28,7 +28,7 @@ from supervisor.core.errors import (
     StoreUnreadable,
     SupervisorError,
 )
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 
 class Exit(IntEnum):

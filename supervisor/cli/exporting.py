@@ -23,7 +23,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace
 from supervisor.cli.reading import get_session
 from supervisor.core.errors import InvalidInput
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.core.rows import JournalEntry

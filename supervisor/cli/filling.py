@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from supervisor.channels.form_words import fields_of
-from supervisor.channels.interview import NOTHING, Interview, Prompt
+from supervisor.channels.chat.interview import NOTHING, Interview, Prompt
+from supervisor.channels.wording.form_words import fields_of
 from supervisor.cli.answers import say
+from supervisor.core.approvals.fields import Field
 from supervisor.core.errors import InvalidInput
-from supervisor.core.fields import Field
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text, visible
 
 
 async def fill_in(field: Field | None, value: Any = UNSET, *, instead: str) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import anyio
 
-from supervisor.abc import Run, Supervisor
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -22,7 +21,9 @@ from supervisor.cli.progress import follow
 from supervisor.cli.story import is_progress
 from supervisor.core.errors import RunBlocked, SupervisorError
 from supervisor.core.values import SessionView
-from supervisor.stopping import bare, run_until_stopped
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import Supervisor
+from supervisor.wiring.stopping import bare, run_until_stopped
 
 Begin = Callable[[Supervisor], Awaitable[Run[Any]]]
 

@@ -21,16 +21,16 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, Refused
 from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.core.calls.folders import known_folder
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.folders import known_folder
 from supervisor.core.ids import check_session_id
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 if TYPE_CHECKING:
-    from supervisor.core.agent_spec import AgentSpec
+    from supervisor.core.declarations.agent_spec import AgentSpec
     from supervisor.core.events import MessageImported
-    from supervisor.core.trees import Origin
-    from supervisor.handles import SessionImport
+    from supervisor.core.sessions.trees import Origin
+    from supervisor.seam.runs import SessionImport
     from supervisor.transcripts.history import History
 
 _MANY: Final = 500  # messages in one append
@@ -99,7 +99,7 @@ def import_(
 async def _import(
     history: "History", file: str, place: Place, session: str | None, spec: "AgentSpec[Any, Any] | None"
 ) -> Imported:
-    from supervisor.core.trees import Origin
+    from supervisor.core.sessions.trees import Origin
     from supervisor.system.identity import working_directory
 
     # A session whose file names no folder goes on in the folder where it was imported.

@@ -6,12 +6,12 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago
+from supervisor.channels.wording.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 
 def jobs(

@@ -8,15 +8,15 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
-from supervisor.abc import Supervisor
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Refused
 from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict
 from supervisor.core.events import SessionCreated
-from supervisor.stopping import bare, run_until_stopped
+from supervisor.seam.supervisor import Supervisor
 from supervisor.system.identity import working_directory
 from supervisor.system.inside import guard_starter
+from supervisor.wiring.stopping import bare, run_until_stopped
 
 
 class _Left(Exception):
@@ -48,12 +48,12 @@ def mcp(
             "configuration of Claude Code: docs/how-to/claude-code.md"
         )
     try:
-        from supervisor.agents.permission_server import serve
+        from supervisor.agents.claude.server import serve
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise
         raise Refused("supervisor mcp needs the extra `mcp`: pip install 'subagent-supervisor[mcp]'") from None
-    from supervisor.agents.permissions import Permissions
+    from supervisor.agents.claude.permissions import Permissions
 
     guard_starter()
     asked = Permissions()

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import headline, heard_lines, summary
-from supervisor.channels.replies import send_text
+from supervisor.channels.chat.replies import send_text
+from supervisor.channels.wording.cards import headline, heard_lines, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.documents import chat_document
 from supervisor.core.errors import InvalidInput
+from supervisor.core.text.visible import visible
 from supervisor.core.values import SendResult
-from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.core.values import SessionView

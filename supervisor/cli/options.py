@@ -16,12 +16,13 @@ from supervisor.client.addresses import read_address
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy
-from supervisor.core.visible import visible
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
 if TYPE_CHECKING:
-    from supervisor.abc import Channel, StoreSupervisor, Supervisor
+    from supervisor.seam.channel import Channel
+    from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 
 SERVER: Final = "SUPERVISOR_SERVER"
 TOKEN_FILE: Final = "SUPERVISOR_TOKEN_FILE"  # noqa: S105 # the name of a variable
@@ -151,7 +152,7 @@ class Place:
             refuse_inside_call(action)
         if wanted is not None:
             self.need(*wanted)
-        from supervisor.app import open_supervisor
+        from supervisor.wiring.app import open_supervisor
 
         async with open_supervisor(
             self.path if create or self.exists else "memory:",

@@ -27,9 +27,9 @@ def discord(
     """
     import anyio
 
-    from supervisor.config import read_configuration
-    from supervisor.core.people import People
-    from supervisor.platforms import Table, read_tables
+    from supervisor.core.approvals.people import People
+    from supervisor.wiring.config import read_configuration
+    from supervisor.wiring.platforms import Table, read_tables
 
     configuration = read_configuration(config or DEFAULT)
     people = People(configuration.persons())

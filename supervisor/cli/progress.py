@@ -14,12 +14,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import JournalEntry, Supervisor
-from supervisor.channels.cards import GUTTER
+from supervisor.channels.wording.cards import GUTTER
 from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
 from supervisor.core.events import AnyEvent, MessageSent, OperationFinished, RunStarted
-from supervisor.core.visible import visible
+from supervisor.core.rows import JournalEntry
+from supervisor.core.text.visible import visible
+from supervisor.seam.supervisor import Supervisor
 
 LONGEST: Final = 4000
 """Characters of a message that are shown; `supervisor show --json` has all of them."""

@@ -16,14 +16,14 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago
+from supervisor.channels.wording.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput
-from supervisor.core.trees import PruneResult
-from supervisor.core.visible import visible
+from supervisor.core.sessions.trees import PruneResult
+from supervisor.core.text.visible import visible
 from supervisor.system.inside import refuse_inside_call
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -8,8 +8,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from supervisor.abc import JournalEntry, Supervisor
-from supervisor.channels.cards import (
+from supervisor.channels.wording.cards import (
     GUTTER,
     ago,
     asked_facts,
@@ -22,16 +21,18 @@ from supervisor.channels.cards import (
     place as place_of,
     without_place,
 )
-from supervisor.channels.granting import grants
+from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
+from supervisor.core.rows import JournalEntry
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, SessionView
-from supervisor.core.visible import visible
-from supervisor.loading import command_of
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.loading import command_of
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 from supervisor.system.identity import current_user
 
 _NEXT = {

@@ -9,17 +9,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from supervisor.abc import Supervisor
-from supervisor.channels.cards import ago, at
-from supervisor.channels.granting import where
+from supervisor.channels.wording.cards import ago, at
+from supervisor.channels.wording.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
-from supervisor.core import rules as core
+from supervisor.core.calls import rules as core
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import NotFound
-from supervisor.core.rules import Rule
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
+from supervisor.seam.supervisor import Supervisor
 
 SessionOption = Annotated[
     str | None,

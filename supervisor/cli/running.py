@@ -19,9 +19,8 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.abc import Run, StoreSupervisor, Supervisor
-from supervisor.channels.cards import path_text, summary
 from supervisor.channels.terminal import Terminal
+from supervisor.channels.wording.cards import path_text, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -39,12 +38,14 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy, SessionView
-from supervisor.core.visible import visible
-from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 from supervisor.system.inside import has_marker, refuse_inside_call
+from supervisor.wiring.stopping import STOPPED_READING, bare, run_until_stopped
 
 TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
 """Logs that are not shown, since the story of the run tells the same."""
@@ -264,7 +265,7 @@ def demo(
 
 def load(agent: str) -> AgentSpec[Any, Any]:
     """Import an agent. To be called before the store is opened, since importing a module may do anything."""
-    from supervisor.loading import load_agent
+    from supervisor.system.loading import load_agent
 
     return load_agent(agent)
 
@@ -277,7 +278,7 @@ async def _check_agent(supervisor: Supervisor, root: str) -> None:
 
 async def _load_agent_of(supervisor: Supervisor, root: str) -> None:
     from supervisor.core.events import SessionCreated
-    from supervisor.loading import load_recorded
+    from supervisor.system.loading import load_recorded
 
     facts = (await supervisor.find_entries(root, limit=1))[0].event
     if isinstance(facts, SessionCreated) and facts.agent:

@@ -51,12 +51,12 @@ def serve(
         Files or modules whose agents people can start by name: FILE.py, MODULE, or FILE.py:NAME for one agent.
     """
     from supervisor.channels.terminal import login_name
-    from supervisor.core.people import Person, TokenHash, hash_token, new_token
-    from supervisor.daemon import Daemon, settle
-    from supervisor.logs import write_log
-    from supervisor.stopping import bare, run_until_stopped
+    from supervisor.core.approvals.people import Person, TokenHash, hash_token, new_token
     from supervisor.system.closed import close_to_others
     from supervisor.system.inside import refuse_inside_call
+    from supervisor.system.logs import write_log
+    from supervisor.wiring.daemon import Daemon, settle
+    from supervisor.wiring.stopping import bare, run_until_stopped
 
     close_to_others()
     refuse_inside_call("serving")

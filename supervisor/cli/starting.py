@@ -8,7 +8,6 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.abc import Run, Supervisor
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -16,12 +15,14 @@ from supervisor.cli.filling import fill_in
 from supervisor.cli.following import follow_there
 from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
 from supervisor.cli.running import report_there
+from supervisor.core.approvals.fields import describe
 from supervisor.core.errors import InvalidInput, UnknownAgent
-from supervisor.core.fields import describe
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TEMPORAL
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import AgentView
-from supervisor.core.visible import json_text, visible
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import Supervisor
 
 BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.abc import JournalEntry
-from supervisor.channels.cards import arguments_facts, at, path_text
-from supervisor.channels.granting import HOW_LONG, where
+from supervisor.channels.wording.cards import arguments_facts, at, path_text
+from supervisor.channels.wording.granting import HOW_LONG, where
 from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
 from supervisor.core.ids import RULES, split_operation_id
-from supervisor.core.machine import ASKS, ENDS_APPROVAL
-from supervisor.core.rules import Rule
-from supervisor.core.visible import visible
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
+from supervisor.core.text.visible import visible
 
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")

@@ -18,11 +18,11 @@ from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.channels.web.revocations import Revocations
-    from supervisor.config import Configuration
+    from supervisor.wiring.config import Configuration
 
 
 def token(
@@ -52,7 +52,7 @@ def token(
 
 
 def _make(*, as_json: bool) -> int:
-    from supervisor.core.people import hash_token, new_token
+    from supervisor.core.approvals.people import hash_token, new_token
 
     made = new_token()
     if as_json:
@@ -84,9 +84,9 @@ def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
 def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> int:
     from supervisor.channels.terminal import login_name
     from supervisor.channels.web.revocations import Revocation
-    from supervisor.config import is_token_hash
-    from supervisor.core.people import PREFIX, hash_token
+    from supervisor.core.approvals.people import PREFIX, hash_token
     from supervisor.system.inside import refuse_inside_call
+    from supervisor.wiring.config import is_token_hash
 
     refuse_inside_call("revoking a token")
     shown = shown.strip()
@@ -108,7 +108,7 @@ def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> 
 
 def configured(config: Path | None, place: Place) -> "tuple[Configuration, Place]":
     """Return the configuration that a command names, and the place that the command or else the configuration names."""
-    from supervisor.config import Configuration, read_configuration
+    from supervisor.wiring.config import Configuration, read_configuration
 
     configuration = Configuration() if config is None else read_configuration(config)
     if place.store is None and (file := configuration.store_file) is not None:

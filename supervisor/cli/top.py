@@ -23,15 +23,15 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
-from supervisor.stopping import bare
+from supervisor.wiring.stopping import bare
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from supervisor.abc import ActivityWatch
     from supervisor.channels.terminal.keys import KeyMode
-    from supervisor.core.activity import Activity
+    from supervisor.core.sessions.activity import Activity
+    from supervisor.seam.runs import ActivityWatch
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WIDTH: Final = 120

@@ -35,10 +35,10 @@ def worker(
     agents
         Files or modules whose agents this worker runs: FILE.py, MODULE, or FILE.py:NAME for one agent.
     """
-    from supervisor.loading import load_agents
-    from supervisor.stopping import bare, run_until_stopped
     from supervisor.system.closed import close_to_others
+    from supervisor.system.loading import load_agents
     from supervisor.temporal import run_worker
+    from supervisor.wiring.stopping import bare, run_until_stopped
 
     if (store := place.temporal) is None:
         raise InvalidInput(f"a worker runs on a cluster: name it by --store {TEMPORAL}")

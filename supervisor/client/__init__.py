@@ -11,9 +11,9 @@ httpx is imported when a server is opened: the extra `client` brings it.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from supervisor.abc import Supervisor
 from supervisor.client.addresses import read_address
 from supervisor.core.errors import InvalidInput
+from supervisor.seam.supervisor import Supervisor
 
 __all__ = ["open_remote"]
 

@@ -35,7 +35,7 @@ from supervisor.core.errors import (
     ServerUnavailable,
     SupervisorError,
 )
-from supervisor.http_requests import Body
+from supervisor.system.http_requests import Body
 
 API: Final = 1
 """The version of the HTTP API that this client speaks."""

@@ -19,29 +19,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from supervisor.abc import (
-    ActivityWatch,
-    Counts,
-    JournalEntry,
-    Owner,
-    Page,
-    Run,
-    Supervisor,
-    TextWatch,
-    TreeView,
-    Watch,
-)
 from supervisor.client.answers import error_of
 from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
-from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.rows import ids_from
-from supervisor.core.rules import Rule
+from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView, ids_from
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -57,6 +45,8 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
 )
+from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
+from supervisor.seam.supervisor import Supervisor
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from supervisor.abc import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.client.connection import Connection
 from supervisor.client.documents import outcome_of, value_of
 from supervisor.client.streams import EventSource
-from supervisor.core.activity import Activity, StreamedText
 from supervisor.core.cursors import make_cursor
+from supervisor.core.sessions.activity import Activity, StreamedText
 from supervisor.core.values import Approval, Outcome, result_of
+from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 
 R = TypeVar("R")
 T = TypeVar("T")

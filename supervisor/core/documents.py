@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.activity import Activity
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.calls.rules import Rule
 from supervisor.core.events import UnknownEvent, encode_event
 from supervisor.core.rows import JournalEntry, TreeView
-from supervisor.core.rules import Rule
+from supervisor.core.sessions.activity import Activity
 from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
 
 

@@ -11,7 +11,7 @@ Rules
 - "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
   does not answer questions; if only questions wait, the reply lists them.
 - "for session" also allows these tools with any arguments in the tree, by rules that are listed and can be revoked. If
-  people have roles, the person must be allowed to grant that (core/people.py). Rules that deny or ask still hold.
+  people have roles, the person must be allowed to grant that (core/approvals/people.py). Rules that deny or ask still hold.
 - If exactly one approval waits here, it is a question, and the person had been shown all of it on the channel on which
   they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.
@@ -24,16 +24,16 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from supervisor.abc import Supervisor
 from supervisor.core import events as e
-from supervisor.core.chat_words import ChatResult, Word, read_word
+from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
+from supervisor.core.approvals.people import People
+from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.calls.rules import Rule, make_rule
 from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
-from supervisor.core.people import People
-from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.rows import ids_from
-from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
+from supervisor.seam.supervisor import Supervisor
 
 
 class Seen(NamedTuple):

@@ -19,9 +19,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.core import ids
+from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
-from supervisor.core.folders import folder_of_call
-from supervisor.core.rules import Rule
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, find_folder, working_directory
 

@@ -17,22 +17,12 @@ from typing import Any, Final, Literal, TypeVar, overload
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from supervisor.abc import (
-    ActivityWatch,
-    Counts,
-    JournalEntry,
-    Owner,
-    Page,
-    Run,
-    Store,
-    StoreSupervisor,
-    TextWatch,
-    TreeView,
-    Watch,
-)
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.people import People
+from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.calls.rules import Rule, checked, inherit
+from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
@@ -41,11 +31,9 @@ from supervisor.core.errors import (
     StoreError,
     UnknownAgent,
 )
-from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import check_session_id
-from supervisor.core.people import People
-from supervisor.core.rules import Rule, checked, inherit
-from supervisor.core.trees import Origin, PruneResult
+from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -59,15 +47,6 @@ from supervisor.core.values import (
     SessionView,
     check_identity,
 )
-from supervisor.loading import (
-    find_declared,
-    holds_command,
-    load_recorded,
-    locate,
-    locate_everywhere,
-    refuse_nameless,
-)
-from supervisor.logs import FactLog
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
@@ -89,8 +68,20 @@ from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
 from supervisor.runtime.trees.importing import LocalImport
 from supervisor.runtime.trees.prune import Pruning
+from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
+from supervisor.seam.store import Store
+from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
+from supervisor.system.loading import (
+    find_declared,
+    holds_command,
+    load_recorded,
+    locate,
+    locate_everywhere,
+    refuse_nameless,
+)
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 MOST_WAITED_FOR: Final = 100

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import TypeVar
 
-from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import RULES
-from supervisor.core.rows import Continued
+from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.store_urls import MEMORY
 from supervisor.core.values import Approval
+from supervisor.seam.store import Store
 from supervisor.store.index.listing import (
     as_asked,
     as_ended,

@@ -25,9 +25,8 @@ from typing import Final
 
 import msgspec
 
-from supervisor.abc import Owner
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.rows import Process
+from supervisor.core.rows import Owner, Process
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.inside import STARTED_BY
 

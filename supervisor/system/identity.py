@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import cache
 from typing import Final
 
+from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AttemptStarted
-from supervisor.core.folders import folder_of_call
 
 HOST: Final = socket.gethostname()
 

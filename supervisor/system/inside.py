@@ -22,7 +22,7 @@ from typing import Final
 from supervisor.core.errors import NotEntitled
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner, Process
-from supervisor.storage import Store
+from supervisor.seam.store import Store
 
 STARTED_BY: Final[list[Process]] = []
 """The program that started this process in order to be asked by it, with its wrappers. What is below it never decides

@@ -21,10 +21,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from supervisor.abc import Supervisor
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import read_temporal_url
+from supervisor.seam.supervisor import Supervisor
 from supervisor.system.finalizing import note_native_threads
 
 __all__ = ["open_temporal", "run_worker"]

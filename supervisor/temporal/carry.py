@@ -18,12 +18,13 @@ from typing import Any
 
 import msgspec
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.machine import MOVES_OPERATION
-from supervisor.core.session import SessionState, replay
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.machine import MOVES_OPERATION
+from supervisor.core.sessions.state import SessionState, replay
+from supervisor.seam.store import Store
 
 Row = tuple[int, str, str]
 """Position, session and event, the event as JSON text."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.core.rules import Rule
+from supervisor.core.calls.rules import Rule
 from supervisor.core.values import Approval, Approve, Decision
 from supervisor.runtime.plans.rules import granted
 from supervisor.temporal.wire import from_wire, to_wire

@@ -22,11 +22,11 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
+from supervisor.core.calls.rules import Rule, checked
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded, NotFound, ServerUnavailable
-from supervisor.core.rules import Rule, checked
 from supervisor.core.store_urls import TemporalStore
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, border, is_no_workflow
 from supervisor.temporal.rulebook import RuleChange, Standing
 from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, from_wire, to_wire

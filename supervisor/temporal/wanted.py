@@ -15,8 +15,8 @@ import msgspec
 
 from supervisor.core.events import AnyEvent
 from supervisor.core.ids import RULES
-from supervisor.core.retrying import again, was_cut_off_by_its_parent, why_not_retry
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.retrying import again, was_cut_off_by_its_parent, why_not_retry
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.runtime.journal.view import Entry
 
 

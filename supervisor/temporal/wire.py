@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 import msgspec
 from temporalio.common import WorkflowIDReusePolicy
 
+from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import (
     InvalidInput,
@@ -29,7 +30,6 @@ from supervisor.core.errors import (
     SupervisorError,
     UnknownAgent,
 )
-from supervisor.core.rules import Rule
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
 
 T = TypeVar("T")

@@ -19,12 +19,12 @@ from typing import Any
 
 import trio.testing
 
-from supervisor.checking import Checked, check_replay, read_export
 from supervisor.testing.approving import scripted_approver
 from supervisor.testing.channels import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, Failure, run_scene
 from supervisor.testing.journals import Journal, read_journal
 from supervisor.testing.models import ModelRequest, ModelServer, Turn, scripted_model
 from supervisor.testing.stores import CopyingStore, copy_store
+from supervisor.wiring.checking import Checked, check_replay, read_export
 
 __all__ = [
     "NOTICES_CANNOT",

@@ -6,8 +6,8 @@ from typing import Any
 
 import anyio
 
-from supervisor.abc import Supervisor
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
+from supervisor.seam.supervisor import Supervisor
 
 
 @asynccontextmanager

@@ -24,16 +24,19 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import Channel, Context, Run, StoreSupervisor
-from supervisor.app import open_supervisor
-from supervisor.channels.chat import WRITING, Chat, Piece
-from supervisor.channels.telling import Telling
+from supervisor.channels.chat.platform import WRITING, Chat, Piece
+from supervisor.channels.chat.telling import Telling
 from supervisor.core import events as e
-from supervisor.core.agent_spec import agent
-from supervisor.core.people import People, Person
-from supervisor.core.tool_spec import tool
+from supervisor.core.approvals.people import People, Person
+from supervisor.core.declarations.agent_spec import agent
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.values import Approval, Deny
+from supervisor.seam.channel import Channel
+from supervisor.seam.context import Context
+from supervisor.seam.runs import Run
+from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.store.memory import MemoryStore
+from supervisor.wiring.app import open_supervisor
 
 PATIENCE: Final = 30.0
 SHORT: Final = 0.5  # seconds for which a failing platform is waited for

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from supervisor.abc import JournalEntry, Supervisor
 from supervisor.core.events import Event, OperationAbandoned, ToolCallFinished, ToolCallRequested, ToolCallStarted
+from supervisor.core.rows import JournalEntry
+from supervisor.seam.supervisor import Supervisor
 
 E = TypeVar("E", bound=Event)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.core.toolcontext import ProcessToolContext
+    from supervisor.core.declarations.tool_context import ProcessToolContext
     from supervisor.tools.command import shell
     from supervisor.tools.session_jobs import job_kill, job_output, jobs
 
@@ -21,7 +21,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "supervisor.core.toolcontext": "ProcessToolContext",
+            "supervisor.core.declarations.tool_context": "ProcessToolContext",
             "supervisor.tools.command": "shell",
             "supervisor.tools.session_jobs": "job_kill job_output jobs",
         },

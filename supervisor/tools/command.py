@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import anyio
 
+from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
-from supervisor.core.folders import folder_of_call
-from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import NewJob, ProcessToolContext
+from supervisor.core.text.visible import visible
 from supervisor.core.values import ToolResult
-from supervisor.core.visible import visible
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.call_environment import environment_of

@@ -25,9 +25,9 @@ import anyio.to_thread
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError
 from supervisor.core.values import JobView
-from supervisor.logs import FactLog
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
+from supervisor.system.logs import FactLog
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders, size_of
 from supervisor.tools.session_jobs import view_of

@@ -14,11 +14,11 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
-from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ProcessToolContext, ToolContext
+from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
-from supervisor.core.visible import visible
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import without_split_end, without_split_start
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.environment import Body, Environment
-from supervisor.storage import Store
+from supervisor.seam.store import Store
 from supervisor.traces.spans import Spans, context_of
 
 

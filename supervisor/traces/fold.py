@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import mask
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.masking import mask
 from supervisor.traces import names
 
 _GOOD: Final = ("succeeded", "cancelled", "ok", "denied")

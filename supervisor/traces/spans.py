@@ -30,9 +30,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
-from supervisor.logs import FactLog
 from supervisor.runtime.environment import Body
-from supervisor.storage import Store
+from supervisor.seam.store import Store
+from supervisor.system.logs import FactLog
 from supervisor.traces import names
 from supervisor.traces.fold import Ended, SessionFold, call_attributes
 

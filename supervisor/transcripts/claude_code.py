@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.transcript import Dangling, Findings, is_synthesised_text
+from supervisor.core.sessions.transcript import Dangling, Findings, is_synthesised_text
 from supervisor.transcripts.formats import (
     ABSENT,
     Lines,

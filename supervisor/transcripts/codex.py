@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.transcript import Findings, is_synthesised_text
+from supervisor.core.sessions.transcript import Findings, is_synthesised_text
 from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, all_orphaned, iso
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 

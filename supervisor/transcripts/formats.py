@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from supervisor.core.transcript import Dangling, Findings, Orphaned
+from supervisor.core.sessions.transcript import Dangling, Findings, Orphaned
 from supervisor.transcripts.index import Index
 from supervisor.transcripts.lines import as_javascript_reads_it
 

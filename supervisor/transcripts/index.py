@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from supervisor.core.transcript import Findings, Pairing
+from supervisor.core.sessions.transcript import Findings, Pairing
 
 FRAME: Final = 1  # a message of the assistant; its key names it if the message is written as several lines
 SKIPPED: Final = 2  # a message of the assistant that ended in an error

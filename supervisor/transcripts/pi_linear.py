@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.transcript import Findings
+from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts import pi_messages
 from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, all_orphaned, by_place, iso
 from supervisor.transcripts.index import ENTRY, POINTER, Index

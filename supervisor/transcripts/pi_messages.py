@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from supervisor.core.transcript import is_synthesised_text
+from supervisor.core.sessions.transcript import is_synthesised_text
 from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins, decode_blocks, iso
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.transcript import Dangling, Findings
+from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
 from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, all_orphaned, iso
 from supervisor.transcripts.index import ENTRY, Index

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from supervisor.core.encoding import printable
-from supervisor.core.transcript import LOST, MAY_HAVE_RUN
+from supervisor.core.sessions.transcript import LOST, MAY_HAVE_RUN
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import Processes, find_holder
 from supervisor.transcripts.session import (

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from supervisor.core.transcript import Findings
+from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.formats import Format, ShapeError, read_value

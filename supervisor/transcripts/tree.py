@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from supervisor.core.transcript import Dangling
+from supervisor.core.sessions.transcript import Dangling
 from supervisor.transcripts.formats import Addition, Lines, by_place
 from supervisor.transcripts.index import Index
 from supervisor.transcripts.lines import with_value

@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 
 from supervisor import Approve, Deny, SqliteStore, open_supervisor
-from supervisor.agents.permissions import Client, Permissions
+from supervisor.agents.claude.permissions import Client, Permissions
 
 CALLS = ("ls", "rm")
 

@@ -8,7 +8,7 @@ from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_b
 
 from supervisor import Answer, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
 from supervisor.agents.acp.permissions import CLAIMS, KINDS
-from supervisor.channels.cards import make_card
+from supervisor.channels.wording.cards import make_card
 from supervisor.core import events as e
 
 __all__ = ["new_home", "real_backend"]

@@ -5,7 +5,7 @@ import pytest
 from acp_scenes import ForkingStore, allow, answer_all, ask, deny, events, new_home, opened, real_backend, say
 
 from supervisor.core import events as e
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 
 __all__ = ["new_home", "real_backend"]
 pytestmark = pytest.mark.anyio

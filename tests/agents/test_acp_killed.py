@@ -15,7 +15,7 @@ from nest import Nests
 
 from supervisor import Approve, Deny, NotFound, SqliteStore
 from supervisor.core import events as e
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 from supervisor.tools.descendants import find
 
 __all__ = ["real_backend"]

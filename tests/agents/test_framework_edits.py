@@ -11,7 +11,7 @@ from watching import next_of
 from supervisor import People, Person, open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.cli import main
-from supervisor.core.people import TokenHash, hash_token
+from supervisor.core.approvals.people import TokenHash, hash_token
 
 OLGA = Person(name="olga", roles=("operator",), tokens=(TokenHash(hash_token("olga")),))
 

@@ -10,7 +10,7 @@ from coding_model import Handler
 from watching import next_of
 
 from supervisor import Approve, Deny, MemoryStore, open_supervisor
-from supervisor.loading import load_agent
+from supervisor.system.loading import load_agent
 
 pytestmark = pytest.mark.anyio
 EXAMPLES = Path(__file__).parents[2] / "examples"

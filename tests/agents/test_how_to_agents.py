@@ -5,8 +5,8 @@ import json
 import pytest
 from how_to import PAGES
 
-from supervisor.config import read_configuration
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.wiring.config import read_configuration
 
 each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from supervisor.agents.json_lines import LOGGED, LONGEST, LineTooLong, Messages, read_message
-from supervisor.agents.json_rpc import Disconnected, Peer, RemoteError
+from supervisor.agents.acp.json_lines import LOGGED, LONGEST, LineTooLong, Messages, read_message
+from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.tools.finished import Finished
 from supervisor.tools.output import Output
 

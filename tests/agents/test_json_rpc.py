@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from supervisor.agents.json_rpc import Disconnected, Peer, RemoteError
+from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.tools.duplex import open_duplex
 from supervisor.tools.finished import Finished
 from supervisor.tools.output import Output
@@ -212,7 +212,7 @@ async def test_the_output_of_a_process_before_its_end_counts():
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])
 async def test_a_process_that_closes_a_stream_and_lives_is_disconnected(connect, monkeypatch, stream):
     """It cannot answer."""
-    monkeypatch.setattr("supervisor.agents.json_rpc.AT_EXIT", 0.1)
+    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
     program = f"\nread()\nos.close({0 if stream == 'stdin' else 1})\ntime.sleep(1000)"
     async with connect(program) as peer, anyio.create_task_group() as tasks:
         tasks.start_soon(send_on, peer)
@@ -230,7 +230,7 @@ async def send_on(peer):
 
 async def test_a_process_that_reads_nothing_is_disconnected(connect, monkeypatch):
     """What waits for it is bounded, and does not hold the reading."""
-    monkeypatch.setattr("supervisor.agents.json_rpc.AT_EXIT", 0.1)
+    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
     async with connect("\nfor n in range(11000): write(id=n, method='ask' * 30)\ntime.sleep(1000)") as peer:
         peer._on_request = lambda number, method, params: peer.refuse(number, -32601, method)
         with pytest.raises(Disconnected):
@@ -238,7 +238,7 @@ async def test_a_process_that_reads_nothing_is_disconnected(connect, monkeypatch
 
 
 async def test_a_line_that_is_too_long_ends_the_conversation(connect, monkeypatch):
-    monkeypatch.setattr("supervisor.agents.json_rpc.AT_EXIT", 0.1)
+    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
     async with connect("\nsys.stdout.write('x' * (2**26 + 1))\nsys.stdout.flush()\ntime.sleep(1000)") as peer:
         with pytest.raises(Disconnected):
             await peer.request("echo", 1)

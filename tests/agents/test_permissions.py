@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from supervisor import Approve, Deny, MemoryStore, SqliteStore, allow, deny, loading, open_supervisor
-from supervisor.agents.permissions import NO_TALK, Allowed, Client, Denied, Permissions
+from supervisor import Approve, Deny, MemoryStore, SqliteStore, allow, deny, open_supervisor
+from supervisor.agents.claude.permissions import NO_TALK, Allowed, Client, Denied, Permissions
 from supervisor.core.errors import StoreRefused
+from supervisor.system import loading
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from test_cards import make_approval
 
-from supervisor.channels.cards import decided, make_card, plain, summary
 from supervisor.channels.terminal.desk import Decide, Desk
+from supervisor.channels.wording.cards import decided, make_card, plain, summary
 from supervisor.core.values import Answer, Deny
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

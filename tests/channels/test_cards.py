@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.cards import ORDERED, ago, decided, make_card, plain, summary, told
-from supervisor.channels.granting import grants
+from supervisor.channels.wording.cards import ORDERED, ago, decided, make_card, plain, summary, told
+from supervisor.channels.wording.granting import grants
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval, DecisionResult, Option
-from supervisor.core.visible import json_text, visible
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
 

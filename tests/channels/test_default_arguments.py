@@ -11,7 +11,6 @@ import preloaded
 import pytest
 
 from supervisor import Approval, Approve, Context, SqliteStore, agent, open_supervisor, tool
-from supervisor.channels.cards import is_default, make_card, plain
 from supervisor.channels.discord.components import card_message as discord_card
 from supervisor.channels.mail.letters import address, asked_letter
 from supervisor.channels.slack.blocks import card_blocks
@@ -20,6 +19,7 @@ from supervisor.channels.terminal.screen import draw_card, open_console
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import card_view
 from supervisor.channels.web.pages.visits import Viewer
+from supervisor.channels.wording.cards import is_default, make_card, plain
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

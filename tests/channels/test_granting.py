@@ -6,13 +6,13 @@ import pytest
 from rich.console import Console
 from test_cards import NOW, make_approval
 
-from supervisor.channels.cards import decided
 from supervisor.channels.discord.components import card_message, retired_message
-from supervisor.channels.granting import reach
 from supervisor.channels.slack.blocks import card_blocks, retired_blocks
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.screen import draw_face
 from supervisor.channels.web.pages.inbox import card_view
+from supervisor.channels.wording.cards import decided
+from supervisor.channels.wording.granting import reach
 from supervisor.core.values import Approval, Option
 
 

@@ -5,9 +5,9 @@ import pytest
 from board_bench import TOKEN, BoardBench, FakeBoard, blocks, serving
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.config import read_configuration
-from supervisor.core.people import People
-from supervisor.platforms import make_channels
+from supervisor.core.approvals.people import People
+from supervisor.wiring.config import read_configuration
+from supervisor.wiring.platforms import make_channels
 
 pytestmark = pytest.mark.anyio
 

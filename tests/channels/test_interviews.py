@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from schemas_and_values import schemas_with_values
 
-from supervisor.channels.interview import NOTHING, Interview
-from supervisor.core.fields import describe, same
+from supervisor.channels.chat.interview import NOTHING, Interview
+from supervisor.core.approvals.fields import describe, same
 
 STOP = {"type": "object", "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "default": 1}}}
 STOP["required"] = ["city"]

@@ -10,8 +10,8 @@ import pytest
 
 from supervisor import Context, InvalidInput, People, Person, agent
 from supervisor.cli.configuring import check
-from supervisor.config import read_configuration
-from supervisor.platforms import ENTRY_POINTS, KINDS, Kind, make_channels, read_tables
+from supervisor.wiring.config import read_configuration
+from supervisor.wiring.platforms import ENTRY_POINTS, KINDS, Kind, make_channels, read_tables
 
 
 def written(tmp_path, text):
@@ -39,7 +39,7 @@ def offered(monkeypatch):
         assert group == ENTRY_POINTS
         return EntryPoints(found)
 
-    monkeypatch.setattr("supervisor.platforms.entry_points", entry_points)
+    monkeypatch.setattr("supervisor.wiring.platforms.entry_points", entry_points)
     return offer
 
 
@@ -92,8 +92,8 @@ def test_a_kind_that_is_not_named_is_not_imported(tmp_path):
     """So no platform's library is loaded in vain."""
     (tmp_path / "supervisor.toml").write_text('[channels.fax]\nimport = "fax:FaxSettings"\nnumber = "1"')
     code = (
-        "import sys; from pathlib import Path; from supervisor import People; from supervisor.platforms import *; "
-        "from supervisor.config import read_configuration; "
+        "import sys; from pathlib import Path; from supervisor import People; from supervisor.wiring.platforms import *; "
+        "from supervisor.wiring.config import read_configuration; "
         "print(read_tables(read_configuration(Path('supervisor.toml')), People([]), {}, None)[1]); "
         "sys.exit('slack_sdk' in sys.modules or 'httpx' in sys.modules)"
     )

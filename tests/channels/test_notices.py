@@ -18,8 +18,8 @@ from supervisor.channels import Route
 from supervisor.channels.notices import Hook, Ntfy
 from supervisor.channels.notices.hook import SECRET as FORM
 from supervisor.channels.notices.sending import why_not_address
-from supervisor.config import read_configuration
-from supervisor.platforms import make_channels, make_routes
+from supervisor.wiring.config import read_configuration
+from supervisor.wiring.platforms import make_channels, make_routes
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.lengths import length
-from supervisor.channels.prose import MOST, harmless, pieces
+from supervisor.channels.chat.prose import MOST, harmless, pieces
+from supervisor.channels.wording.lengths import length
 
 LIMIT = 1000
 WORDS = st.sampled_from(["word", "\U0001f600" * 30, "\n", "\n\n", "```py\n", "```\n", "~~~\n", "x" * 300, " "])

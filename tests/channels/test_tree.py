@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.core.activity import Activity, Doing
+from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.values import Approval
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

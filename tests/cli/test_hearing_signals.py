@@ -1,4 +1,4 @@
-"""Signals as `run_until_stopped` hears them (supervisor/stopping.py), in programs of their own."""
+"""Signals as `run_until_stopped` hears them (supervisor/wiring/stopping.py), in programs of their own."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import os, signal, sys, time
 import anyio
-from supervisor.stopping import run_until_stopped
+from supervisor.wiring.stopping import run_until_stopped
 
 async def body():
     {body}

@@ -13,7 +13,7 @@ import preloaded
 import pytest
 
 from supervisor import SqliteStore, StoreUnreadable
-from supervisor.stopping import bare
+from supervisor.wiring.stopping import bare
 
 AGENTS = Path(__file__).with_name("calling_agents.py")
 STUBBORN = Path(__file__).with_name("stubborn_agents.py")
@@ -39,8 +39,8 @@ def start_stubborn(supervisor, agent, name, *options, limit=1.0):
     """Start a session that does not end when it is told to, and wait until it is at it. The command line has less
     patience than it usually has."""
     code = f"""
-import sys, supervisor.app, supervisor.stopping
-supervisor.app.SHUTDOWN_TIMEOUT, supervisor.stopping.LIMIT = 0.2, {limit}
+import sys, supervisor.wiring.app, supervisor.wiring.stopping
+supervisor.wiring.app.SHUTDOWN_TIMEOUT, supervisor.wiring.stopping.LIMIT = 0.2, {limit}
 from supervisor.cli import main
 sys.exit(main(sys.argv[1:]))
 """

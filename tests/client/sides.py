@@ -13,8 +13,8 @@ from temporal_server import namespace, working
 from supervisor import ApproverRule, MemoryStore, People, Person, Supervisor, TokenHash, open_remote, open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.channels.web.server import listen
-from supervisor.core.people import hash_token
-from supervisor.core.reminders import Reminders
+from supervisor.core.approvals.people import hash_token
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.store_urls import read_temporal_url
 
 
@@ -92,8 +92,8 @@ async def over_shared(url: str) -> AsyncIterator[Side]:
 @asynccontextmanager
 async def served_on_temporal() -> AsyncIterator[Side]:
     """Open the supervisor of a server on a namespace of its own, with one worker in this process."""
-    from supervisor.cluster import open_cluster
     from supervisor.temporal.mirror.store import MirrorFile
+    from supervisor.wiring.cluster import open_cluster
 
     effects.clear()
     url = await namespace()

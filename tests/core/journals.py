@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.rules import Rule
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.core.values import Option
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)

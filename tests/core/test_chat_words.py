@@ -2,7 +2,7 @@
 
 import pytest
 
-from supervisor.core.chat_words import Word, read_word
+from supervisor.core.approvals.chat_words import Word, read_word
 
 ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
 

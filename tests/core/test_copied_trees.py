@@ -1,4 +1,4 @@
-"""What a fork copies of a tree's journals, and where it cuts them (core/forking.py)."""
+"""What a fork copies of a tree's journals, and where it cuts them (core/sessions/forking.py)."""
 
 import msgspec
 import pytest
@@ -6,10 +6,10 @@ from journals import AT, event_of
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput
-from supervisor.core.forking import Cut, copy_tree, later_calls
 from supervisor.core.ids import child_session_id
 from supervisor.core.rows import JournalEntry
-from supervisor.core.session import replay
+from supervisor.core.sessions.forking import Cut, copy_tree, later_calls
+from supervisor.core.sessions.state import replay
 
 SPAWN = "spawn:a:0#1"
 CHILD = child_session_id("s", f"1 {SPAWN}")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.inactivity import Inactivity
+from supervisor.core.sessions.inactivity import Inactivity
 
 BUDGET, FIRST_BUDGET, TICK = 6, 15, 0.2
 

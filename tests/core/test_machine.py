@@ -5,8 +5,8 @@ from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.machine import APPROVAL, OPERATION, RUN, advance, next_approval_status, symbol
-from supervisor.core.session import replay
+from supervisor.core.sessions.machine import APPROVAL, OPERATION, RUN, advance, next_approval_status, symbol
+from supervisor.core.sessions.state import replay
 
 OPERATION_CELLS = """
                           -         requested asked     approved  denied    withdrawn expired   executing waiting

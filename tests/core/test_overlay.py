@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from journals import POSSIBLE, event_of, journals
 
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.overlay import ListOverlay, MapOverlay
-from supervisor.core.session import replay
+from supervisor.core.sessions.overlay import ListOverlay, MapOverlay
+from supervisor.core.sessions.state import replay
 
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROWING = ("operations", "order", "children", "inbox", "kept", "jobs")
@@ -24,7 +24,7 @@ def drafts(request):
     """Overlay even the small sessions of these tests."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "overlaid":
-            patch.setattr("supervisor.core.overlay.SMALL", -1)
+            patch.setattr("supervisor.core.sessions.overlay.SMALL", -1)
         yield request.param
 
 

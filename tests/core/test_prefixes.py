@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.core.calls.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
+from supervisor.core.calls.rules import Rule, allow, deny, policy_of
 from supervisor.core.errors import InvalidInput
-from supervisor.core.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
-from supervisor.core.rules import Rule, allow, deny, policy_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "prefixes.md"
 

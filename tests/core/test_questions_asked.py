@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from supervisor.core.approvals.questions import check_answer, question, read_answer
+from supervisor.core.declarations.foreign_schema import checkable
+from supervisor.core.declarations.schemas import misfit, schema_of
 from supervisor.core.errors import InvalidInput
-from supervisor.core.foreign_schema import checkable
-from supervisor.core.questions import check_answer, question, read_answer
-from supervisor.core.schemas import misfit, schema_of
 from supervisor.core.values import Approval
 
 

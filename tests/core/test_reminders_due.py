@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from supervisor.core.reminders import Reminders
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.values import Approval
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -5,9 +5,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from journals import AT, event_of, story
 
 from supervisor import agent
-from supervisor.core.replay_order import ReplayOrder
-from supervisor.core.restarts import Ended, restart
-from supervisor.core.session import replay
+from supervisor.core.sessions.replay_order import ReplayOrder
+from supervisor.core.sessions.restarts import Ended, restart
+from supervisor.core.sessions.state import replay
 
 
 @agent(restart="transient", max_restarts=1000, restart_period=1e6)

@@ -8,8 +8,8 @@ from msgspec import Raw
 
 from supervisor import agent
 from supervisor.core.errors import RunFailed, StepFailed
-from supervisor.core.restarts import Ended, failed_steps, restart
-from supervisor.core.session import replay
+from supervisor.core.sessions.restarts import Ended, failed_steps, restart
+from supervisor.core.sessions.state import replay
 
 STEPS = ("step:f:0#1", "step:f:0#2", "step:g:0#1")
 

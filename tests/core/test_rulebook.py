@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.rules import Rule
-from supervisor.core.session import Rulebook, replay
+from supervisor.core.sessions.state import Rulebook, replay
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = st.sampled_from(["r1", "r2", "r3"])

@@ -6,9 +6,20 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from supervisor.core.calls.rules import (
+    Rule,
+    allow,
+    ask,
+    deny,
+    find_option,
+    grantable,
+    inherit,
+    make_rule,
+    offer,
+    policy_of,
+)
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rules import Rule, allow, ask, deny, find_option, grantable, inherit, make_rule, offer, policy_of
-from supervisor.core.tool_spec import tool
 from supervisor.core.values import Option
 from supervisor.tools import shell
 

@@ -7,8 +7,8 @@ from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, QUESTION, event_of, 
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
-from supervisor.core.machine import OPERATION, RUN, next_approval_status, symbol
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.machine import OPERATION, RUN, next_approval_status, symbol
+from supervisor.core.sessions.state import SessionState, replay
 
 FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 

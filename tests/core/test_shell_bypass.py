@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
-from supervisor.core.programs import BUILTINS, LAUNCHERS, OFFERED, WITH_COMMANDS
-from supervisor.core.rules import Rule, allow, deny, policy_of
-from supervisor.core.shellwords import simple_words
+from supervisor.core.calls.programs import BUILTINS, LAUNCHERS, OFFERED, WITH_COMMANDS
+from supervisor.core.calls.rules import Rule, allow, deny, policy_of
+from supervisor.core.calls.shell_words import simple_words
 
 BYPASSES = [json.loads(line) for line in Path(__file__).with_name("shell_bypasses.jsonl").read_text().splitlines()]
 RULES = tuple(

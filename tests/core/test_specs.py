@@ -11,12 +11,12 @@ import pytest
 from decorating import loudly
 from hypothesis import given, settings, strategies as st
 
-import supervisor.core.toolcontext
-from supervisor.core.agent_spec import agent
+import supervisor.core.declarations.tool_context
+from supervisor.core.declarations.agent_spec import agent
+from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
+from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ProcessToolContext, ToolContext
 from supervisor.core.values import ToolResult
 
 
@@ -275,7 +275,7 @@ def test_any_error_while_a_type_is_read_is_one_clear_error(type_):
 
 async def by_class(context: ToolContext, n: int) -> int: ...
 async def by_name(context: "ToolContext", n: int) -> int: ...
-async def by_path(context: "supervisor.core.toolcontext.ToolContext", n: int) -> int: ...
+async def by_path(context: "supervisor.core.declarations.tool_context.ToolContext", n: int) -> int: ...
 async def of_processes(context: ProcessToolContext, n: int) -> int: ...
 async def of_processes_by_name(context: "ProcessToolContext", n: int) -> int: ...
 async def without(n: int) -> int: ...

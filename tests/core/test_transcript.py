@@ -1,6 +1,6 @@
 """Pairing calls and results: the rules that every format, and our own sessions, share."""
 
-from supervisor.core.transcript import Pairing, is_synthesised_text
+from supervisor.core.sessions.transcript import Pairing, is_synthesised_text
 
 
 def told(*steps, **options):

@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 from hypothesis import example, given, strategies as st
 
-from supervisor.core.rules import grantable
-from supervisor.core.visible import is_reordered, is_visible, json_text, visible
+from supervisor.core.calls.rules import grantable
+from supervisor.core.text.visible import is_reordered, is_visible, json_text, visible
 
 UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\u200b\u200f\u202a\u202e\u2060\u206f"

@@ -14,7 +14,7 @@ import scenario
 from supervisor import Answer, Approve, Deny, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
 
 
 def lines(folder: Path, name: str) -> list[str]:

@@ -23,7 +23,7 @@ from scenario import record
 from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
 from supervisor.runtime import local
 from supervisor.runtime.journal.writer import Journal
-from supervisor.stopping import run_until_stopped
+from supervisor.wiring.stopping import run_until_stopped
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from supervisor import SqliteStore
 from supervisor.core.ids import RULES
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 from supervisor.runtime.journal.writer import Journal
 
 

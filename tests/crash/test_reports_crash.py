@@ -9,7 +9,7 @@ import pytest
 
 from supervisor import SqliteStore
 from supervisor.core import events as e
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 
 PROGRAM = """
 import json, sys

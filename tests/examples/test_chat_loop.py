@@ -11,7 +11,7 @@ import preloaded
 import pytest
 
 from supervisor import open_supervisor
-from supervisor.loading import load_agent
+from supervisor.system.loading import load_agent
 from supervisor.testing import scripted_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_loop.py"

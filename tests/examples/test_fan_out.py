@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor
-from supervisor.loading import load_agent
+from supervisor.system.loading import load_agent
 
 pytestmark = pytest.mark.anyio
 survey = load_agent(f"{Path(__file__).parents[2] / 'examples/fan_out.py'}:survey")

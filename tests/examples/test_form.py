@@ -6,7 +6,7 @@ import pytest
 from watching import next_of
 
 from supervisor import Answer, InvalidInput, MemoryStore, open_supervisor
-from supervisor.loading import load_agent
+from supervisor.system.loading import load_agent
 
 pytestmark = pytest.mark.anyio
 book = load_agent(f"{Path(__file__).parents[2] / 'examples/form.py'}:book")

@@ -6,7 +6,7 @@ import pytest
 
 from supervisor import MemoryStore, open_supervisor
 from supervisor.core import events as e
-from supervisor.loading import load_agent
+from supervisor.system.loading import load_agent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "streaming.py"
 

@@ -16,7 +16,7 @@ from fuzz_programs import is_denied, may_be_cut_off, operations
 from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}

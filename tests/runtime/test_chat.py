@@ -9,7 +9,7 @@ from watching import next_of
 
 from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent
 from supervisor.core import events as e
-from supervisor.core.people import ApproverRule, People, Person
+from supervisor.core.approvals.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)

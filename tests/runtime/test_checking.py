@@ -1,5 +1,5 @@
 """`check_replay`: it checks whether today's code follows open runs, without running anything
-(supervisor/checking.py)."""
+(supervisor/wiring/checking.py)."""
 
 import anyio
 import msgspec
@@ -7,11 +7,11 @@ import pytest
 from scenes import effects, opened
 
 from supervisor import Context, MemoryStore, agent, tool
-from supervisor.checking import Checked, check_replay, read_export
 from supervisor.core import events as e
 from supervisor.core.documents import event_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.rows import JournalEntry
+from supervisor.wiring.checking import Checked, check_replay, read_export
 
 pytestmark = pytest.mark.anyio
 

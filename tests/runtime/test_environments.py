@@ -14,15 +14,15 @@ from scenes import events
 from watching import next_of
 
 from supervisor import Answer, Approve, Context, MemoryStore, agent, tool
-from supervisor.app import serving
 from supervisor.core import events as e
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.ids import RULES, approval_route
-from supervisor.core.reminders import Reminders
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Environment
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
+from supervisor.wiring.app import serving
 
 pytestmark = pytest.mark.anyio
 

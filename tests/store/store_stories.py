@@ -9,9 +9,9 @@ from pathlib import Path
 import preloaded
 from msgspec import Raw
 
-from supervisor.abc import JournalEntry
 from supervisor.core import events as e
-from supervisor.core.rules import Rule
+from supervisor.core.calls.rules import Rule
+from supervisor.core.rows import JournalEntry
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

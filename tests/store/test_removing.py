@@ -3,8 +3,8 @@
 from store_stories import append, asked, created, decided, everything, finished, rows, started
 
 from supervisor.core import events as e
+from supervisor.core.calls.rules import allow
 from supervisor.core.ids import RULES
-from supervisor.core.rules import allow
 from supervisor.store.sqlite.store import SqliteStore
 
 

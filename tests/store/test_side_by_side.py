@@ -15,7 +15,7 @@ from store_stories import asked, at, cancelled, created, decided, everything, fi
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import RULES
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 

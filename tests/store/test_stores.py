@@ -22,7 +22,7 @@ from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.session import replay
+from supervisor.core.sessions.state import replay
 
 
 def test_appended_entries_come_back_in_order(store):

@@ -14,7 +14,7 @@ import preloaded
 import temporal_server
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 
-from supervisor.loading import load_agents
+from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 
 REPLAYING = str(Path(__file__).with_name("replaying.py"))

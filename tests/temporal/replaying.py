@@ -8,8 +8,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from supervisor.loading import load_agent, load_agents
 from supervisor.system.finalizing import end, note_native_threads
+from supervisor.system.loading import load_agent, load_agents
 from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
 

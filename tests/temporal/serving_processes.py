@@ -43,7 +43,7 @@ class Served:
     """A server on the namespace of a cluster, with one of the platforms; started again it has the same mirror."""
 
     def __init__(self, cluster, fake, name: str = "one") -> None:
-        from supervisor.core.people import hash_token
+        from supervisor.core.approvals.people import hash_token
 
         self.cluster = cluster
         self.mirror = cluster.folder / f"{name}.db"

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from supervisor import Context, ServerUnavailable, agent, tool
 from supervisor.core import events as e
-from supervisor.loading import load_agents
+from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import rescue as rescue_module
 from supervisor.temporal.client.rescue import rescue

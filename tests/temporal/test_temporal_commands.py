@@ -12,7 +12,7 @@ from clusters import AGENTS, Cluster
 from serving_processes import TOKEN, serve
 from temporal_server import namespace, shared
 
-from supervisor.core.people import hash_token
+from supervisor.core.approvals.people import hash_token
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "when-one-machine-is-not-enough.md"
 

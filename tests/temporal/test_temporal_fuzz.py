@@ -19,7 +19,7 @@ from fuzz_programs import answer_to, make_case
 from temporal_server import namespace, working
 
 from supervisor.core.errors import ServerUnavailable, SupervisorError
-from supervisor.loading import load_agents
+from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
 from supervisor.temporal.wire import Start

@@ -12,7 +12,7 @@ from temporal_server import namespace, shared, working
 from temporalio.worker import Worker
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.loading import load_agents
+from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.worker import worker
 

@@ -9,7 +9,7 @@ from temporal_server import namespace, working
 from turning_agents import listening
 
 from supervisor import Answer, ServerUnavailable
-from supervisor.abc import Supervisor
+from supervisor.seam.supervisor import Supervisor
 from supervisor.temporal import open_temporal
 
 pytestmark = pytest.mark.anyio

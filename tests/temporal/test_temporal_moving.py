@@ -13,8 +13,8 @@ from temporal_server import find_program, namespace, working
 from temporalio.client import Client
 
 from supervisor import Answer, Context, LimitExceeded, agent, open_supervisor, tool
-from supervisor.loading import load_agents
 from supervisor.store.memory import MemoryStore
+from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.carry import pack, unpack
 from supervisor.temporal.client import starting

@@ -12,10 +12,8 @@ from serving_processes import EVE, Served, cards, has_buttons
 from temporal_server import Server, namespace, working
 
 from supervisor import Context, agent
-from supervisor.config import read_configuration
 from supervisor.core import events as e
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.daemon import settle
 from supervisor.runtime.people.posting import LocalCards
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import cards as cards_of_namespace
@@ -24,6 +22,8 @@ from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.connection import connect
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import MirrorStore
+from supervisor.wiring.config import read_configuration
+from supervisor.wiring.daemon import settle
 
 
 @pytest.fixture

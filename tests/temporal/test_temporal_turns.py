@@ -19,7 +19,7 @@ from turning_agents import (
 )
 
 from supervisor import InvalidInput, LimitExceeded, SessionConflict, deny
-from supervisor.core.trees import Origin
+from supervisor.core.sessions.trees import Origin
 from supervisor.events import ForkTaken, MessageImported
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import forks, starting, turns

@@ -5,7 +5,7 @@ import pytest
 from watching import next_of
 
 from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, tool
-from supervisor.channels.cards import place
+from supervisor.channels.wording.cards import place
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from supervisor.core.transcript import is_synthesised_text
+from supervisor.core.sessions.transcript import is_synthesised_text
 from supervisor.transcripts.history import open_history
 from supervisor.transcripts.session import RefusedError, read_session
 

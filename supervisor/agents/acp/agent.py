@@ -4,12 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from supervisor.abc import Context
 from supervisor.agents.acp.process import open_agent
 from supervisor.agents.acp.run import Connect, Settings, converse
-from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.foreign_tool import foreign_tool
-from supervisor.core.rules import Rule
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.foreign_tool import foreign_tool
+from supervisor.seam.context import Context
 
 
 def acp_agent(

@@ -18,14 +18,14 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from supervisor.agents.acp.json_lines import Talking
+from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.agents.acp.life import NEWEST, Life, UnknownVersion, Way, check_version, next_way, ways
 from supervisor.agents.acp.permissions import Permission, read
 from supervisor.agents.acp.schema import Schema
 from supervisor.agents.acp.updates import Report, Updates
-from supervisor.agents.json_lines import Talking
-from supervisor.agents.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.core.errors import Suspended
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -25,7 +25,6 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from supervisor.abc import Context
 from supervisor.agents.acp.conversation import Conversation, Incoming
 from supervisor.agents.acp.permissions import (
     TITLE,
@@ -39,10 +38,11 @@ from supervisor.agents.acp.permissions import (
 )
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
+from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import QuestionUnanswered
-from supervisor.core.foreign_tool import foreign_tool
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Policy, ToolResult
+from supervisor.seam.context import Context
 
 _STEPS: Final = 100  # a call that waits is reached in fewer
 

@@ -21,13 +21,13 @@ from typing import Any, Final, Protocol
 import anyio
 import msgspec
 
-from supervisor.abc import Context
 from supervisor.agents.acp import words
 from supervisor.agents.acp.conversation import AgentFailed, Conversation
+from supervisor.agents.acp.json_lines import Talking
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
-from supervisor.agents.json_lines import Talking
+from supervisor.seam.context import Context
 
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
 

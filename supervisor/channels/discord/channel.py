@@ -29,10 +29,10 @@ import msgspec
 from anyio.abc import TaskGroup
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from supervisor.abc import CardGone, Channel, Supervisor, Webhook, WebhookReply
-from supervisor.channels.answering import Answering, Reply
-from supervisor.channels.cards import decided
-from supervisor.channels.conversations import Conversations
+from supervisor.channels.chat.answering import Answering, Reply
+from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.modal_fields import read_modal, refused
+from supervisor.channels.chat.presses import FORMS
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.commands import Commands, told
 from supervisor.channels.discord.components import (
@@ -46,14 +46,15 @@ from supervisor.channels.discord.components import (
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.discord.talk import DiscordChat, thread_of
-from supervisor.channels.modal_fields import read_modal, refused
-from supervisor.channels.presses import FORMS
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.channels.wording.cards import decided
+from supervisor.core.approvals.people import Mention, People
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
-from supervisor.core.people import Mention, People
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text, visible
-from supervisor.logs import FactLog
+from supervisor.seam.channel import CardGone, Channel, Webhook, WebhookReply
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

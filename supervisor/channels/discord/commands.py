@@ -8,18 +8,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from supervisor.abc import Supervisor
-from supervisor.channels.answering import Answering
-from supervisor.channels.conversations import Conversations
+from supervisor.channels.chat.answering import Answering
+from supervisor.channels.chat.conversations import Conversations
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import CONTENT, code_block
 from supervisor.channels.discord.interactions import Command, Payload
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
 from supervisor.channels.discord.talk import DiscordChat, incoming_of, session_of
-from supervisor.core.chat_words import read_word
+from supervisor.core.approvals.chat_words import read_word
+from supervisor.core.approvals.people import People
 from supervisor.core.errors import NotFound
-from supervisor.core.people import People
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
+from supervisor.seam.supervisor import Supervisor
 
 COMMANDS: Final = (
     {"name": "pending", "description": "List the approvals that wait for a person", "type": 1},

@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import (
+from supervisor.channels.chat.modal_fields import ModalField, modal_fields
+from supervisor.channels.chat.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.wording.cards import (
     decided,
     fact_lines,
     headline,
@@ -28,10 +30,8 @@ from supervisor.channels.cards import (
     with_gutter,
     with_instants,
 )
-from supervisor.channels.form_words import has_form
-from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.modal_fields import ModalField, modal_fields
-from supervisor.channels.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.wording.form_words import has_form
+from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
 from supervisor.core.values import Approval
 
 CONTENT: Final = 2000

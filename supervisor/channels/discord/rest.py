@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from supervisor.core.errors import SupervisorError
-from supervisor.http_requests import HttpClient, HttpReply
+from supervisor.system.http_requests import HttpClient, HttpReply
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count

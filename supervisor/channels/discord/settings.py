@@ -6,7 +6,7 @@ from typing import Final
 
 from supervisor.channels.discord.channel import Discord
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
-from supervisor.core.people import Mention
+from supervisor.core.approvals.people import Mention
 
 BOT: Final = Secret(key="bot_token", form=r"[^ ]+", where="without the word Bot, on Bot")
 

@@ -13,13 +13,13 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from supervisor.channels.chat import WRITING, Chat, IncomingMessage, Piece
+from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
 from supervisor.channels.discord.interactions import Command
 from supervisor.channels.discord.rest import EPOCH, GONE, DiscordRefused, DiscordRest
-from supervisor.channels.lengths import fit
-from supervisor.core.visible import visible
-from supervisor.logs import FactLog
+from supervisor.channels.wording.lengths import fit
+from supervisor.core.text.visible import visible
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -17,13 +17,14 @@ from typing import Final
 
 import anyio
 
-from supervisor.abc import Channel, Supervisor
 from supervisor.channels.mail.letters import address, asked_letter, decided_letter, reminder_letter, send_to
 from supervisor.channels.mail.smtp import SmtpServer
+from supervisor.core.approvals.people import Mention, People
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import Mention, People
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
+from supervisor.seam.channel import Channel
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -21,11 +21,11 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import Final
 
-from supervisor.channels.cards import decided, fact_lines, headline, make_card, page_of, summary, with_gutter
-from supervisor.channels.lengths import fit, fit_facts
+from supervisor.channels.wording.cards import decided, fact_lines, headline, make_card, page_of, summary, with_gutter
+from supervisor.channels.wording.lengths import fit, fit_facts
 from supervisor.core.errors import InvalidInput
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
 
 BODY: Final = 20_000
 """UTF-16 units of all facts in one message."""

@@ -17,8 +17,8 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.core.errors import SupervisorError
-from supervisor.core.visible import visible
-from supervisor.logs import FactLog
+from supervisor.core.text.visible import visible
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

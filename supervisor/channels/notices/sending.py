@@ -16,7 +16,7 @@ import anyio
 import httpx
 
 from supervisor.channels.sdk import Channel, Supervisor, SupervisorError
-from supervisor.http_requests import HttpClient, HttpReply
+from supervisor.system.http_requests import HttpClient, HttpReply
 
 Detail = Literal["link", "full"]
 

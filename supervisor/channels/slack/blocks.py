@@ -2,7 +2,7 @@
 
 Rules
 - On cards, texts of agents and tools appear only as plain or preformatted text: there Slack interprets no marks, links
-  or mentions. What an agent says to people is Markdown, without mentions and hidden links (channels/prose.py).
+  or mentions. What an agent says to people is Markdown, without mentions and hidden links (channels/chat/prose.py).
 - This module keeps every limit of Slack's. A text that does not fit is visibly cut, with a link to the approval's page,
   and a cut card has no button that says yes. Ids and patterns are never cut: an option that cannot be shown whole gets
   no button.
@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import (
+from supervisor.channels.chat.modal_fields import ModalField, modal_fields
+from supervisor.channels.chat.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.chat.prose import pieces
+from supervisor.channels.wording.cards import (
     decided,
     headline,
     is_default,
@@ -30,13 +33,10 @@ from supervisor.channels.cards import (
     with_choices,
     with_instants,
 )
-from supervisor.channels.form_words import has_form
-from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.modal_fields import ModalField, modal_fields
-from supervisor.channels.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
-from supervisor.channels.prose import pieces
+from supervisor.channels.wording.form_words import has_form
+from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
 
 HEADER: Final = 150
 SECTION: Final = 3000

@@ -28,13 +28,10 @@ import msgspec
 from anyio.abc import TaskGroup
 from slack_sdk.signature import SignatureVerifier
 
-from supervisor.abc import CardGone, Channel, Supervisor, Webhook, WebhookReply
-from supervisor.channels.answering import Answering, Reply
-from supervisor.channels.cards import decided, still_waits
-from supervisor.channels.conversations import Conversations
-from supervisor.channels.lengths import fit
-from supervisor.channels.modal_fields import read_modal
-from supervisor.channels.presses import FORMS
+from supervisor.channels.chat.answering import Answering, Reply
+from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.modal_fields import read_modal
+from supervisor.channels.chat.presses import FORMS
 from supervisor.channels.slack.blocks import (
     block_id,
     card_blocks,
@@ -53,12 +50,16 @@ from supervisor.channels.slack.payloads import Command, Payload, Press, Words, r
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.channels.wording.cards import decided, still_waits
+from supervisor.channels.wording.lengths import fit
+from supervisor.core.approvals.people import Mention, People
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
-from supervisor.core.people import Mention, People
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text, visible
-from supervisor.logs import FactLog
+from supervisor.seam.channel import CardGone, Channel, Webhook, WebhookReply
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

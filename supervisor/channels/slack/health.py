@@ -8,7 +8,7 @@ from typing import Final
 
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core.errors import SupervisorError
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
 
 CARDS: Final = frozenset({"chat:write"})
 TALK: Final = frozenset({"app_mentions:read"})

@@ -6,7 +6,7 @@ from typing import Final
 
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
 from supervisor.channels.slack.channel import Slack
-from supervisor.core.people import Mention
+from supervisor.core.approvals.people import Mention
 
 BOT: Final = Secret(key="bot_token", form=r"(xoxe\.)?xoxb-.+", where="xoxb-..., on OAuth & Permissions")
 SIGNING: Final = Secret(key="signing_secret", form=r".+", where="on Basic Information", is_required=False)

@@ -21,7 +21,7 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from supervisor.channels.slack.payloads import AGAIN as DELIVERED_AGAIN
 from supervisor.core.errors import InvalidInput
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -16,13 +16,13 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from supervisor.channels.chat import WRITING, Chat, Earlier, IncomingMessage, Piece
-from supervisor.channels.lengths import fit
+from supervisor.channels.chat.platform import WRITING, Chat, Earlier, IncomingMessage, Piece
 from supervisor.channels.slack.blocks import SECTION, inert, plain_blocks, said_blocks
 from supervisor.channels.slack.payloads import Words, plain_text
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.core.people import People
-from supervisor.logs import FactLog
+from supervisor.channels.wording.lengths import fit
+from supervisor.core.approvals.people import People
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

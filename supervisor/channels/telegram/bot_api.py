@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from supervisor.core.errors import SupervisorError
-from supervisor.http_requests import HttpClient
+from supervisor.system.http_requests import HttpClient
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
 LONGEST: Final = 60.0

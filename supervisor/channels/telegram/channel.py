@@ -29,13 +29,9 @@ import httpx
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from supervisor.abc import CardGone, Channel, Supervisor
-from supervisor.channels.answering import Answering, Pressed
-from supervisor.channels.cards import decided
-from supervisor.channels.conversations import Conversations
-from supervisor.channels.form_words import has_form
-from supervisor.channels.lengths import fit, length
-from supervisor.channels.presses import EXPLAIN, FORMS, code_of_reply
+from supervisor.channels.chat.answering import Answering, Pressed
+from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.presses import EXPLAIN, FORMS, code_of_reply
 from supervisor.channels.telegram import polling, updates
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.filling import Filling, Fillings
@@ -61,12 +57,17 @@ from supervisor.channels.telegram.messages import (
 )
 from supervisor.channels.telegram.talk import TelegramChat, in_topic
 from supervisor.channels.telegram.updates import Press, Unknown, Words
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.channels.wording.cards import decided
+from supervisor.channels.wording.form_words import has_form
+from supervisor.channels.wording.lengths import fit, length
+from supervisor.core.approvals.people import Mention, People
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
-from supervisor.core.people import Mention, People
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text, visible
-from supervisor.logs import FactLog
+from supervisor.seam.channel import CardGone, Channel
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -19,11 +19,11 @@ from typing import Final
 
 from msgspec import UNSET
 
-from supervisor.channels.interview import NOTHING, Interview, interview_of
-from supervisor.channels.presses import EDIT, REPLY
+from supervisor.channels.chat.interview import NOTHING, Interview, interview_of
+from supervisor.channels.chat.presses import EDIT, REPLY
 from supervisor.channels.telegram.messages import BACK, EMPTY, KEEP, SKIP, fits_data
+from supervisor.core.text.visible import json_text
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text
 
 MOST: Final = 40
 OPEN: Final = 200

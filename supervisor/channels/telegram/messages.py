@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import (
+from supervisor.channels.chat.interview import Prompt
+from supervisor.channels.chat.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.wording.cards import (
     decided,
     fact_lines,
     headline,
@@ -32,12 +34,10 @@ from supervisor.channels.cards import (
     with_choices,
     with_gutter,
 )
-from supervisor.channels.interview import Prompt
-from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
 from supervisor.core.ids import APPROVAL_ID
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
 
 TEXT: Final = 4096
 ALERT: Final = 200

@@ -21,7 +21,7 @@ import msgspec
 from supervisor.channels.telegram import updates
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.core.errors import StoreError
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
 from supervisor.channels.telegram.channel import Telegram
-from supervisor.core.people import Mention
+from supervisor.core.approvals.people import Mention
 
 BOT: Final = Secret(key="bot_token", form=r"[0-9]+:[A-Za-z0-9_-]+", where="123456:..., in the chat with @BotFather")
 

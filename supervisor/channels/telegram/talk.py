@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from supervisor.abc import Supervisor
-from supervisor.channels.chat import WRITING, Chat, IncomingMessage, Piece
+from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.messages import TEXT, byline, said_message
 from supervisor.channels.telegram.updates import Words
 from supervisor.core import events as e
+from supervisor.seam.supervisor import Supervisor
 
 ROOM: Final = TEXT - 200
 """UTF-16 units of what an agent says in one message; the rest is for the line that names the session."""

@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from supervisor.abc import ActivityWatch, Channel, Supervisor
-from supervisor.channels.cards import decided, make_card, path_text, plain, summary, told
 from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
 from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
-from supervisor.core.activity import Activity
+from supervisor.channels.wording.cards import decided, make_card, path_text, plain, summary, told
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
+from supervisor.core.sessions.activity import Activity
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
+from supervisor.seam.channel import Channel
+from supervisor.seam.runs import ActivityWatch
+from supervisor.seam.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

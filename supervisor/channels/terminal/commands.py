@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
-from supervisor.channels.cards import NUMBERS, quoted
+from supervisor.channels.wording.cards import NUMBERS, quoted
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import json_text, visible
 
 
 def commands(approval: Approval, store: str | None) -> dict[str, Any]:

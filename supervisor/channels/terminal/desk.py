@@ -21,18 +21,18 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from supervisor.channels.cards import NUMBERS
-from supervisor.channels.form_words import fields_of
-from supervisor.channels.granting import Grant, grants
-from supervisor.channels.interview import Interview
+from supervisor.channels.chat.interview import Interview
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
-from supervisor.core.chat_words import read_word
+from supervisor.channels.wording.cards import NUMBERS
+from supervisor.channels.wording.form_words import fields_of
+from supervisor.channels.wording.granting import Grant, grants
+from supervisor.core.approvals.chat_words import read_word
+from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
-from supervisor.core.visible import json_text, visible
 
 Wider = Literal["session", "always"]
 

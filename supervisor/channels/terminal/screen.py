@@ -22,15 +22,15 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from supervisor.channels.cards import GUTTER, Card, ago, is_default, make_card, path_text, summary
-from supervisor.channels.form_words import has_form
-from supervisor.channels.granting import HOW_LONG, reach
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.core.activity import Activity
+from supervisor.channels.wording.cards import GUTTER, Card, ago, is_default, make_card, path_text, summary
+from supervisor.channels.wording.form_words import has_form
+from supervisor.channels.wording.granting import HOW_LONG, reach
+from supervisor.core.sessions.activity import Activity
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, Scope
-from supervisor.core.visible import visible
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5

@@ -16,15 +16,15 @@ from typing import Final, Literal
 import anyio
 import msgspec
 
-from supervisor.abc import Supervisor
-from supervisor.channels.cards import GUTTER, headline, heard_lines, summary
-from supervisor.channels.replies import send_text
+from supervisor.channels.chat.replies import send_text
 from supervisor.channels.terminal.line import PASTED, Line
-from supervisor.core.activity import Activity
-from supervisor.core.chat_words import ChatResult
+from supervisor.channels.wording.cards import GUTTER, headline, heard_lines, summary
+from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.events import CardPosted
+from supervisor.core.sessions.activity import Activity
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
-from supervisor.core.visible import visible
+from supervisor.seam.supervisor import Supervisor
 
 NOTING: Final = 5.0
 

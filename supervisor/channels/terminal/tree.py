@@ -22,9 +22,9 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from supervisor.channels.cards import at, call_text, path_text, summary
-from supervisor.core.activity import Activity, Doing
-from supervisor.core.visible import visible
+from supervisor.channels.wording.cards import at, call_text, path_text, summary
+from supervisor.core.sessions.activity import Activity, Doing
+from supervisor.core.text.visible import visible
 
 State = Literal["asks", "trouble", "failed", "works", "waits", "done"]
 LITTLE: Final = 0.2

@@ -27,15 +27,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from supervisor.abc import Channel
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.channel import Web
 from supervisor.channels.web.revocations import Revocations
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import MAX_STREAMS, Site
 from supervisor.channels.web.webhooks import webhook_routes
-from supervisor.chronicle import Chronicle
-from supervisor.core.people import People
+from supervisor.core.approvals.people import People
+from supervisor.seam.channel import Channel
+from supervisor.system.chronicle import Chronicle
 
 __all__ = ["Web", "make_web"]
 

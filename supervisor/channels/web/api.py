@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from supervisor.abc import Page
 from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
 from supervisor.channels.web.problems import DECISION_STATUS, Problem
 from supervisor.channels.web.schemas import (
@@ -36,7 +35,7 @@ from supervisor.channels.web.schemas import (
     TreeQuery,
     page_of,
 )
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.documents import (
     approval_document,
     chat_document,
@@ -47,6 +46,7 @@ from supervisor.core.documents import (
 )
 from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny
+from supervisor.seam.runs import Page
 
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
 _GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}

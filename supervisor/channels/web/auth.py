@@ -24,8 +24,8 @@ from starlette.responses import Response
 
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.revocations import Revocation, Revocations
-from supervisor.core.people import People, Person, TokenHash
-from supervisor.logs import FactLog
+from supervisor.core.approvals.people import People, Person, TokenHash
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

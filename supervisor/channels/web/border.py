@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.channels.web.bounds import Arrivals, Bound, Place
 from supervisor.channels.web.problems import Problem, problem_of
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from starlette.requests import Request
 
 from supervisor.channels.web.problems import Problem
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

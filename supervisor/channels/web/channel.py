@@ -9,11 +9,12 @@ import socket
 import anyio
 from starlette.types import ASGIApp
 
-from supervisor.abc import Channel, Supervisor
 from supervisor.channels.web.server import serve_http
 from supervisor.channels.web.state import Site
 from supervisor.core.errors import SupervisorError
 from supervisor.core.values import Approval
+from supervisor.seam.channel import Channel
+from supervisor.seam.supervisor import Supervisor
 
 
 class Web(Channel):

@@ -17,12 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import Page, Supervisor
 from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.state import Site
-from supervisor.core.people import Person
+from supervisor.core.approvals.people import Person
 from supervisor.core.values import Approval
+from supervisor.seam.runs import Page
+from supervisor.seam.supervisor import Supervisor
 
 T = TypeVar("T")
 

@@ -29,7 +29,6 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import Run, TextWatch, Watch
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
@@ -37,7 +36,8 @@ from supervisor.channels.web.state import Site
 from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown, InvalidInput
 from supervisor.core.events import RunFinished
-from supervisor.core.visible import visible
+from supervisor.core.text.visible import visible
+from supervisor.seam.runs import Run, TextWatch, Watch
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ from typing import Final
 
 import anyio
 
-from supervisor.abc import ActivityWatch, Page, Supervisor
-from supervisor.core.activity import Activity
+from supervisor.core.sessions.activity import Activity
+from supervisor.seam.runs import ActivityWatch, Page
+from supervisor.seam.supervisor import Supervisor
 
 KEPT: Final = 60.0
 

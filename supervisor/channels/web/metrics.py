@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoint
-from supervisor.chronicle import Chronicle
+from supervisor.system.chronicle import Chronicle
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4"
 

@@ -31,7 +31,7 @@ from supervisor.core.errors import (
     TreeOwned,
     code_of,
 )
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -17,8 +17,8 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from supervisor.channels.cards import ago, at
-from supervisor.core.visible import visible
+from supervisor.channels.wording.cards import ago, at
+from supervisor.core.text.visible import visible
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -60,7 +60,7 @@ def ordered(text: str) -> str:
 
 def as_typed(text: str) -> Markup:
     """Return what a person typed, escaped and otherwise unchanged: the content of a control is submitted again, and
-    must come back as it was typed. A text of an agent is in a control only if it is visible (core/fields.py)."""
+    must come back as it was typed. A text of an agent is in a control only if it is visible (core/approvals/fields.py)."""
     return escape(text)
 
 

@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoint, document, page_document
 from supervisor.channels.web.schemas import RuleBody, RuleDocument, page_of
+from supervisor.core.calls.rules import make_rule
 from supervisor.core.documents import rule_document
-from supervisor.core.rules import make_rule
 
 
 async def list_rules(call: Call) -> Response:

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from supervisor.abc import Run
 from supervisor.channels.web.endpoints import Call, Endpoint, document, read_run_number
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
 from supervisor.core.values import Outcome
+from supervisor.seam.runs import Run
 
 LONGEST: Final = 30
 

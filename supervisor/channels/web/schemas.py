@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import fields
 
-from supervisor.core.activity import Activity, Doing
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
-from supervisor.core.rules import Rule
+from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.values import (
     AgentView,
     Approval,

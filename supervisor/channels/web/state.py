@@ -7,15 +7,16 @@ from typing import Final
 import anyio
 import msgspec
 
-from supervisor.abc import Channel, Supervisor
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
-from supervisor.chronicle import Chronicle
 from supervisor.core.documents import approval_document
 from supervisor.core.values import Approval
+from supervisor.seam.channel import Channel
+from supervisor.seam.supervisor import Supervisor
+from supervisor.system.chronicle import Chronicle
 
 MAX_STREAMS: Final = 500
 """Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from supervisor.abc import Channel, Webhook
 from supervisor.channels.web.bounds import read_body
+from supervisor.seam.channel import Channel, Webhook
 
 LARGEST: Final = 1024 * 1024
 """The most bytes of a request: all clients may send one, and its signature is checked only when all of it is read."""

@@ -2,7 +2,7 @@
 added and revoked (A7).
 
 The rules of core/events apply. Events of standing rules are the journal of the store itself (`RULES` in core/ids.py);
-the rules that hold are its fold, the Rulebook (core/session.py).
+the rules that hold are its fold, the Rulebook (core/sessions/state.py).
 """
 
 from datetime import datetime
@@ -11,13 +11,13 @@ from typing import Final, Literal
 
 from msgspec import Raw
 
+from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, traits
-from supervisor.core.rules import Rule
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
-"""The prefix of the id of an approval of another session, in a copy of that session's journal (core/forking.py): no
+"""The prefix of the id of an approval of another session, in a copy of that session's journal (core/sessions/forking.py): no
 approval has such an id, so no decision can be made on it, and no list shows it."""
 
 
@@ -73,7 +73,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     reason: str | None = None
     arguments: Raw = JSON_NULL
     secret: tuple[str, ...] = ()
-    """Names of the arguments that only the effect may see (core/masking.py)."""
+    """Names of the arguments that only the effect may see (core/approvals/masking.py)."""
     channel: str | None = None
     """Where it was made; None: by a program."""
 

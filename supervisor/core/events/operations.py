@@ -79,19 +79,19 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     idempotent: bool = False
     """Whether it may run again if it is lost in a crash."""
     patterns: tuple[str | None, ...] = ()
-    """Patterns that may be granted for more than once, for the session and for always (core/rules.py); None: exactly
+    """Patterns that may be granted for more than once, for the session and for always (core/calls/rules.py); None: exactly
     these arguments."""
     rule: str | None = None
     """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None
     secret: tuple[str, ...] = ()
-    """Names of the arguments that only the effect may see (core/masking.py)."""
+    """Names of the arguments that only the effect may see (core/approvals/masking.py)."""
     editable: bool = True
     """Whether it may be approved with other arguments."""
     command: str | None = None
-    """The name of the argument that is a shell command (core/rules.py)."""
+    """The name of the argument that is a shell command (core/calls/rules.py)."""
     claims: tuple[str, ...] = ()
-    """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/rules.py)."""
+    """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/calls/rules.py)."""
     defaults: tuple[str, ...] = ()
     """Names of the arguments that have the default value of the tool's parameter, if a person is asked."""
     schema: Raw = JSON_NULL

@@ -1,6 +1,6 @@
 """Events of runs: the attempts of a run, the state that it saves, and how it sleeps, restarts, is blocked and ends.
 
-The rules of core/events apply. What a restart keeps is in core/restarts.py, what a block is in core/blocking.py.
+The rules of core/events apply. What a restart keeps is in core/sessions/restarts.py, what a block is in core/blocking.py.
 """
 
 from datetime import datetime
@@ -160,6 +160,6 @@ class RunFinished(Event, frozen=True, kw_only=True):
     traceback: str = ""
     """Where the agent raised, for people; its parent is not told (runtime/attempt/tracebacks.py)."""
     led_by: tuple[str, ...] = ()
-    """Operations whose failures caused the end: a retry does them again (core/retrying.py)."""
+    """Operations whose failures caused the end: a retry does them again (core/sessions/retrying.py)."""
     stopped_at: int = 0
     """Of a stall: the length of the journal when the run was told to stop."""

@@ -1,13 +1,13 @@
 """Events of sessions: how a session began (new, as a fork, or imported), and the messages that it received and sent.
 
-The rules of core/events apply. What a fork copies is in core/forking.py.
+The rules of core/events apply. What a fork copies is in core/sessions/forking.py.
 """
 
 from datetime import datetime
 from typing import Final, Literal
 
+from supervisor.core.calls.rules import Rule
 from supervisor.core.events.facts import Event, traits
-from supervisor.core.rules import Rule
 
 MESSAGE: Final = "message"
 """Stands for a message in RunPassivated.waiting_for of a run that receives; no operation or session has this name."""

@@ -6,7 +6,7 @@ reason, since the `cancelled_caught` of a scope cannot tell why it was cancelled
 
 Every operation takes the same path. `enter` says whether the journal knows it, and holds it until it may begin. Its
 result is in the journal already, or the operation does its work and appends it, or waits for it (`wait`). Then `take`
-gives the result to the agent when its turn has come (core/replay_order.py) and everything that follows from the result
+gives the result to the agent when its turn has come (core/sessions/replay_order.py) and everything that follows from the result
 before it has happened (settling.py). All of this is one state, so the module is longer than 400 lines.
 
 Rules
@@ -27,13 +27,13 @@ import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
-from supervisor.core.machine import BEGINS_OPERATION
-from supervisor.core.overlay import EMPTY, added
-from supervisor.core.replay_order import ReplayOrder
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.sessions.machine import BEGINS_OPERATION
+from supervisor.core.sessions.overlay import EMPTY, added
+from supervisor.core.sessions.replay_order import ReplayOrder
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names

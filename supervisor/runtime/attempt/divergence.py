@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.approvals.masking import mask
 from supervisor.core.blocking import Block
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.ids import split_operation_id
-from supervisor.core.masking import mask
-from supervisor.core.replay_order import ReplayOrder
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.sessions.replay_order import ReplayOrder
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.clock.alarm import Alarm

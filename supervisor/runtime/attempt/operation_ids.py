@@ -28,9 +28,9 @@ import anyio
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import named_key, operation_id, operation_key, split_operation_id
-from supervisor.core.overlay import EMPTY, added
-from supervisor.core.replay_order import Asked
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.overlay import EMPTY, added
+from supervisor.core.sessions.replay_order import Asked
+from supervisor.core.sessions.state import SessionState
 
 
 class Named(NamedTuple):

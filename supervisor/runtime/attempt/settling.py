@@ -33,7 +33,7 @@ import anyio
 import sniffio
 from anyio.lowlevel import RunVar
 
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 
 if TYPE_CHECKING:
     import asyncio

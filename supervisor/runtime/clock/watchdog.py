@@ -1,4 +1,4 @@
-"""The watchdog ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
+"""The watchdog ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/sessions/inactivity.py.
 
 A heartbeat must cost almost nothing. So it stores `coarse`, an instant that a tick renews. There is no loop over all
 attempts: the alarm looks at each one at the earliest instant at which it could be due, and again later if it is not.
@@ -23,8 +23,8 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.inactivity import Inactivity, PauseKind
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.sessions.inactivity import Inactivity, PauseKind
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.machine import ASKS, ENDS_APPROVAL
+from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
 from supervisor.runtime.journal.texts import Texts
 
 INBOX = "inbox"

@@ -12,7 +12,7 @@ Rules
 from collections.abc import Callable
 from typing import Final
 
-from supervisor.core.activity import StreamedText
+from supervisor.core.sessions.activity import StreamedText
 
 LONGEST: Final = 64 * 1024
 """Characters of one text."""

@@ -9,11 +9,11 @@ Rules
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from supervisor.abc import Store
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
 from supervisor.core.events import AnyEvent, encode_event
 from supervisor.core.rows import EncodedRow, JournalEntry
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
+from supervisor.seam.store import Store
 
 Entry = tuple[str, AnyEvent]
 T = TypeVar("T")

@@ -31,14 +31,15 @@ from typing import Protocol, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, Suspended
 from supervisor.core.events import AnyEvent
-from supervisor.core.session import SessionState, replay
-from supervisor.logs import FactLog
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
+from supervisor.seam.store import Store
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

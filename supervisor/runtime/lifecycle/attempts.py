@@ -15,9 +15,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core.errors import StoreError, StoreRefused
-from supervisor.logs import FactLog
+from supervisor.core.rows import JournalEntry
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.native_cancellation import take_pending
@@ -28,6 +27,8 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.hub import Hub, end_key
 from supervisor.runtime.journal.writer import Journal
 from supervisor.runtime.plans.end import Ending
+from supervisor.seam.store import Store
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

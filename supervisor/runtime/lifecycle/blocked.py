@@ -21,15 +21,15 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.blocking import Block, is_known
 from supervisor.core.encoding import printable
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -14,7 +14,7 @@ Rules
 - If another process is faster, the tree is left to that process.
 - Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search does
   not show one instant: each claim checks its tree again, in its own append.
-- A tree whose agent only one command can run (supervisor/loading.py) is left to that command, unless it was cancelled:
+- A tree whose agent only one command can run (supervisor/system/loading.py) is left to that command, unless it was cancelled:
   its end needs no agent.
 """
 
@@ -25,17 +25,17 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from supervisor.abc import SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
-from supervisor.core.session import SessionState, replay
-from supervisor.loading import COMMAND_AGENTS, why_not_here
-from supervisor.logs import FactLog
+from supervisor.core.rows import SessionRow
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.launch import Launcher
+from supervisor.system.loading import COMMAND_AGENTS, why_not_here
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -10,8 +10,8 @@ import anyio
 
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, Suspended
-from supervisor.core.restarts import failed_steps
-from supervisor.core.retrying import led_by
+from supervisor.core.sessions.restarts import failed_steps
+from supervisor.core.sessions.retrying import led_by
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.attempt.tracebacks import describe, explain, secret_values, traceback_of
@@ -63,7 +63,7 @@ def ending_of(
     attempt: Attempt, returned: list[Any], raised: BaseException | None
 ) -> tuple[Ending | None, frozenset[str]]:
     """Return the ending of an attempt, and the steps whose failures led to it. A restart may run those steps again
-    (core/restarts.py). The ending is None if another attempt follows or the process is going down. Raises an exception
+    (core/sessions/restarts.py). The ending is None if another attempt follows or the process is going down. Raises an exception
     that must end the process."""
     error = _own_error(raised)
     if attempt.stop_reason is None and attempt.replay.oldest_unclaimed(attempt.state) is not None:

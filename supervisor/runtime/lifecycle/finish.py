@@ -8,7 +8,7 @@ Rules
 
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts

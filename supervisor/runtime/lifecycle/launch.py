@@ -18,9 +18,9 @@ from typing import Any, Literal
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.overlay import EMPTY
-from supervisor.core.session import SessionState
-from supervisor.logs import FactLog
+from supervisor.core.sessions.overlay import EMPTY
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.plans.interrupted import Found, job_of
 from supervisor.system.identity import HOST
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -21,7 +21,7 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.session import ASKING, SessionState
+from supervisor.core.sessions.state import ASKING, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.clock.alarm import Alarm, Appointment

@@ -1,4 +1,4 @@
-"""Restart a run: its attempt has ended badly, and another one follows. The policy is in core/restarts.py.
+"""Restart a run: its attempt has ended badly, and another one follows. The policy is in core/sessions/restarts.py.
 
 During the back-off the run leaves memory, as a passivated run does, and the same alarm wakes it: in this process or,
 after a crash, in the process that then owns its tree. Only the due instant ends a back-off. Children go on meanwhile.
@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
-from supervisor.core.restarts import Ended, restart
-from supervisor.logs import FactLog
+from supervisor.core.sessions.restarts import Ended, restart
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.end import Ending
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -18,15 +18,13 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES
-from supervisor.core.rules import Rule
-from supervisor.core.session import SessionState
-from supervisor.loading import load_recorded
-from supervisor.logs import FactLog
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
@@ -52,6 +50,9 @@ from supervisor.runtime.operations.context import LocalContext
 from supervisor.runtime.plans.end import Ending, cancel_cause
 from supervisor.runtime.plans.results import denial
 from supervisor.runtime.plans.rules import Ruling
+from supervisor.seam.store import Store
+from supervisor.system.loading import load_recorded
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
@@ -77,7 +78,7 @@ class Runner:
 
     `passivate_after`: None keeps each attempt in memory as long as it waits, for a process that no run outlives.
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
-    if attempts are only replayed (supervisor/checking.py): the runner calls it with the result of each, and nothing new
+    if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and nothing new
     begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
     """
 

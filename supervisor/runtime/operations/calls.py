@@ -25,10 +25,10 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
-from supervisor.core.rules import Rule, grantable
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.values import Policy, ResultKind, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here

@@ -12,19 +12,19 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import ChildRun
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.values import Outcome, OutcomeKind, result_of
-from supervisor.loading import refuse_nameless
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
 from supervisor.runtime.plans.end import cancel_events
+from supervisor.seam.runs import ChildRun
 from supervisor.system.identity import attempt_started
+from supervisor.system.loading import refuse_nameless
 
 R = TypeVar("R")
 

@@ -14,15 +14,15 @@ import anyio
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import ChildRun, Context, Operations, StepContext, TaskGroup, Timer
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.approvals.masking import shown
+from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.declarations.tool_context import StepContext
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
-from supervisor.core.masking import shown
-from supervisor.core.session import SessionState
-from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -36,6 +36,8 @@ from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
+from supervisor.seam.context import Context, Operations
+from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,13 +19,13 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec, AnyTool
+from supervisor.core.approvals.masking import mask
+from supervisor.core.declarations.agent_spec import AgentSpec, AnyTool
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import digest
-from supervisor.core.masking import mask
-from supervisor.core.session import SessionState
-from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Place

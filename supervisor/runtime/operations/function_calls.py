@@ -12,13 +12,13 @@ import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import mask
+from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest
-from supervisor.core.masking import mask
-from supervisor.core.session import SessionState
-from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.toolcontext import NewJob, ProcessToolContext
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing

@@ -17,12 +17,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
 from supervisor.core.encoding import printable, to_json
-from supervisor.core.machine import ENDS_APPROVAL
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.seam.store import Store
 
 _ABOUT_STATES: Final = frozenset([e.StateSaved.__name__, *(each.__name__ for each in e.BEGINS_RUN)])
 

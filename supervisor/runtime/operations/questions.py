@@ -16,10 +16,10 @@ from typing import Any, Final
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.approvals.questions import Question, question
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
-from supervisor.core.questions import Question, question
-from supervisor.core.session import ASKING, Operation, SessionState
+from supervisor.core.sessions.state import ASKING, Operation, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place

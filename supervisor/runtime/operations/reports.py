@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, StoreError, Suspended
-from supervisor.core.reports import joined, make_report, size_of
+from supervisor.core.sessions.reports import joined, make_report, size_of
 from supervisor.core.values import ReportKind
 from supervisor.runtime.attempt.attempt import Attempt
 

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.declarations.signatures import hint_of, signature_of, takes
+from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
-from supervisor.core.session import Operation
-from supervisor.core.signatures import hint_of, signature_of, takes
-from supervisor.core.toolcontext import StepContext
+from supervisor.core.sessions.state import Operation
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of

@@ -11,13 +11,13 @@ Rules
 
 from typing import NoReturn
 
+from supervisor.core.approvals.people import People
 from supervisor.core.encoding import printable
 from supervisor.core.errors import NotEntitled
-from supervisor.core.people import People
 from supervisor.core.values import Approval, Decision, check_identity
-from supervisor.logs import FactLog
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

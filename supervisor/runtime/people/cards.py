@@ -30,14 +30,14 @@ from typing import Any, Protocol
 
 import anyio
 
-from supervisor.abc import CardGone, Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.people.card_host import CardHost, Left
 from supervisor.runtime.people.slots import URGENT, Slots
+from supervisor.seam.channel import CardGone, Channel
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -20,7 +20,7 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import Checked, Decided, check, check_plain, decision_entries, kind_of
 from supervisor.runtime.reading.journals import find_first
 from supervisor.runtime.reading.pieces import Pieces, read
-from supervisor.storage import Store
+from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner

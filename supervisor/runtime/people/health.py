@@ -9,10 +9,10 @@ Rules
 
 import anyio
 
-from supervisor.abc import Channel
 from supervisor.core.encoding import printable
 from supervisor.core.errors import SupervisorError
-from supervisor.logs import FactLog
+from supervisor.seam.channel import Channel
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

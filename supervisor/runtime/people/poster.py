@@ -22,16 +22,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import Channel
+from supervisor.core.approvals.people import People
+from supervisor.core.approvals.routes import APPROVERS, Route, find_route, split_target
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events.asking import NOTICE
-from supervisor.core.people import People
-from supervisor.core.routes import APPROVERS, Route, find_route, split_target
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.cards import RENEWED, Lane, Target
 from supervisor.runtime.people.slots import URGENT
+from supervisor.seam.channel import Channel
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -24,14 +24,12 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import Channel
+from supervisor.core.approvals.people import People
+from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.approvals.routes import Route
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent
-from supervisor.core.people import People
-from supervisor.core.reminders import Reminders
-from supervisor.core.routes import Route
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
-from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost, Left, left_by
@@ -42,6 +40,8 @@ from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import Inbox
+from supervisor.seam.channel import Channel
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

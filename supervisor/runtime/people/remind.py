@@ -1,4 +1,4 @@
-"""Remind people of approvals that have waited for long, and escalate them to more people (core/reminders.py).
+"""Remind people of approvals that have waited for long, and escalate them to more people (core/approvals/reminders.py).
 
 Rules
 - A process reminds of the approvals of trees that it owns, with one appointment of the alarm for each. A reminder does
@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from supervisor.core import events as e
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.errors import StoreError
-from supervisor.core.reminders import Reminders
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from supervisor.abc import Channel
+from supervisor.core.approvals.people import People
+from supervisor.core.approvals.routes import APPROVERS, Route, split_target
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import People
-from supervisor.core.routes import APPROVERS, Route, split_target
+from supervisor.seam.channel import Channel
 
 
 def route_problems(

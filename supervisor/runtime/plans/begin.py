@@ -7,11 +7,11 @@ from typing import Any
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.calls.rules import inherit
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import SessionConflict
-from supervisor.core.rules import inherit
-from supervisor.core.session import SessionState
-from supervisor.loading import is_configured, locate
+from supervisor.core.sessions.state import SessionState
+from supervisor.system.loading import is_configured, locate
 
 
 def first_events(

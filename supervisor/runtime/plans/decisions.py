@@ -15,13 +15,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import unmask
+from supervisor.core.approvals.questions import check_answer
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.schemas import misfit
 from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.masking import unmask
-from supervisor.core.questions import check_answer
-from supervisor.core.rules import Rule
-from supervisor.core.schemas import misfit
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import add, book, granted

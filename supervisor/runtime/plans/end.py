@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
-from supervisor.core.retrying import PARENT_ENDED
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.sessions.retrying import PARENT_ENDED
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of

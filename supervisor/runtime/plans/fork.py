@@ -1,15 +1,15 @@
-"""Plans that fork: a new tree begins with a copy of another one, in one append (core/forking.py)."""
+"""Plans that fork: a new tree begins with a copy of another one, in one append (core/sessions/forking.py)."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from supervisor.abc import Store
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict
-from supervisor.core.forking import Cut, copy_tree, later_calls
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.forking import Cut, copy_tree, later_calls
 from supervisor.core.values import Fork
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.seam.store import Store
 
 
 class Forking:

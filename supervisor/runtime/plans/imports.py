@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Any
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, SessionConflict
-from supervisor.core.session import SessionState
-from supervisor.core.trees import Origin
-from supervisor.loading import locate, refuse_nameless
+from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.system.loading import locate, refuse_nameless
 
 
 def begin_import(

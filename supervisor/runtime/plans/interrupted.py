@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import LOST
 
 Found = Mapping[tuple[str, str], str]

@@ -1,11 +1,11 @@
-"""Plans that retry: the new runs of a tree that ended badly begin in one append (core/retrying.py)."""
+"""Plans that retry: the new runs of a tree that ended badly begin in one append (core/sessions/retrying.py)."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput
-from supervisor.core.retrying import again, was_cut_off_by_its_parent, why_not_retry
+from supervisor.core.sessions.retrying import again, was_cut_off_by_its_parent, why_not_retry
 from supervisor.runtime.journal.view import Entry, View
 
 

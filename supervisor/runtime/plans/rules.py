@@ -20,10 +20,10 @@ from datetime import datetime
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, policy_of
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.rules import Rule, checked, find_option, is_about, make_rule, policy_of
-from supervisor.core.session import Rulebook
+from supervisor.core.sessions.state import Rulebook
 from supervisor.core.values import Approval, Approve, Policy
 from supervisor.runtime.journal.view import Entry, View
 

@@ -15,7 +15,7 @@ from typing import Literal
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.view import Entry
 
 

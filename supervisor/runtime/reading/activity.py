@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import msgspec
 
-from supervisor.abc import ActivityWatch, JournalEntry, Owner, SessionRow
 from supervisor.core import events as e
-from supervisor.core.activity import Activity, Clock, Doing
+from supervisor.core.approvals.masking import mask
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
-from supervisor.core.masking import mask
-from supervisor.core.session import Operation, SessionState
+from supervisor.core.rows import JournalEntry, Owner, SessionRow
+from supervisor.core.sessions.activity import Activity, Clock, Doing
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.values import OutcomeKind
-from supervisor.handles import Page
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read
+from supervisor.seam.runs import ActivityWatch, Page
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from supervisor.abc import JournalEntry, Store
 from supervisor.core.events import AnyEvent
+from supervisor.core.rows import JournalEntry
 from supervisor.runtime.reading.pieces import PIECE, Pieces
+from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.reading.reader import Reader

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from supervisor.abc import JournalEntry, Page, SessionRow, TreeView
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import shown
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput
-from supervisor.core.masking import shown
-from supervisor.core.rows import ids_from
-from supervisor.core.session import Job
+from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
+from supervisor.core.sessions.state import Job
 from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
+from supervisor.seam.runs import Page
 
 if TYPE_CHECKING:
     from supervisor.runtime.reading.reader import Reader

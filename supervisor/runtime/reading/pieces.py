@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from supervisor.abc import Store
+from supervisor.seam.store import Store
 
 T = TypeVar("T")
 

@@ -7,13 +7,14 @@ use it directly.
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
-from supervisor.abc import SessionRow, Store
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
+from supervisor.core.rows import SessionRow
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.hub import INBOX_EVENTS
 from supervisor.runtime.reading.sessions import block_of
+from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner

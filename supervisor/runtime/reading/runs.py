@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from supervisor.abc import Run, Watch
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import RunError, SupervisorError
 from supervisor.core.values import Approval, Outcome, result_of
 from supervisor.runtime.journal.hub import end_key
@@ -21,6 +20,7 @@ from supervisor.runtime.operations.children import outcome_of
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import PendingApprovals
+from supervisor.seam.runs import Run, Watch
 
 R = TypeVar("R")
 

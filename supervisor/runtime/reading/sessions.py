@@ -11,11 +11,12 @@ Rules
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from supervisor.abc import Owner, SessionRow, Store
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.rows import Owner, SessionRow
 from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_at_once
+from supervisor.seam.store import Store
 
 T = TypeVar("T", Approval, SessionRow)
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 
-from supervisor.abc import JournalEntry, TextWatch, Watch
-from supervisor.core.activity import StreamedText
+from supervisor.core.approvals.masking import shown
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import StoreError
-from supervisor.core.masking import shown
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.hub import INBOX, text_key
 from supervisor.runtime.reading.pieces import PIECE
+from supervisor.seam.runs import TextWatch, Watch
 
 if TYPE_CHECKING:
     from supervisor.runtime.reading.reader import Reader

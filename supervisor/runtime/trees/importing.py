@@ -17,13 +17,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.ids import check_session_id
-from supervisor.core.trees import Origin
-from supervisor.handles import SessionImport
+from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.imports import begin_import, check_agent, end_import
+from supervisor.seam.runs import SessionImport
 
 
 class LocalImport(SessionImport):

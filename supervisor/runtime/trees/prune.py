@@ -20,11 +20,12 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from supervisor.abc import SessionRow, Store
 from supervisor.core.errors import StoreError, StoreUnreadable
-from supervisor.core.session import replay
-from supervisor.core.trees import KeptTree, PrunableTree, PruneResult
+from supervisor.core.rows import SessionRow
+from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner

@@ -17,13 +17,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import SessionRow
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import mask
+from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import NOTICE
-from supervisor.core.masking import mask
-from supervisor.core.rules import offer
+from supervisor.core.rows import SessionRow
 from supervisor.core.values import Approval, Outcome, unchanged
 from supervisor.store.index.projection import BEGUN, SessionEntry
 

@@ -16,15 +16,14 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import CardEvent, is_copied, target_of
 from supervisor.core.ids import RULES
-from supervisor.core.machine import ASKS, ENDS_APPROVAL, next_approval_status
-from supervisor.core.rows import EncodedRow
-from supervisor.core.session import WAKING
+from supervisor.core.rows import EncodedRow, JournalEntry
+from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL, next_approval_status
+from supervisor.core.sessions.state import WAKING
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """Events that change a session's entry."""

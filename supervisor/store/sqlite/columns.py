@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.abc import JournalEntry, Owner, SessionRow
 from supervisor.core.events import decode_event
+from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
 from supervisor.store.index.projection import ApprovalEntry, SessionEntry

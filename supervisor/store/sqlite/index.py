@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from supervisor.abc import JournalEntry
+from supervisor.core.rows import JournalEntry
 from supervisor.store.index.projection import Draft, touched
 from supervisor.store.sqlite import columns
 

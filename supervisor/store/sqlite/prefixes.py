@@ -19,10 +19,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.events.asking import is_copied
-from supervisor.core.machine import ASKS
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.machine import ASKS
 from supervisor.store.index.listing import read_path
 from supervisor.store.index.projection import body_of
 

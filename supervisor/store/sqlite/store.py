@@ -28,12 +28,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import RULES
-from supervisor.core.rows import Continued
+from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
+from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder

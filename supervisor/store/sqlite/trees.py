@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import Owner
 from supervisor.core.errors import StoreDied
+from supervisor.core.rows import Owner
 from supervisor.store.owners import LockFolder
 from supervisor.store.sqlite import columns, file_identity
 from supervisor.store.sqlite.faults import explain_owning

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.core.errors import StoreUnreadable
-from supervisor.logs import FactLog
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.faults import is_busy
+from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 

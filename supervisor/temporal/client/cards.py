@@ -25,17 +25,17 @@ from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.errors import ServerError, ServerUnavailable
 from supervisor.core.events.asking import CardBegun, CardEvent, target_of
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import Left
 from supervisor.runtime.people.posting import LocalCards
+from supervisor.seam.channel import Channel
+from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.mirror.store import FileFeed
 from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire

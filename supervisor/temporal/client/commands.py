@@ -10,10 +10,10 @@ import anyio
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import ServerUnavailable
 from supervisor.core.ids import new_session_id
-from supervisor.core.rules import Rule
-from supervisor.core.session import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay
 from supervisor.temporal.carry import unpack
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
 from supervisor.temporal.client.turns import find_left, follow

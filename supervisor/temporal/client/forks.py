@@ -1,4 +1,4 @@
-"""Forks: a new tree is a new workflow, which begins with the copy of a journal (core/forking.py).
+"""Forks: a new tree is a new workflow, which begins with the copy of a journal (core/sessions/forking.py).
 
 The client copies what its mirror has of the source, and starts the workflow with that. Then it tells the source.
 

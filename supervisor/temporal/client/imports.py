@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from supervisor.core import events as e
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SessionConflict
 from supervisor.core.ids import check_session_id, digest
-from supervisor.core.trees import Origin
-from supervisor.handles import SessionImport
-from supervisor.loading import locate, refuse_nameless
+from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import Entry
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.imports import check_agent, check_same_import, first_entries
+from supervisor.seam.runs import SessionImport
+from supervisor.system.loading import locate, refuse_nameless
 from supervisor.temporal.client.starting import start_tree, start_with
 from supervisor.temporal.client.trees import Trees
 

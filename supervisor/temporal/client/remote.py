@@ -16,18 +16,18 @@ from typing import Any, NoReturn, TypeVar, overload
 import anyio
 from temporalio.client import Client
 
-from supervisor.abc import ActivityWatch, Counts, JournalEntry, Owner, Page, Run, Supervisor, TextWatch, TreeView, Watch
-from supervisor.core.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.chat_words import ChatResult
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.people import People
+from supervisor.core.calls.rules import Rule, checked
 from supervisor.core.cursors import make_cursor
+from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.people import People
-from supervisor.core.retrying import why_not_retry
-from supervisor.core.rules import Rule, checked
-from supervisor.core.session import SessionState
+from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.retrying import why_not_retry
+from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.trees import Origin
 from supervisor.core.store_urls import TemporalStore
-from supervisor.core.trees import Origin
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -41,12 +41,13 @@ from supervisor.core.values import (
     SessionView,
     check_identity,
 )
-from supervisor.handles import SessionImport
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
+from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
+from supervisor.seam.supervisor import Supervisor
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
 from supervisor.temporal.client.commands import anything, command

@@ -15,8 +15,8 @@ import anyio
 from temporalio.api.enums.v1 import VersioningBehavior
 from temporalio.client import WorkflowExecutionStatus
 
-from supervisor.abc import Supervisor
 from supervisor.core.errors import InvalidInput, ServerUnavailable
+from supervisor.seam.supervisor import Supervisor
 from supervisor.temporal.client.commands import command
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.client.trees import Trees

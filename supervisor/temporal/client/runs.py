@@ -5,11 +5,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from supervisor.abc import ActivityWatch, Page, Run, Supervisor, TextWatch, Watch
-from supervisor.core.activity import Activity, StreamedText
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.sessions.activity import Activity, StreamedText
 from supervisor.core.values import Approval, Outcome, result_of
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
+from supervisor.seam.supervisor import Supervisor
 from supervisor.temporal.client.trees import Trees
 
 R = TypeVar("R")

@@ -13,12 +13,14 @@ from typing import Any
 
 from temporalio.client import Client
 
-from supervisor.abc import JournalEntry, Page, StoreSupervisor
-from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.people import People
+from supervisor.core.approvals.people import People
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.store_urls import TemporalStore
-from supervisor.core.trees import PruneResult
 from supervisor.core.values import AgentView
+from supervisor.seam.runs import Page
+from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.mirror.store import Feed, MirrorFile
 

@@ -8,16 +8,16 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import approval_route, check_session_id, digest, new_session_id
 from supervisor.core.rows import JournalEntry
-from supervisor.loading import holds_command
 from supervisor.runtime.journal.view import Entry
 from supervisor.store.memory import MemoryStore
 from supervisor.system.identity import find_folder, working_directory
+from supervisor.system.loading import holds_command
 from supervisor.temporal.carry import pack
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import SOON, border

@@ -14,10 +14,10 @@ from typing import Any, Final
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from supervisor.abc import Store
 from supervisor.core.events import encode_event
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.end import Ending, end_events, open_tree
+from supervisor.seam.store import Store
 from supervisor.temporal.connection import SOON
 from supervisor.temporal.wire import LEFT_NOTHING
 

@@ -25,7 +25,6 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
-from supervisor.abc import Owner
 from supervisor.core.errors import (
     NotFound,
     ServerError,
@@ -34,10 +33,11 @@ from supervisor.core.errors import (
     StoreError,
     SupervisorError,
 )
+from supervisor.core.rows import Owner
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
 from supervisor.runtime.journal.writer import Journal
+from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, border
 from supervisor.temporal.mirror.ended import end_of
 from supervisor.temporal.mirror.looks import Look, Looks

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from supervisor.core.errors import LimitExceeded, NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 from supervisor.temporal.carry import rows_of
 from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready, why_query_failed
 from supervisor.temporal.left import read_left

@@ -21,9 +21,9 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import JournalEntry, Owner
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AnyEvent, decode_event
+from supervisor.core.rows import JournalEntry, Owner
 from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import MIRRORED, SqliteStore
 

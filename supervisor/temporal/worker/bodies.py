@@ -19,11 +19,11 @@ from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from supervisor.core.declarations.signatures import hint_of, signature_of, takes
+from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
-from supervisor.core.signatures import hint_of, signature_of, takes
-from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.toolcontext import NewJob, ProcessToolContext, StepContext
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from temporalio.worker.workflow_sandbox import SandboxMatcher, SandboxRestrictions
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 
 ONLY_PATHS: Final = frozenset(

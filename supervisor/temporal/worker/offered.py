@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
-from supervisor.core.tool_spec import ToolSpec
 from supervisor.temporal.workflow.references import find_function, function_of
 
 

@@ -20,12 +20,12 @@ import anyio
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
-from supervisor.loading import refuse_nameless
-from supervisor.logs import FactLog
 from supervisor.system.inside import refuse_inside_call
+from supervisor.system.loading import refuse_nameless
+from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import connect, prepare
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies

@@ -12,8 +12,8 @@ from temporalio.exceptions import ApplicationError
 
 from supervisor.core.errors import SupervisorError
 from supervisor.core.events import ForkTaken
-from supervisor.logs import FactLog
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.system.logs import FactLog
 from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.wire import (
     Command,

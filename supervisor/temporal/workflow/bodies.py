@@ -28,8 +28,8 @@ from temporalio.exceptions import (
     TimeoutType,
 )
 
+from supervisor.core.declarations.tool_context import StepContext, ToolContext
 from supervisor.core.errors import InvalidInput, Suspended, ToolFailed
-from supervisor.core.toolcontext import StepContext, ToolContext
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.environment import Body
 from supervisor.runtime.lifecycle.attempts import Attempts

@@ -14,11 +14,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.folders import folder_of_call
 from supervisor.core.ids import approval_route
-from supervisor.core.rules import Rule
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.runtime.lifecycle.attempts import Attempts

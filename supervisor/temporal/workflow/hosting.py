@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses

@@ -7,7 +7,7 @@ decides nothing. So a tree waits for a worker that can run it, and no run of it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import UnknownAgent
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.workflow.references import NO_AGENT, find_referred

@@ -18,7 +18,7 @@ from temporalio import workflow
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded
 from supervisor.core.values import Outcome
-from supervisor.logs import FactLog
+from supervisor.system.logs import FactLog
 from supervisor.temporal.carry import pack
 from supervisor.temporal.wire import CARRIED_LARGEST, ENDED_LARGEST, LARGEST, Carried, Rescue, Start, to_wire
 from supervisor.temporal.workflow.commands import Commands

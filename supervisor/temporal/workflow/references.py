@@ -14,16 +14,16 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Final
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.events import SessionCreated
-from supervisor.core.tool_spec import ToolSpec
-from supervisor.loading import find_declared
+from supervisor.system.loading import find_declared
 
 NO_AGENT: Final = "this worker has no agent"
 """How the error of an agent that is not found begins."""
 _FILE: Final = re.compile(r"supervisor_agents_[0-9a-f]{12}_(.+)")
-"""The name of a module that was loaded by its path (supervisor/loading.py)."""
+"""The name of a module that was loaded by its path (supervisor/system/loading.py)."""
 
 
 @cache

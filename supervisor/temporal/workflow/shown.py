@@ -9,9 +9,9 @@ import msgspec
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
-from supervisor.abc import Store
 from supervisor.core.encoding import to_json
 from supervisor.core.values import Approval
+from supervisor.seam.store import Store
 from supervisor.temporal.wire import MEMO, MEMO_LARGEST, PENDING, SEARCHED_LARGEST
 from supervisor.temporal.workflow.claims import claim_withdrawn
 

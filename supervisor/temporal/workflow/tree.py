@@ -19,7 +19,7 @@ import msgspec
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import SupervisorError, UnknownAgent
 from supervisor.runtime.journal.hub import INBOX

@@ -12,9 +12,9 @@ from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
-from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.values import DecisionResult
-from supervisor.logs import FactLog, skip_while
+from supervisor.system.logs import FactLog, skip_while
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,

@@ -18,15 +18,15 @@ import fake_slack
 import msgspec
 from dying import DyingStore
 
-import supervisor.daemon
+import supervisor.wiring.daemon
 from supervisor import Context, agent, tool
 from supervisor.channels import Route
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack
 from supervisor.channels.telegram import Telegram
-from supervisor.core.people import People, Person, TokenHash, hash_token
-from supervisor.daemon import Daemon, Settings
-from supervisor.stopping import run_until_stopped
+from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
+from supervisor.wiring.daemon import Daemon, Settings
+from supervisor.wiring.stopping import run_until_stopped
 
 TOKEN = "sup_token"
 ANA = "U-ANA"
@@ -53,7 +53,7 @@ async def writer(ctx: Context, text: str) -> None:
 
 def serve(job):
     os.environ["LIFE"] = job["folder"]
-    supervisor.daemon.SqliteStore = lambda path: DyingStore(path.parent, job["at"])
+    supervisor.wiring.daemon.SqliteStore = lambda path: DyingStore(path.parent, job["at"])
     tokens = (TokenHash(hash_token(TOKEN)),)
     identities = {job["platform"]: job.get("identity", ANA)}
     people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities=identities)])

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 ANA, EVE, STRANGER = "U-ANA", "U-EVE", "U-NOBODY"
 """The identities of an operator, of a known person who may not decide, and of a stranger."""

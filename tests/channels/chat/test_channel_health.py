@@ -17,7 +17,7 @@ from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import Site
 from supervisor.cli.configuring import check
-from supervisor.core.people import hash_token
+from supervisor.core.approvals.people import hash_token
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.channels.answering import Answering
-from supervisor.channels.chat import Chat, Earlier, IncomingMessage
-from supervisor.channels.conversations import Conversations
-from supervisor.core.people import People, Person
+from supervisor.channels.chat.answering import Answering
+from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.platform import Chat, Earlier, IncomingMessage
+from supervisor.core.approvals.people import People, Person
 
 pytestmark = pytest.mark.anyio
 SESSION = "plain-1"

@@ -343,7 +343,7 @@ async def test_approvals_of_one_tree_have_a_card_each(discord):
 @pytest.mark.parametrize("listed", [5, 200])
 async def test_a_long_list_is_cut_between_two_ids(discord, monkeypatch, listed):
     """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""
-    monkeypatch.setattr("supervisor.channels.answering.LISTED", listed)
+    monkeypatch.setattr("supervisor.channels.chat.answering.LISTED", listed)
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
         for number in range(20):

@@ -23,11 +23,11 @@ from platform_scenes import deployer, opened
 from test_platform_cards import NOW, approvals, asking
 
 from supervisor import Context, Option, agent
+from supervisor.channels.chat.presses import FORMS, buttons_of
 from supervisor.channels.discord import Discord, components, interactions
 from supervisor.channels.discord.commands import COMMANDS
-from supervisor.channels.presses import FORMS, buttons_of
 from supervisor.channels.sdk import CardGone
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 PEERS = Path(__file__).parents[3] / ".peers" / "node_modules"
 OPENAPI = os.environ.get("SUPERVISOR_DISCORD_OPENAPI", "")

@@ -15,7 +15,7 @@ from supervisor.channels import Slack
 from supervisor.channels.sdk import FORMS
 from supervisor.channels.slack.talk import SlackChat
 from supervisor.channels.slack.web import SlackWeb
-from supervisor.core.people import People
+from supervisor.core.approvals.people import People
 from supervisor.testing import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, run_scene
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +96,7 @@ def strings(value):
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_slack_plays_every_scene(scene, monkeypatch):
-    monkeypatch.setattr("supervisor.channels.writing.FIRST", 0.0)
+    monkeypatch.setattr("supervisor.channels.chat.writing.FIRST", 0.0)
     with fake_slack.serving(fake_slack.FakeSlack()) as slack:
         await run_scene(SlackBench(slack), scene)
 

@@ -15,7 +15,7 @@ from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, agent,
 from supervisor.channels.mail import Email, EmailRefused, EmailSettings, SmtpServer
 from supervisor.channels.mail.letters import address, asked_letter, decided_letter
 from supervisor.channels.sdk import ChannelSetup
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Session.login_data:DeprecationWarning")]
 

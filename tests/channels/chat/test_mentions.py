@@ -10,7 +10,7 @@ from fake_slack import FakeSlack, serving as serving_slack
 from platform_scenes import deployer, opened, store_with_a_card, until
 
 from supervisor import Deny
-from supervisor.core.people import ApproverRule, People, Person
+from supervisor.core.approvals.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,11 @@ from test_platform_cards import asking
 from test_slack import card_of as card_on_slack, channel as on_slack, give as tell_slack
 
 from supervisor import Context, Option, agent, tool
+from supervisor.channels.chat.modal_fields import read_modal
 from supervisor.channels.discord import components, interactions
-from supervisor.channels.modal_fields import read_modal
 from supervisor.channels.slack import blocks, payloads
 from supervisor.channels.slack.signed import payload_of
-from supervisor.core.fields import same
+from supervisor.core.approvals.fields import same
 
 pytestmark = pytest.mark.anyio
 PLACE = {"conversation": "C1", "message": "1", "thread": ""}

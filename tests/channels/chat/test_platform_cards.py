@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from supervisor import Answer, Approval, Approve, Deny, InvalidInput, Option
+from supervisor.channels.chat.presses import FORMS, buttons_of, decision_of, form_of
 from supervisor.channels.discord import components, interactions
-from supervisor.channels.lengths import fit, length
-from supervisor.channels.presses import FORMS, buttons_of, decision_of, form_of
 from supervisor.channels.slack import blocks, payloads
+from supervisor.channels.wording.lengths import fit, length
 from supervisor.core.ids import new_approval_id
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

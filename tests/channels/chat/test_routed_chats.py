@@ -7,7 +7,7 @@ from platform_scenes import ANA, deployer, opened, people, ran, until
 
 from supervisor import Approve, InvalidInput
 from supervisor.channels import Discord, Route, Slack
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 pytestmark = pytest.mark.anyio
 

@@ -585,7 +585,7 @@ def catches_up(chat):
 
 async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_sessions(slack, monkeypatch):
     """R9: the next process reads back until as many idle sessions in a row miss no post as it follows."""
-    monkeypatch.setattr("supervisor.channels.telling.RESTING", 2)
+    monkeypatch.setattr("supervisor.channels.chat.telling.RESTING", 2)
     store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(7)]
     async with opened(channel(slack), store) as supervisor:
         for thread in threads[:3]:
@@ -606,7 +606,7 @@ async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_session
 
 async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeypatch):
     """A session that is idle for long is not followed until a person writes in its thread."""
-    monkeypatch.setattr("supervisor.channels.telling.RESTING", 1)
+    monkeypatch.setattr("supervisor.channels.chat.telling.RESTING", 1)
     chat, said_at = channel(slack, agent=failer), f"{time.time() + 1:.6f}"
     async with opened(chat, platform="slack"):
         for thread in (THREAD, "1900000000.000001"):

@@ -14,8 +14,8 @@ THREAD = "1800000000.000001"
 
 @pytest.fixture
 def slack(monkeypatch):
-    monkeypatch.setattr("supervisor.channels.telling.SOON", 0)
-    monkeypatch.setattr("supervisor.channels.telling.LOOK", 0.01)
+    monkeypatch.setattr("supervisor.channels.chat.telling.SOON", 0)
+    monkeypatch.setattr("supervisor.channels.chat.telling.LOOK", 0.01)
     with serving(FakeSlack()) as fake:
         yield fake
 

@@ -12,7 +12,7 @@ from supervisor import Approve, Deny, InvalidInput
 from supervisor.channels.sdk import CardGone
 from supervisor.channels.telegram import Telegram
 from supervisor.core import events as e
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from test_cut_cards import BURIED, EVIL, PAGE
 from test_platform_cards import ID, NOW, approvals, call, decided_ones, hostile, question
 
-from supervisor.channels.lengths import length
-from supervisor.channels.presses import FORMS, decision_of
+from supervisor.channels.chat.presses import FORMS, decision_of
 from supervisor.channels.telegram import messages
+from supervisor.channels.wording.lengths import length
 from supervisor.core.ids import new_approval_id
 from supervisor.core.values import Answer, Approve
 

@@ -15,10 +15,10 @@ from test_telegram import ANA, BEN, anyio_backend, card_of, opening, quick, tele
 from test_telegram_cards import OURS, keeps_limits
 
 from supervisor import Context, MemoryStore, agent
-from supervisor.channels.interview import Interview
+from supervisor.channels.chat.interview import Interview
 from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import field_message, filled_message
-from supervisor.core.fields import describe, same
+from supervisor.core.approvals.fields import describe, same
 
 __all__ = ["anyio_backend", "quick", "telegram"]
 pytestmark = pytest.mark.anyio

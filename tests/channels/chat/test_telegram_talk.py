@@ -12,8 +12,8 @@ from supervisor.channels import Route
 from supervisor.channels.sdk import ChannelSetup
 from supervisor.channels.telegram import TelegramSettings
 from supervisor.core import events as e
+from supervisor.core.approvals.people import People, Person
 from supervisor.core.errors import SupervisorError
-from supervisor.core.people import People, Person
 
 pytestmark = pytest.mark.anyio
 

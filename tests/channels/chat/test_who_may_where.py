@@ -38,7 +38,7 @@ from supervisor.client.addresses import Address
 from supervisor.client.connection import Connection
 from supervisor.client.remote import RemoteSupervisor
 from supervisor.core import events as e
-from supervisor.core.people import ApproverRule, People, Person, TokenHash, hash_token
+from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash, hash_token
 
 pytestmark = pytest.mark.anyio
 

@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor
-from supervisor.channels.chat import WRITING, Piece
+from supervisor.channels.chat.platform import WRITING, Piece
 from supervisor.channels.discord.rest import DiscordRest
 from supervisor.channels.discord.talk import DiscordChat
 from supervisor.channels.slack.talk import SlackChat
 from supervisor.channels.slack.web import SlackWeb
 from supervisor.channels.telegram.bot_api import BotApi
 from supervisor.channels.telegram.talk import TelegramChat
-from supervisor.core.people import People
+from supervisor.core.approvals.people import People
 
 pytestmark = pytest.mark.anyio
 SLACK, DISCORD, TELEGRAM = "slack-c1-1700000000.000001", "discord-555", "telegram-77-0-7"

@@ -6,13 +6,13 @@ import anyio
 import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor
-from supervisor.channels.chat import WRITING, Chat
-from supervisor.channels.lengths import length
-from supervisor.channels.prose import ending
-from supervisor.channels.telling import Telling
-from supervisor.channels.writing import text_of
-from supervisor.core.activity import StreamedText
+from supervisor.channels.chat.platform import WRITING, Chat
+from supervisor.channels.chat.prose import ending
+from supervisor.channels.chat.telling import Telling
+from supervisor.channels.chat.writing import text_of
+from supervisor.channels.wording.lengths import length
 from supervisor.core.errors import SupervisorError
+from supervisor.core.sessions.activity import StreamedText
 
 pytestmark = pytest.mark.anyio
 SESSION = "list-1"

@@ -13,7 +13,7 @@ from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import Site
-from supervisor.core.people import hash_token
+from supervisor.core.approvals.people import hash_token
 
 HOST = "127.0.0.1:8787"
 ORIGIN = f"http://{HOST}"

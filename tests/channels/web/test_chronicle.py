@@ -12,14 +12,14 @@ from daemons import pending_of, until
 
 from supervisor import MemoryStore
 from supervisor.channels.web.metrics import FAMILIES
-from supervisor.chronicle import Chronicle
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
+from supervisor.system.chronicle import Chronicle
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SAYING = """
 import sys
-from supervisor.logs import FactLog, write_log
+from supervisor.system.logs import FactLog, write_log
 write_log(sys.argv[1])
 FactLog("supervisor.x").info("it.was", by=sys.argv[2])
 """

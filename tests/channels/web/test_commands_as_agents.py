@@ -5,7 +5,7 @@ import pytest
 from sites import world
 
 from supervisor import Context, InvalidInput, ToolCall, agent, load_agent
-from supervisor.loading import SCHEMES
+from supervisor.system.loading import SCHEMES
 
 pytestmark = pytest.mark.anyio
 REFERENCE = "fake:coder --danger"

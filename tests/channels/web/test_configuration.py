@@ -16,12 +16,12 @@ from daemons import AGENTS, TOKEN, until
 
 from supervisor.cli.configuring import EXAMPLE
 from supervisor.cli.serving import read_token
-from supervisor.config import read_configuration
+from supervisor.core.approvals.people import hash_token
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.errors import InvalidInput, StoreUnreadable
-from supervisor.core.people import hash_token
-from supervisor.core.reminders import Reminders
-from supervisor.daemon import configured_agents, settle, store_secret
-from supervisor.loading import SCHEMES, locate
+from supervisor.system.loading import SCHEMES, locate
+from supervisor.wiring.config import read_configuration
+from supervisor.wiring.daemon import configured_agents, settle, store_secret
 
 RIGHT = f"""
 store = "kept.db"

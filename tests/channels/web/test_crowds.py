@@ -6,11 +6,11 @@ import anyio
 import pytest
 from sites import HOST, world
 
-from supervisor.abc import Webhook, WebhookReply
 from supervisor.channels.web.border import ARRIVALS
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import MAX_STREAMS, OTHERS
 from supervisor.channels.web.webhooks import webhook_routes
+from supervisor.seam.channel import Webhook, WebhookReply
 
 pytestmark = pytest.mark.anyio
 

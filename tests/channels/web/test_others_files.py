@@ -10,9 +10,9 @@ from supervisor.channels.discord.settings import BOT, DiscordSettings
 from supervisor.channels.sdk import ChannelSetup
 from supervisor.channels.web.revocations import Revocations
 from supervisor.cli.serving import read_token
-from supervisor.daemon import store_secret
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.background import make_job_folder
+from supervisor.wiring.daemon import store_secret
 
 
 def use_store(store):

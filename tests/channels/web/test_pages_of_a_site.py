@@ -14,8 +14,8 @@ from watching import next_of
 
 from supervisor import Approve, open_supervisor
 from supervisor.channels.web import make_web
+from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
-from supervisor.core.people import People, Person, TokenHash, hash_token
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://localhost"

@@ -7,8 +7,8 @@ import pytest
 from sites import ORIGIN, world
 
 from supervisor import Approve, NotEntitled
-from supervisor.channels.answering import Answering, Pressed
-from supervisor.channels.presses import EDIT
+from supervisor.channels.chat.answering import Answering, Pressed
+from supervisor.channels.chat.presses import EDIT
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
 

@@ -13,8 +13,8 @@ from test_who_may import log_in
 
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.revocations import Revocation, Revocations, revocations_of
+from supervisor.core.approvals.people import hash_token
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.people import hash_token
 
 HASH = hash_token("ana's token")
 REVOKED = Revocation(token=HASH, at=datetime.now(UTC), by="olga")

@@ -5,8 +5,8 @@ from sites import person, world
 
 from supervisor import People
 from supervisor.channels.web.table import endpoints
-from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput
+from supervisor.wiring.config import read_configuration
 
 pytestmark = pytest.mark.anyio
 OTHERS = [each for each in endpoints() if each.need not in ("none", "scraper")]

@@ -10,15 +10,15 @@ from sites import ORIGIN, world
 from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, agent, foreign_tool, tool
-from supervisor.channels.answering import Answering, Pressed
-from supervisor.channels.cards import make_card, plain
+from supervisor.channels.chat.answering import Answering, Pressed
+from supervisor.channels.chat.presses import EDIT, decision_of, form_of
 from supervisor.channels.discord import components
-from supervisor.channels.presses import EDIT, decision_of, form_of
 from supervisor.channels.slack import blocks
 from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.screen import draw_face
 from supervisor.channels.web.pages.inbox import card_view
+from supervisor.channels.wording.cards import make_card, plain
 
 pytestmark = pytest.mark.anyio
 NOW = datetime.now(UTC)

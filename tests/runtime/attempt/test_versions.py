@@ -7,8 +7,9 @@ import pytest
 from scenes import deploy, effects, events, fork, opened
 from watching import next_of
 
-from supervisor import Approve, Context, MemoryStore, SessionConflict, UnknownAgent, agent, loading, tool
+from supervisor import Approve, Context, MemoryStore, SessionConflict, UnknownAgent, agent, tool
 from supervisor.core import events as e
+from supervisor.system import loading
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunStalled, RunStopping, agent, open_supervisor, tool
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.inactivity import Inactivity
+from supervisor.core.sessions.inactivity import Inactivity
 from supervisor.runtime.clock.alarm import Alarm
 
 pytestmark = pytest.mark.anyio

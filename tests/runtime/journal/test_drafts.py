@@ -12,7 +12,7 @@ from scenes import HeldStore, opened, replayed
 from supervisor import Context, StoreRefused, agent
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.overlay import MapOverlay
+from supervisor.core.sessions.overlay import MapOverlay
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
 @pytest.mark.parametrize("seed", range(10))
 async def test_live_states_equal_the_journal_although_plans_and_commits_are_refused(seed, monkeypatch):
     """A3, A5: plans come in one batch, and some raise half-way. The store refuses some of the commits."""
-    monkeypatch.setattr("supervisor.core.overlay.SMALL", -1)  # small sessions are overlaid, too
+    monkeypatch.setattr("supervisor.core.sessions.overlay.SMALL", -1)  # small sessions are overlaid, too
     random, store = Random(seed), RefusingStore()
 
     async def append(journal, plan) -> None:

@@ -8,8 +8,8 @@ from scenes import deploy, effects, events, fork, names, opened
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
-from supervisor.channels.cards import origin
 from supervisor.channels.web.pages.tree import tone, words
+from supervisor.channels.wording.cards import origin
 from supervisor.core import events as e
 from supervisor.runtime.lifecycle.claim import SILENT
 from supervisor.runtime.lifecycle.launch import LOOK_AGAIN

@@ -4,7 +4,8 @@ import pytest
 from scenes import deploy, effects, knowing_no_agents, opened
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, MemoryStore, agent, loading
+from supervisor import Approve, Context, Deny, MemoryStore, agent
+from supervisor.system import loading
 
 pytestmark = pytest.mark.anyio
 

@@ -25,10 +25,10 @@ from supervisor import (
     ask,
     tool,
 )
-from supervisor.checking import check_replay
 from supervisor.core import events as e
+from supervisor.core.approvals.masking import MASK
 from supervisor.core.events.asking import is_copied
-from supervisor.core.masking import MASK
+from supervisor.wiring.checking import check_replay
 
 pytestmark = pytest.mark.anyio
 

@@ -299,7 +299,7 @@ def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothin
     abandoned."""
     if is_slow:  # every commit is in a thread, which holds no virtual clock: so the clock is the real one
         monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
-        monkeypatch.setattr("supervisor.app.SHUTDOWN_TIMEOUT", 0.1)
+        monkeypatch.setattr("supervisor.wiring.app.SHUTDOWN_TIMEOUT", 0.1)
     store = MemoryStore()
 
     async def program() -> None:

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from supervisor.core import events as e
-from supervisor.core.operations import Operation
-from supervisor.core.session import SessionState
+from supervisor.core.sessions.operations import Operation
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.system.identity import HOST
 

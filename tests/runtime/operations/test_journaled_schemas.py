@@ -8,7 +8,7 @@ from scenes import opened
 from watching import next_of
 
 from supervisor import Context, MemoryStore, SqliteStore, agent, tool
-from supervisor.core.foreign_tool import foreign_tool
+from supervisor.core.declarations.foreign_tool import foreign_tool
 
 pytestmark = pytest.mark.anyio
 

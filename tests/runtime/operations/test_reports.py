@@ -8,7 +8,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, agent, tool
 from supervisor.core import events as e
-from supervisor.core.reports import LONGEST
+from supervisor.core.sessions.reports import LONGEST
 from supervisor.runtime.operations.reports import FLUSH_AFTER, LARGEST, MOST
 
 pytestmark = pytest.mark.anyio

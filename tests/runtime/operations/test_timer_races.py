@@ -5,8 +5,8 @@ import pytest
 from watching import next_of
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.abc import JournalEntry
 from supervisor.core import events as e
+from supervisor.core.rows import JournalEntry
 
 pytestmark = pytest.mark.anyio
 

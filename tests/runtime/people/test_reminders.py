@@ -8,7 +8,7 @@ from watching import next_of
 from supervisor import Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
 from supervisor.channels import Channel
 from supervisor.core import events as e
-from supervisor.core.people import ApproverRule, People, Person
+from supervisor.core.approvals.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0

@@ -10,7 +10,7 @@ from watching import next_of
 from supervisor import Approve, Context, InvalidInput, MemoryStore, agent, tool
 from supervisor.channels import Channel, Route
 from supervisor.core import events as e
-from supervisor.core.people import People, Person
+from supervisor.core.approvals.people import People, Person
 
 pytestmark = pytest.mark.anyio
 

@@ -9,12 +9,12 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
 from supervisor.core import events as e
+from supervisor.core.approvals.people import People, Person
+from supervisor.core.calls.rules import make_rule
 from supervisor.core.cursors import make_cursor
+from supervisor.core.declarations.tool_context import ProcessToolContext
 from supervisor.core.errors import NotEntitled
 from supervisor.core.ids import RULES
-from supervisor.core.people import People, Person
-from supervisor.core.rules import make_rule
-from supervisor.core.toolcontext import ProcessToolContext
 
 pytestmark = pytest.mark.anyio
 STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from supervisor import Approve, Deny, MemoryStore, SessionConflict
 from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import NotFound
 from supervisor.core.ids import RULES
-from supervisor.core.rules import Rule
-from supervisor.core.session import replay
-from supervisor.core.trees import Origin
+from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.decisions import check_plain, decision_entries
 from supervisor.runtime.plans.end import Ending, cancel_events, end_events

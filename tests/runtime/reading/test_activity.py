@@ -5,8 +5,8 @@ import pytest
 from scenes import opened
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
-from supervisor.core.masking import MASK
-from supervisor.core.operations import Operation
+from supervisor.core.approvals.masking import MASK
+from supervisor.core.sessions.operations import Operation
 
 pytestmark = pytest.mark.anyio
 

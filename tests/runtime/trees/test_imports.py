@@ -7,7 +7,7 @@ from scenes import ForkingStore, events, fork, names, opened, replayed
 from supervisor import Context, InvalidInput, MemoryStore, SqliteStore, agent
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict, TreeOwned
-from supervisor.core.trees import Origin
+from supervisor.core.sessions.trees import Origin
 
 pytestmark = pytest.mark.anyio
 ORIGIN = Origin("pi v3", "its-own-id", "/there.jsonl", "digest", "/project")

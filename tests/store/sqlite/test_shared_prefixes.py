@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 from store_stories import append, asked, at, created, decided, everything, finished, rows, started
 
-from supervisor.abc import JournalEntry
 from supervisor.core import events as e
-from supervisor.core.rules import allow
+from supervisor.core.calls.rules import allow
+from supervisor.core.rows import JournalEntry
 from supervisor.store.sqlite import prefixes
 from supervisor.store.sqlite.store import SqliteStore
 

@@ -10,9 +10,9 @@ import stat
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
 
-from supervisor.abc import JournalEntry
 from supervisor.core.errors import InvalidInput, NotFound, StoreDied, StoreRefused, StoreUnreadable
 from supervisor.core.events import RunStarted, SessionCreated
+from supervisor.core.rows import JournalEntry
 from supervisor.store.index.listing import UNREADABLE
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore

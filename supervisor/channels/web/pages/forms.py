@@ -1,7 +1,7 @@
 """Forms on pages: the fields of a value, as controls that work without scripts.
 
 Rules
-- Names and ids are places (core/forms.py), and never texts of an agent. An id begins with the name of its form,
+- Names and ids are places (core/approvals/forms.py), and never texts of an agent. An id begins with the name of its form,
   since a page may have several forms.
 - The buttons that add and remove submit the form; what was typed in it is kept, and nothing is decided.
 - A problem stands at its field, in words, and again in a summary with links to the fields. The summary gets the focus.
@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from supervisor.channels.cards import PATH_SEPARATOR
-from supervisor.channels.form_words import default_text, is_optional, option_text, takes
+from supervisor.channels.wording.cards import PATH_SEPARATOR
+from supervisor.channels.wording.form_words import default_text, is_optional, option_text, takes
+from supervisor.core.approvals.fields import Blank, Field
+from supervisor.core.approvals.forms import BLANK, ROOT, Reading, Texts, change, count_of, find, read, write
 from supervisor.core.errors import InvalidInput
-from supervisor.core.fields import Blank, Field
-from supervisor.core.forms import BLANK, ROOT, Reading, Texts, change, count_of, find, read, write
 
 CHECK: Final = "check"
 """The press of the Enter key: it shows the problems, and decides nothing."""

@@ -1,6 +1,6 @@
 """An approval as a card on a page: the call that would run, and the effect of each choice.
 
-The texts come from channels/cards.py and granting.py, which all surfaces share. This module adds colours, forms and a
+The texts come from channels/wording/cards.py and granting.py, which all surfaces share. This module adds colours, forms and a
 history.
 
 Rules
@@ -18,8 +18,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from supervisor.channels import presses
-from supervisor.channels.cards import (
+from supervisor.channels.chat import presses
+from supervisor.channels.web.pages.forms import FormView, form_view, read_form
+from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
+from supervisor.channels.wording.cards import (
     NUMBERS,
     ago,
     arguments_facts,
@@ -33,14 +35,12 @@ from supervisor.channels.cards import (
     quoted,
     without_place,
 )
-from supervisor.channels.form_words import fields_of
-from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
-from supervisor.channels.web.pages.forms import FormView, form_view, read_form
-from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
+from supervisor.channels.wording.form_words import fields_of
+from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.errors import InvalidInput
-from supervisor.core.questions import is_yes_or_no, read_answer
+from supervisor.core.text.visible import gathered, json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
-from supervisor.core.visible import gathered, json_text, visible
 
 LONG: Final = 24
 """Lines. A longer argument gets a line with its length, and it scrolls once the approval is decided."""

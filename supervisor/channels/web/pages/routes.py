@@ -26,8 +26,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from supervisor.abc import Supervisor
-from supervisor.channels import cards
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
@@ -36,11 +34,13 @@ from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
-from supervisor.core.activity import StreamedText
+from supervisor.channels.wording import cards
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.values import SendResult, SessionStatus, SessionView
+from supervisor.seam.supervisor import Supervisor
 
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10

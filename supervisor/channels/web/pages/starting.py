@@ -7,15 +7,15 @@ import msgspec
 from msgspec import UNSET
 from starlette.responses import RedirectResponse, Response
 
-from supervisor.channels.form_words import is_small
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.forms import FormView, Misfilled, form_view, read_form
 from supervisor.channels.web.pages.visits import Visit
 from supervisor.channels.web.problems import Problem
+from supervisor.channels.wording.form_words import is_small
+from supervisor.core.approvals.fields import Field, describe
+from supervisor.core.approvals.forms import write
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotEntitled
-from supervisor.core.fields import Field, describe
-from supervisor.core.forms import write
 from supervisor.core.ids import new_session_id
 from supervisor.core.values import AgentView
 

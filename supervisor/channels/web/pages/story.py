@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.cards import answer_text, arguments_facts
+from supervisor.channels.wording.cards import answer_text, arguments_facts
 from supervisor.core import events as e
 from supervisor.core.events.asking import COPIED
 from supervisor.core.ids import split_operation_id

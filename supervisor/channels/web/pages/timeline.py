@@ -28,8 +28,8 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.machine import ENDS_APPROVAL
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.machine import ENDS_APPROVAL
 
 Kind = Literal["active", "tool", "person", "child", "message", "timer", "away", "rest"]
 

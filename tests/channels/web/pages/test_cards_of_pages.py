@@ -16,8 +16,8 @@ from supervisor.channels.web.pages.markup import change, spans
 from supervisor.channels.web.pages.story import story
 from supervisor.channels.web.pages.visits import Viewer
 from supervisor.core.errors import InvalidInput
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approve, Deny, Option
-from supervisor.core.visible import visible
 
 hostile = st.text() | st.sampled_from(
     [

@@ -14,7 +14,7 @@ from supervisor.channels.web.pages.forms import Misfilled, form_view, read_form
 from supervisor.channels.web.pages.inbox import card_view, decision_of
 from supervisor.channels.web.pages.starting import input_of, start_view
 from supervisor.channels.web.pages.visits import Viewer
-from supervisor.core.fields import describe, same
+from supervisor.core.approvals.fields import describe, same
 from supervisor.core.values import AgentView, Answer, Approve
 
 FORM = rendering.environment().from_string(

@@ -6,10 +6,10 @@ import anyio
 from hypothesis import given, strategies as st
 from page_facts import NOW, an_approval
 
-from supervisor.abc import Page
 from supervisor.channels.web.pages.routes import newest
 from supervisor.channels.web.pages.tree import MOST_BELOW, find, nodes, walk
 from supervisor.core.values import SessionView
+from supervisor.seam.runs import Page
 
 
 def a_session(name: str, parent: str | None = None, **changes: Any) -> SessionView:

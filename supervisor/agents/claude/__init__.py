@@ -1,0 +1,1 @@
+"""Claude Code asks people through an MCP server of ours."""

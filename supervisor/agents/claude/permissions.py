@@ -1,0 +1,297 @@
+"""The agent that asks people on behalf of a program with permission requests of its own: Claude Code.
+
+Another program, the client, asks whether it may make a call. Each question is a call of ours, with its approval and our
+rules. The effect of that call is the answer "allow"; the client itself then makes its own call.
+
+    client asks -> request saved -> call journaled, with its approval -> decided -> `executing` -> answer written
+
+The client may die, or give up, while a person decides. Then the approval stays, and the decision waits for the client
+to ask for the same call again: the same tool and the same input, in canonical JSON, in the same session. How a command
+is described may differ.
+
+Rules
+- The client asks when it likes, so no attempt can repeat the order of the requests. The state is saved before a request
+  becomes a call, and each call has a branch of its own. A later attempt begins with the saved requests.
+- A decision is used once. An approved call is `executing` only when the client waits for it. A denial leaves the saved
+  state before the client gets it. What dies after that is lost, and the same call asked again is a new approval.
+- Only a request that no client waits for is given to a client that asks again. Two clients that ask for the same call
+  at the same time get two approvals.
+- Every failure denies, and says why.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.foreign_tool import foreign_tool
+from supervisor.core.errors import InvalidInput, SupervisorError, ToolFailed
+from supervisor.core.ids import canonical_json
+from supervisor.core.values import ToolResult
+from supervisor.seam.context import Context
+from supervisor.seam.runs import Run
+from supervisor.system.loading import declare
+
+REFERENCE: Final = "command:claude-code"
+COMMANDS: Final[Mapping[str, str]] = {"Bash": "command"}
+"""The tools of Claude Code that run a shell command, with the argument that holds it."""
+DESCRIPTION: Final = "description"
+CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": (DESCRIPTION, "timeout")}
+"""Their arguments that rules do not see. Claude Code describes the same command in other words each time, and its
+timeout, in milliseconds, only says how long it waits."""
+NO_TALK: Final = "This session only answers permission requests. Write to Claude Code where it runs."
+ALLOWED: Final = "allowed: the program makes the call itself, and its result is not known here"
+LEFT: Final = "the program that asked does not wait for the answer any more, and was allowed nothing"
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """The call may be made, with these arguments: a person may have changed them."""
+
+    arguments: dict[str, Any]
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """The call may not be made. `ends_turn`: the client is to stop its turn, too."""
+
+    reason: str
+    ends_turn: bool = False
+
+
+class Client:
+    """One request of the client: it waits for the answer, and says whether it has taken it."""
+
+    def __init__(self) -> None:
+        self.answer: Allowed | Denied | None = None
+        self.is_answered = anyio.Event()
+        self.is_over = anyio.Event()
+        """The answer was written, or the client has left."""
+        self.was_written = False
+
+    def give(self, answer: Allowed | Denied) -> None:
+        if self.answer is None:
+            self.answer = answer
+            self.is_answered.set()
+
+    def written(self) -> None:
+        """The client has the answer."""
+        self.was_written = True
+        self.is_over.set()
+
+
+def key_of(tool: str, arguments: Mapping[str, Any]) -> bytes:
+    """Return what two requests for the same call have in common. How a command is described makes no other call of
+    it: the client gets the arguments that were decided."""
+    described = {DESCRIPTION} if tool in COMMANDS else ()
+    return canonical_json([tool, {name: value for name, value in arguments.items() if name not in described}])
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request as it is saved. `denied`: why it was denied, if its client has not been told yet."""
+
+    number: int
+    tool: str
+    input: dict[str, Any]
+    denied: str | None = None
+
+    @property
+    def key(self) -> bytes:
+        return key_of(self.tool, self.input)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """The state of the session: the number of its last request, and the requests without an answer."""
+
+    last: int = 0
+    requests: tuple[Request, ...] = ()
+
+
+class Waiting:
+    """A request without an answer, and the client that waits for it, if there is one."""
+
+    def __init__(self, request: Request, client: Client | None = None) -> None:
+        self.request = request
+        self.client = client
+        self._wake: Callable[[], None] | None = None
+        self._came = anyio.Event()
+
+    def meet(self, client: Client) -> None:
+        """A client asks for the same call again."""
+        self.client = client
+        self._came.set()
+        if self._wake is not None:
+            self._wake()
+
+    def leave(self, client: Client) -> None:
+        """The client has given up."""
+        if self.client is client:
+            self.client = None
+            self._came = anyio.Event()
+
+    def is_ready(self, wake: Callable[[], None]) -> bool:
+        """Whether an approved call may begin: see ToolSpec.is_ready."""
+        self._wake = wake
+        return self.client is not None
+
+    async def wait_for_client(self) -> Client:
+        while self.client is None:
+            await self._came.wait()
+        return self.client
+
+
+class Permissions:
+    """The requests of one session, between the client's connection (`ask`) and the agent that makes them calls."""
+
+    def __init__(self) -> None:
+        self.agent: AgentSpec[[], None] = declare(
+            AgentSpec(self._serve, name="claude-code", passivate_after=None), REFERENCE
+        )
+        self._open: dict[int, Waiting] = {}
+        self._last = 0
+        self._new: list[Waiting] = []
+        self._came = anyio.Event()
+        self._is_settled = anyio.Event()
+        """The agent serves, or the session was closed."""
+        self._closed: Denied | None = None
+
+    # -- the client ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, tool: str, arguments: dict[str, Any], client: Client) -> Allowed | Denied:
+        """Ask for a call, and wait for the answer. A caller that is cancelled gives up; the request stays."""
+        await self._is_settled.wait()
+        if self._closed is not None:
+            return self._closed
+        try:
+            foreign_tool(tool, _nothing)
+            key = key_of(tool, arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            return Denied(f"the request cannot be asked for: {error}")
+        found = next((each for each in self._open.values() if each.client is None and each.request.key == key), None)
+        if found is not None:
+            found.meet(client)
+        else:
+            self._last += 1
+            found = self._open[self._last] = Waiting(Request(self._last, tool, arguments), client)
+            self._new.append(found)
+            self._came.set()
+        try:
+            await client.is_answered.wait()
+        except BaseException:
+            found.leave(client)
+            client.is_over.set()
+            raise
+        assert client.answer is not None
+        return client.answer
+
+    async def follow(self, run: Run[None]) -> None:
+        """Wait until the session has ended, or cannot go on. Then deny everything."""
+        try:
+            outcome = await run.outcome()
+        except SupervisorError as error:
+            self._close(Denied(f"no person can be asked: {error}"))
+        else:
+            cause = f" ({outcome.cause})" if outcome.cause else ""
+            text = f"session {run.session} was {outcome.kind}{cause}, and asks no person any more"
+            self._close(Denied(text, ends_turn=outcome.kind == "cancelled"))
+
+    def _close(self, denied: Denied) -> None:
+        self._closed = denied
+        self._is_settled.set()
+        for each in self._open.values():
+            if each.client is not None:
+                each.client.give(denied)
+
+    # -- the agent -----------------------------------------------------------------------------------------------------
+
+    async def _serve(self, ctx: Context) -> None:
+        """Ask people about the calls that a program wants to make, for as long as the program runs."""
+        saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
+        self._last = saved.last
+        self._open = {request.number: Waiting(request) for request in saved.requests}
+        async with anyio.create_task_group() as tasks:
+            for each in list(self._open.values()):
+                tasks.start_soon(self._decide, ctx, each)
+            tasks.start_soon(self._refuse_messages, ctx)
+            self._is_settled.set()
+            while True:
+                new, self._new, self._came = self._new, [], anyio.Event()
+                for each in new:
+                    tasks.start_soon(self._begin, ctx, each)
+                if not self._new:
+                    await self._came.wait()
+
+    async def _begin(self, ctx: Context, waiting: Waiting) -> None:
+        """Save a new request, so that a later attempt knows the call, and decide it."""
+        await self._save(ctx)
+        await self._decide(ctx, waiting)
+
+    async def _decide(self, ctx: Context, waiting: Waiting) -> None:
+        """Bring a request to its answer, for the client that waits for it now or later."""
+        denied = waiting.request.denied or await self._why_denied(ctx, waiting)
+        while denied is None:
+            client = waiting.client
+            if client is None or client.answer is not None:
+                return
+            # The call was answered, or may have been, before this client asked: its request is another one.
+            self._last += 1
+            waiting.request = replace(waiting.request, number=self._last)
+            self._open[self._last] = waiting
+            await self._save(ctx)
+            denied = await self._why_denied(ctx, waiting)
+        if waiting.client is None:
+            waiting.request = replace(waiting.request, denied=denied)
+            await self._save(ctx)
+        client = await waiting.wait_for_client()
+        del self._open[waiting.request.number]
+        await self._save(ctx)
+        client.give(Denied(denied))
+
+    async def _why_denied(self, ctx: Context, waiting: Waiting) -> str | None:
+        """Make a request a call. Return why it is denied; None if it is done with: its client was answered, or may have
+        been."""
+        request = waiting.request
+        command, claims = COMMANDS.get(request.tool), CLAIMS.get(request.tool, ())
+        tool = foreign_tool(
+            request.tool, _allower(waiting), command=command, claims=[each for each in claims if each in request.input]
+        )
+        tool.is_ready = waiting.is_ready
+        try:
+            result = await ctx.branch(str(request.number)).call(tool, request.input)
+        except InvalidInput as error:
+            return f"the call cannot be asked for: {error}"
+        if result.kind == "denied" or result.details.get("reason") == "invalid_arguments":
+            return result.content
+        del self._open[request.number]
+        return None
+
+    async def _save(self, ctx: Context) -> None:
+        saved = Saved(self._last, tuple(each.request for each in self._open.values()))
+        await ctx.save(msgspec.to_builtins(saved))
+
+    async def _refuse_messages(self, ctx: Context) -> None:
+        """Answer each message. As long as this waits for one, the watchdog's clock stands."""
+        while True:
+            await ctx.receive()
+            await ctx.send(NO_TALK)
+
+
+def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolResult[None]]]:
+    """Return the effect of an approved call: it answers the client."""
+
+    async def allow(arguments: Mapping[str, Any]) -> ToolResult[None]:
+        client = waiting.client
+        if client is None:
+            raise ToolFailed(LEFT, effect="none")
+        client.give(Allowed(dict(arguments)))
+        await client.is_over.wait()
+        if not client.was_written:
+            raise ToolFailed(LEFT, effect="none")
+        return ToolResult(kind="ok", content=ALLOWED)
+
+    return allow
+
+
+async def _nothing(arguments: Mapping[str, Any]) -> None:
+    """The effect of a tool that is never called."""

@@ -1,0 +1,173 @@
+"""What a graph of LangGraph waits for: its interrupts, and the calls of its human-in-the-loop middleware.
+
+Rules
+- An interrupt is a question that shows its value. A request of the middleware is an approval, with the decisions that
+  the middleware allows.
+- An interrupt of a tool that `supervisor_tool` made is a call of its sub-agent.
+- All interrupts of a segment wait at the same time.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import anyio
+
+from supervisor.agents.framework import word
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.foreign_tool import foreign_tool
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import ToolResult
+from supervisor.seam.context import Context
+
+SUB_AGENT: Final = "__supervisor_agent__"
+sub_agents: Final[dict[str, AgentSpec[..., Any]]] = {}
+"""The agents that were made tools, by module and name: an interrupt names the one it wants."""
+_TYPES: Final[Mapping[Any, Any]] = {
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "array": list[Any],
+    "object": dict[str, Any],
+}
+"""The type of an answer, by the type in an interrupt's `response_schema`. Any other answer is text."""
+
+
+class GraphFailed(Exception):
+    """A graph could not end: a node raised, a segment met its deadline, or a person stopped it."""
+
+
+class Asking:
+    """Answers the interrupts of one attempt. `name`: of the agent."""
+
+    def __init__(self, ctx: Context, name: str) -> None:
+        self._ctx = ctx
+        self._name = name
+
+    async def answers(self, segment: int, interrupts: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the answers to all interrupts of a segment, by their ids. They wait at the same time."""
+        answers = await _together(
+            partial(self._answer, f"segment {segment} answer {place}", each) for place, each in enumerate(interrupts)
+        )
+        return {each["id"]: answer for each, answer in zip(interrupts, answers, strict=True)}
+
+    async def _answer(self, name: str, given: Mapping[str, Any]) -> Any:
+        value, path = given["value"], given["path"]
+        if isinstance(value, dict):
+            if SUB_AGENT in value:
+                agent = self._sub_agent(value[SUB_AGENT])
+                return (await self._ctx.named(name).call(agent, **value["arguments"])).content
+            if value.get("type") == "tool_approval":
+                return await self._decide(name, path, _per_call(value, given["schema"] or {}))
+            if value.get("action_requests") and "review_configs" in value:
+                return {"decisions": await self._decide_all(name, path, value)}
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        question = f"{'.'.join([self._name, *path])}: {shown}"
+        return await self._ctx.named(name).ask(question, **_answer_type(given["schema"]))
+
+    def _sub_agent(self, key: str) -> AgentSpec[..., Any]:
+        if (agent := sub_agents.get(key)) is None:
+            raise InvalidInput(
+                f"agent {self._name}: its graph calls the sub-agent {key}, of which this process has made no "
+                "tool; call supervisor_tool where the module is imported, or where the graph is opened"
+            )
+        return agent
+
+    async def _decide_all(self, name: str, path: list[str], value: Mapping[str, Any]) -> list[Any]:
+        """Return the decisions about the calls of one answer of a model, in their order."""
+        allowed = {each["action_name"]: frozenset(each["allowed_decisions"]) for each in value["review_configs"]}
+        requests = [
+            _Request(each["name"], each["args"], each.get("description", ""), allowed[each["name"]])
+            for each in value["action_requests"]
+        ]
+        return await _together(
+            partial(self._decide, f"{name} {place}", path, request) for place, request in enumerate(requests)
+        )
+
+    async def _decide(self, name: str, path: list[str], request: "_Request") -> dict[str, Any]:
+        """Ask a person, or the rules, about a call. Return the decision as the middleware reads it."""
+        operations, allowed = self._ctx.named(name), request.allowed
+        tool_name = ".".join([self._name, *map(word, path[:-1]), word(request.tool)])
+        if allowed.isdisjoint({"approve", "edit"}) and "respond" in allowed:
+            question = f"{tool_name} {json.dumps(request.arguments, ensure_ascii=False)}: {request.description}"
+            return {"type": "respond", "message": await operations.ask(question)}
+        tool = foreign_tool(
+            tool_name,
+            _take,
+            schema=request.schema,
+            description=request.description,
+            policy="ask",
+            idempotent=True,
+            editable="edit" in allowed,
+        )
+        result = await operations.call(tool, request.arguments)
+        if result.kind == "ok" and result.value == request.arguments and "approve" in allowed:
+            return {"type": "approve"}
+        if result.kind == "ok" and "edit" in allowed:
+            return {"type": "edit", "edited_action": {"name": request.tool, "args": result.value}}
+        if "reject" in allowed:
+            return {"type": "reject", "message": result.content}
+        raise GraphFailed(f"{tool_name}: {result.content}; the graph allows no decision by which it could learn this")
+
+
+async def _together(functions: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Await functions at the same time, and return their results in order. Raises what one of them raised."""
+    found: dict[int, Any] = {}
+
+    async def put(place: int, function: Callable[[], Awaitable[Any]]) -> None:
+        found[place] = await function()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for place, function in enumerate(functions):
+                tasks.start_soon(put, place, function)
+    except BaseExceptionGroup as group:
+        raise (group.exceptions[0] if len(group.exceptions) == 1 else group) from None
+    return [found[place] for place in sorted(found)]
+
+
+async def _take(arguments: Mapping[str, Any]) -> ToolResult[dict[str, Any]]:
+    """Return the arguments that were approved."""
+    return ToolResult(kind="ok", content="allowed; the next segment of the graph makes the call", value=dict(arguments))
+
+
+class _Request(NamedTuple):
+    """A call about which the graph asks. `allowed`: approve, edit, reject, respond."""
+
+    tool: str
+    arguments: dict[str, Any]
+    description: str
+    allowed: frozenset[str]
+    schema: Mapping[str, Any] | None = None
+
+
+def _per_call(value: Mapping[str, Any], schema: Mapping[str, Any]) -> _Request:
+    """Read the request of a middleware that interrupts for each call. Its response schema says what is allowed."""
+    definitions = schema.get("$defs", {})
+
+    def resolved(part: Mapping[str, Any]) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = definitions.get(part.get("$ref", "").rpartition("/")[2], part)
+        return found
+
+    kinds = {}
+    for branch in map(resolved, schema.get("oneOf", [schema])):
+        properties = branch.get("properties", {})
+        kinds[properties.get("type", {}).get("const")] = properties
+    arguments = None
+    if "edit" in kinds:
+        edited = resolved(kinds["edit"]["edited_action"])
+        arguments = {**resolved(edited["properties"]["args"]), "$defs": definitions}
+    allowed = frozenset(kind for kind in kinds if kind is not None)
+    return _Request(value["name"], value["args"], value.get("description", ""), allowed, arguments)
+
+
+def _answer_type(schema: Any) -> dict[str, Any]:
+    """Return the options of `ask` for an interrupt's response schema."""
+    if not isinstance(schema, dict):
+        return {}
+    choices = schema.get("enum")
+    if choices and all(isinstance(each, str) for each in choices):
+        return {"choices": choices}
+    expected = _TYPES.get(schema.get("type"))
+    return {} if expected is None else {"schema": expected}

@@ -1,0 +1,209 @@
+"""What the loop of an OpenAI agent reads: its model's answers and the lists of MCP servers are steps.
+
+Rules
+- Each part of a streamed answer is a heartbeat, and its text is shown. The journal has the whole answer, and it is read
+  as the provider's client reads it: a server may leave out what it should say.
+- The program may have connected an MCP server. Otherwise it is connected when it is first needed, so a replay that only
+  reads the journal does not need it. Runs of one process share the connection, and the last one closes it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import anyio
+from agents import Model, ModelResponse, RunConfig, Usage
+from agents.exceptions import ModelBehaviorError
+from agents.mcp import MCPServerManager
+from mcp.types import Tool as McpTool
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseFunctionToolCall
+from pydantic import TypeAdapter
+
+from supervisor.agents.framework import Answers, Names
+from supervisor.core.declarations.tool_context import StepContext
+from supervisor.seam.context import Context
+
+_usages: Final = TypeAdapter(Usage)
+CLOSE_TIMEOUT: Final = 5.0  # seconds that closing a connection may take
+
+
+class Loop(Protocol):
+    """The loop that a model and its servers are of."""
+
+    names: Names
+    answers: Answers
+    requests: int
+    run_config: RunConfig
+
+    @property
+    def ctx(self) -> Context: ...
+    @property
+    def connections(self) -> "Connections": ...
+    @property
+    def streams(self) -> bool: ...
+
+
+class _Connection:
+    """A connection to a server that the program has not connected itself."""
+
+    def __init__(self, server: Any) -> None:
+        self.users = 0
+        self.is_open = False
+        self.lock = anyio.Lock()
+        self.manager = MCPServerManager([server], connect_in_parallel=True, strict=True)
+
+
+_shared: Final[dict[int, _Connection]] = {}
+"""The connections that runs of this process use now, by the id of the server."""
+
+
+class Connections:
+    """The connections that one run uses."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, _Connection] = {}
+
+    async def open(self, server: Any) -> None:
+        """Connect a server, unless it is connected."""
+        key = id(server)
+        if key not in self._used:
+            if key not in _shared and getattr(server, "session", server) is not None:
+                return
+            self._used[key] = _shared.setdefault(key, _Connection(server))
+            self._used[key].users += 1
+        connection = self._used[key]
+        async with connection.lock:
+            if not connection.is_open:
+                await connection.manager.connect_all()
+                connection.is_open = True
+
+    async def close(self) -> None:
+        """Close the connections that no other run uses, whatever happens meanwhile."""
+        for key, connection in self._used.items():
+            connection.users -= 1
+            if not connection.users:
+                del _shared[key]
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                    await connection.manager.cleanup_all()
+        self._used.clear()
+
+
+class Server:
+    """An MCP server whose list of tools is a step. All else is the server's."""
+
+    def __init__(self, loop: Loop, server: Any) -> None:
+        self._loop = loop
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Any]:
+        async def body() -> Any:
+            await self._loop.connections.open(self._server)
+            return [
+                tool.model_dump(mode="json", by_alias=True)
+                for tool in await self._server.list_tools(run_context, agent)
+            ]
+
+        listed = await self._loop.ctx.named(self._loop.names.request(f"tools of {self._server.name}")).step(body)
+        return [McpTool.model_validate(tool) for tool in listed]
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        await self._loop.connections.open(self._server)
+        return await self._server.call_tool(*args, **kwargs)
+
+
+class StepModel(Model):
+    """The model of a copied agent: each request is a step."""
+
+    def __init__(self, loop: Loop, model: str | Model | None) -> None:
+        self._loop = loop
+        self._model = model
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        loop = self._loop
+        loop.requests += 1
+
+        async def body(step: StepContext) -> Any:
+            model = self._model
+            if not isinstance(model, Model):
+                model = loop.run_config.model_provider.get_model(model)
+            if loop.streams:
+                write = partial(loop.answers.write, step.stream, object())
+                response = await _collect(model.stream_response(*args, **kwargs), step, write)
+            else:
+                response = await model.get_response(*args, **kwargs)
+            return _dumped(response)
+
+        async with loop.ctx.model_call():
+            raw = await loop.ctx.named(f"request {loop.requests}").step(body)
+        response = _read_response(raw)
+        for item in response.output:
+            if isinstance(item, ResponseFunctionToolCall):
+                item.call_id = loop.names.call_id(item.call_id)
+        return response
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Give an answer to a streaming run as one event."""
+        response = await self.get_response(*args, **kwargs)
+        whole = Response.model_construct(
+            id=response.response_id or "",
+            created_at=0.0,
+            model="",
+            object="response",
+            output=response.output,
+            tool_choice="auto",
+            tools=[],
+            parallel_tool_calls=True,
+        )
+        yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
+
+
+def _dumped(response: ModelResponse) -> dict[str, Any]:
+    return {
+        "output": [item.model_dump(mode="json", exclude_unset=True, warnings=False) for item in response.output],
+        "usage": _usages.dump_python(response.usage, mode="json"),
+        "response_id": response.response_id,
+        "request_id": response.request_id,
+    }
+
+
+def _read_response(raw: dict[str, Any]) -> ModelResponse:
+    """Read a response as the provider's client does: a server may leave out what it should say."""
+    return ModelResponse(
+        output=Response.construct(output=raw["output"]).output,
+        usage=_usages.validate_python(raw["usage"]),
+        response_id=raw["response_id"],
+        request_id=raw["request_id"],
+    )
+
+
+async def _collect(events: AsyncIterator[Any], step: StepContext, write: Callable[[str], None]) -> ModelResponse:
+    """Return the response that a stream ends with; each of its events is a heartbeat. `write` gets its text."""
+    done: list[Any] = []
+    async for event in events:
+        step.heartbeat()
+        match event.type:
+            case "response.output_text.delta":
+                write(event.delta)
+            case "response.output_item.done":
+                done.append(event.item)
+            case "response.completed":
+                response = event.response
+                usage = Usage(requests=1)
+                if (said := response.usage) is not None:
+                    usage = Usage(
+                        requests=1,
+                        input_tokens=said.input_tokens or 0,
+                        output_tokens=said.output_tokens or 0,
+                        total_tokens=said.total_tokens or 0,
+                        input_tokens_details=said.input_tokens_details,
+                        output_tokens_details=said.output_tokens_details,
+                    )
+                return ModelResponse(output=response.output or done, usage=usage, response_id=response.id)
+            case "response.failed" | "response.incomplete" | "error" | "response.error":
+                raise ModelBehaviorError(f"the model's answer ended as {event.type}: {event}")
+            case _:
+                pass
+    raise ModelBehaviorError("the model's answer ended before it was complete")

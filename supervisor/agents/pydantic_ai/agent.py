@@ -1,0 +1,267 @@
+"""Pydantic AI: an agent of its own is an agent of ours. Extra: pydantic-ai.
+
+    cleaner = pydantic_agent("cleaner", Agent("openai:gpt-5", tools=[...]))
+
+Pydantic AI's seam for durable engines (`pydantic_ai.durable_exec`) gives each piece of I/O of its loop to a backend.
+Ours makes steps of model requests, of validators, and of the lists of tools that a server or a function gives. A
+toolset around all others makes the calls.
+
+Rules
+- The durability is made anew in each attempt, and given to that run alone: the wrapped agent is not changed.
+- A tool asks because it is declared so (`requires_approval`), or because it raises ApprovalRequired: then the call is
+  asked about and made once more, with `tool_call_approved`, as the framework does.
+- In a tool nothing is an operation of its own: the call is one.
+"""
+
+import json
+import sys
+from collections.abc import AsyncIterable, Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from supervisor.agents.framework import Answers, Names, call_sub_agent, framework_agent
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.tool_schema import tool_schema
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Policy
+from supervisor.seam.context import Context
+
+try:
+    from pydantic_ai import Agent, AgentRunResult, ModelMessagesTypeAdapter, RunContext, Tool, UsageLimits
+    from pydantic_ai.durable_exec import (
+        JSON_CODEC,
+        BaseDurabilityCapability,
+        BoundDurableOperation,
+        DurabilityEngineSpec,
+        DurableOperation,
+        DurableOperationBackend,
+        EventStreamHandlerId,
+        ModelRequestId,
+        ToolsetCallToolId,
+        durable_unit_scope,
+    )
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.messages import (
+        ModelResponse,
+        PartDeltaEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ToolCallPart,
+    )
+    from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset
+
+    from supervisor.agents.plain_json import as_json
+    from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
+except ImportError as error:
+    raise ImportError(
+        f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.61 or later ({error}): "
+        "pip install 'subagent-supervisor[pydantic-ai]'"
+    ) from error
+
+__all__ = ["pydantic_agent", "supervisor_tool"]
+
+
+def pydantic_agent(
+    name: str,
+    agent: Agent[Any, Any],
+    /,
+    *,
+    deps: Callable[[Context], Any] | None = None,
+    policy: Policy = "allow",
+    tool_timeout: float = 300.0,
+    usage_limits: UsageLimits | None = None,
+    stream: bool = True,
+    **options: Any,
+) -> AgentSpec[[str], Any]:
+    """Make an agent that takes a text and returns the output of a Pydantic AI agent as plain JSON. Assign it to a name
+    at the top of a module, so that a later process finds it.
+
+    `name`: what people and rules call it, as in `NAME.TOOL`.
+    `deps`: makes the dependencies of a run. It is called in each attempt, since a resumed run has no others.
+    `policy`: what happens to a call of a tool if no rule applies, and if the tool asks for no approval itself.
+    `tool_timeout`: the deadline of a call, in seconds. `stream`: whether the model streams: people see what it writes,
+    and each part is a heartbeat. A model that does not stream has `first_progress_timeout` for its whole answer.
+    `options`: as in `@agent`.
+    Raises InvalidInput for dependencies without a factory, and for a toolset without an id.
+    """
+    if not isinstance(agent, Agent):
+        raise InvalidInput(f"pydantic_agent {name} takes a pydantic_ai.Agent, not {agent!r}")
+    if deps is not None and not callable(deps):
+        raise InvalidInput(
+            f"pydantic_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
+            "context that makes it: deps=lambda ctx: ..."
+        )
+    if deps is None and agent.deps_type not in (type(None), object):
+        raise InvalidInput(
+            f"pydantic_agent {name}: the agent has dependencies ({agent.deps_type.__name__}); give a function of the "
+            "context that makes them: deps=lambda ctx: ..."
+        )
+    durability = partial(_Durability, name, policy=policy, tool_timeout=tool_timeout, stream=stream)
+    try:
+        durability(None).for_agent(agent)
+    except UserError as error:
+        raise InvalidInput(f"pydantic_agent {name}: {error}") from error
+
+    async def run(ctx: Context, text: str) -> Any:
+        history = [message for saved in ctx.saved_before() for message in _read_messages(saved["messages"])]
+        result = await agent.run(
+            text,
+            message_history=history or None,
+            deps=deps(ctx) if deps is not None else None,
+            usage_limits=usage_limits,
+            capabilities=[durability(ctx)],
+        )
+        output = as_json(result.output, f"the output of agent {name}")
+        await ctx.save({"output": output, "messages": _messages_of(result)})
+        return output
+
+    module = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 # where a resumed run finds the agent
+    return framework_agent(name, run, module, agent.name or "", options)
+
+
+def supervisor_tool(agent: AgentSpec[..., Any], /) -> Tool[Any]:
+    """Make a tool with which the model of a wrapped agent calls a sub-agent. Rules apply to it by the agent's name."""
+
+    async def call(**arguments: Any) -> Any:
+        return outcome_of(await call_sub_agent(agent, arguments))
+
+    schema = tool_schema(agent)
+    tool = Tool.from_schema(call, schema["name"], schema["description"], schema["parameters"])
+    tool.metadata = {SUB_AGENT: agent.name}
+    return tool
+
+
+def _read_messages(messages: Any) -> Sequence[Any]:
+    return ModelMessagesTypeAdapter.validate_json(json.dumps(messages))
+
+
+def _messages_of(result: AgentRunResult[Any]) -> Any:
+    return json.loads(ModelMessagesTypeAdapter.dump_json(result.new_messages()))
+
+
+class _Bound(BoundDurableOperation[Any, Any, Any]):
+    """An operation of Pydantic AI as a step of ours."""
+
+    def __init__(self, operation: DurableOperation[Any, Any, Any], durability: "_Durability") -> None:
+        self._operation = operation
+        self._durability = durability
+
+    @property
+    def operation(self) -> DurableOperation[Any, Any, Any]:
+        return self._operation
+
+    async def __call__(self, params: Any, *, config: object | None = None) -> Any:
+        operation, ctx = self._operation, self._durability.ctx
+        kind = operation.operation_id
+        if isinstance(kind, ToolsetCallToolId | EventStreamHandlerId):
+            return await operation.handler(params)  # the body of a call of ours, and our own heartbeats
+
+        async def body() -> Any:
+            with durable_unit_scope():
+                return operation.result_codec.dump(await operation.handler(params))
+
+        is_request = isinstance(kind, ModelRequestId)
+        name = self._durability.names.request("request" if is_request else _label(kind))
+        async with ctx.model_call() if is_request else nullcontext():
+            result = operation.result_codec.load(await ctx.named(name).step(body))
+        if isinstance(result, ModelResponse):
+            return replace(result, parts=[self._with_own_id(part) for part in result.parts])
+        return result
+
+    def _with_own_id(self, part: Any) -> Any:
+        if not isinstance(part, ToolCallPart):
+            return part
+        return replace(part, tool_call_id=self._durability.names.call_id(part.tool_call_id))
+
+
+def _label(kind: Any) -> str:
+    """Return a name for operations of a kind: its class, and the toolset or the capability."""
+    of = getattr(kind, "toolset_id", None) or getattr(kind, "capability_id", "")
+    return f"{type(kind).__name__} {of} {getattr(kind, 'operation', '')}".strip()
+
+
+class _Backend(DurableOperationBackend[Any]):
+    def __init__(self, durability: "_Durability") -> None:
+        self._durability = durability
+
+    def bind(self, operation: DurableOperation[Any, Any, Any]) -> _Bound:
+        return _Bound(operation, self._durability)
+
+    def config_for_tool(self, operation: Any, *, tool: object | None, tool_name: str) -> Any:
+        return {}
+
+    def registrations(self) -> Sequence[Callable[..., object]]:
+        return ()
+
+
+class _Durability(BaseDurabilityCapability[Any]):
+    """What makes one attempt of a run durable. Without a context it only checks that an agent can be."""
+
+    engine_spec = DurabilityEngineSpec(
+        engine_name="supervisor",
+        durable_unit_noun="step",
+        durable_container_noun="run",
+        codec=JSON_CODEC,
+        toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
+    )
+
+    def __init__(
+        self, agent_name: str, ctx: Context | None, *, policy: Policy, tool_timeout: float, stream: bool
+    ) -> None:
+        super().__init__(name=agent_name, event_stream_handler=self._show if stream else None)
+        self._ctx = ctx
+        self.policy: Policy = policy
+        self.tool_timeout = tool_timeout
+        self.names = Names()
+        self._answers = Answers()
+
+    @property
+    def ctx(self) -> Context:
+        assert self._ctx is not None
+        return self._ctx
+
+    @property
+    def in_durable_context(self) -> bool:
+        return self._ctx is not None
+
+    def get_durable_operation_backend(self) -> _Backend:
+        return _Backend(self)
+
+    def get_default_run_id(self) -> str:
+        return f"{self.ctx.session}-{len(self.ctx.saved_before())}"
+
+    def get_default_conversation_id(self, run_id: str) -> str:
+        return self.ctx.session
+
+    async def _show(self, run: RunContext[Any], events: AsyncIterable[Any]) -> None:
+        """Show what the model writes. Each part of a stream is a heartbeat."""
+        answer = object()
+        async for event in events:
+            self.ctx.heartbeat()
+            match event:
+                case PartStartEvent(part=TextPart(content=piece)):
+                    self._answers.write(self.ctx.stream, answer, piece)
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=piece)):
+                    self._answers.write(self.ctx.stream, answer, piece)
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        return Tools(super().get_wrapper_toolset(toolset) or toolset, self)
+
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
+    ) -> Any:
+        token = PART.set(call)
+        try:
+            return await handler(args)
+        finally:
+            PART.reset(token)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Let calls go on that a validator or an outer toolset wants approved: a person is asked when they are made."""
+        return requests.build_results(approve_all=True) if requests.approvals else None

@@ -1,0 +1,1 @@
+"""What all chat platforms share: conversations, pieces of text, presses and answers."""

@@ -1,0 +1,1 @@
+"""An approval in words: every surface uses the same ones."""

@@ -1,0 +1,68 @@
+"""Chat words: which messages are decisions, and about what (A12). Pure.
+
+    yes, approve, no, reject                the one approval that waits, if there is exactly one
+    yes ID, approve ID, no ID, reject ID    that approval
+    approve all                             all approvals that wait here and that its sender was shown before
+    approve all for session                 and later calls of these tools, in this session
+
+Rules
+- A word decides only as the whole message, in upper or lower case. Everything else is chat: "do NOT run that", "yes
+  please", "no, wait", and a word that a person quotes.
+- This module does not know who says it, or what waits: runtime/chat.py finds that out.
+"""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from supervisor.core.calls.rules import Rule
+from supervisor.core.ids import APPROVAL_ID
+from supervisor.core.values import Approval, DecisionResult, SendResult
+
+_ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
+_ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision in a message. `said` is the word; `approval` names one approval, `all` means all that wait."""
+
+    said: Literal["yes", "approve", "no", "reject"]
+    approval: str | None = None
+    all: bool = False
+    for_session: bool = False
+
+    @property
+    def is_yes(self) -> bool:
+        return self.said in ("yes", "approve")
+
+
+class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of what a person said to an agent (A12)."""
+
+    kind: Literal["sent", "decided", "listed"]
+    """sent: it was chat; decided: it was a word; listed: it was a word, and does not say which approval it means."""
+    sent: SendResult | None = None
+    """The result of the message, if it was chat."""
+    approvals: tuple[Approval, ...] = ()
+    """The approvals that were decided, as they were before; or those that wait, to be named by id."""
+    results: tuple[DecisionResult, ...] = ()
+    """The result of each decision, in the order of `approvals`; its kind is unknown for an id that is not here."""
+    rules: tuple[Rule, ...] = ()
+    """The rules that allow tools from now on in the session's tree."""
+    not_shown: tuple[Approval, ...] = ()
+    """Other approvals that wait, and that an "approve all" did not decide, since the person was not shown them before;
+    to be named by id."""
+    may_not_allow: bool = False
+    """The person asked for that, too, and may not grant it."""
+
+
+def read_word(text: str) -> Word | None:
+    """Return the decision in a message; None for chat."""
+    text = text.strip()
+    if (found := _ALL.fullmatch(text)) is not None:
+        return Word(said="approve", all=True, for_session=found[1] is not None)
+    if (found := _ONE.fullmatch(text)) is None:
+        return None
+    said: Literal["yes", "approve", "no", "reject"] = found[1].lower()  # type: ignore[assignment] # one of the pattern's
+    return Word(said=said, approval=found[2] and found[2].lower())

@@ -1,0 +1,226 @@
+"""People: how they are identified, and what they may do (A4).
+
+    operator   may do everything with the store
+    approver   may read, and decide what is not reserved for others
+    neither    may read, and decide what is asked on their own behalf and not reserved for others
+    scraper    a program: may read the metrics, and nothing else
+
+Rules
+- Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
+- `approvers` reserves decisions: of an agent and all below it, of calls for which a rule asks, or of both. If several
+  reservations apply to an approval, a person must be named by each of them. Operators may always decide; people to whom
+  the approval was escalated may decide it once.
+- An edit is checked against the reservations twice: for the arguments that were asked, and for those that would run.
+  Escalation opens the arguments that were asked, and no others.
+- A decision for more than once makes a rule, which decides in place of all approvers: only a person whom every
+  reservation names may make it.
+- A person's name is never taken from what they say, but from what they show: a token, or an identity that a channel
+  authenticates.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from supervisor.core.approvals.chat_words import read_word
+from supervisor.core.calls.rules import Rule, is_about, policy_of
+from supervisor.core.values import Approval, Approve, Decision
+
+Role = Literal["approver", "operator", "scraper"]
+Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
+"""Whom a card mentions: the people who may decide it, the one on whose behalf it was asked, or people by name."""
+MENTIONED: Final = 20
+"""The most people that one message mentions."""
+PREFIX: Final = "sha256:"
+"""The prefix of a token's hash where it is stored, so that people do not take the hash for the token."""
+
+
+class TokenHash(msgspec.Struct, frozen=True):
+    """The hash of a token, "sha256:..." and 64 hexadecimal digits, and when it expires; None: never."""
+
+    hash: str
+    expires_at: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether the token is valid."""
+        return self.expires_at is None or now < self.expires_at
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who may look, decide, or do everything. `identities`: channel -> the person's identity there."""
+
+    name: str
+    roles: tuple[Role, ...] = ()
+    tokens: tuple[TokenHash, ...] = ()
+    identities: dict[str, str] = {}
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the person may do everything."""
+        return "operator" in self.roles
+
+    @property
+    def is_scraper(self) -> bool:
+        """Whether it is a program that may read the metrics alone."""
+        return "scraper" in self.roles
+
+
+class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Decisions that only some people may make: on what an agent and all below it ask, or on calls for which a rule
+    asks."""
+
+    approvers: tuple[str, ...]
+    agent: str | None = None
+    rule: Rule | None = None
+
+    def meets(self, approval: Approval, arguments: Any) -> bool:
+        """Return whether this reservation applies to an approval, if the call had these arguments."""
+        if self.agent not in (None, *approval.path):
+            return False
+        if self.rule is None:
+            return True
+        if not is_about(self.rule, approval.tool, approval.claims):
+            return False
+        if not isinstance(arguments, Mapping):
+            return True  # in doubt (A5)
+        secret = approval.secret  # in doubt, a pattern matches masked arguments (A5)
+        said = policy_of(
+            [self.rule],
+            approval.tool,
+            arguments,
+            cwd=approval.cwd,
+            root_session=None,
+            command=approval.command,
+            claims=approval.claims,
+            secret=secret,
+        )
+        return said is not None
+
+
+class People:
+    """All known people, and which decisions are reserved for whom."""
+
+    def __init__(self, persons: Iterable[Person], reservations: Iterable[ApproverRule] = ()) -> None:
+        self._by_name = {person.name: person for person in persons}
+        self.reservations = tuple(reservations)
+
+    def __iter__(self) -> Iterator[Person]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, name: str) -> Person | None:
+        """Return a person by name; None if there is none."""
+        return self._by_name.get(name)
+
+    def find_by_token(self, token: str, now: datetime) -> tuple[Person, TokenHash] | None:
+        """Return the person with a token that is valid now, and the hash of that token."""
+        shown = hash_token(token)
+        found = None
+        for person in self._by_name.values():
+            for known in person.tokens:  # all of them, so that the time reveals nothing
+                if hmac.compare_digest(known.hash, shown) and known.is_valid(now):
+                    found = person, known
+        return found
+
+    def find_by_identity(self, channel: str, identity: str) -> Person | None:
+        """Return the person with an identity that a channel authenticated."""
+        return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
+
+    def has_identities(self, channel: str) -> bool:
+        """Return whether a person has an identity on a channel."""
+        return any(channel in person.identities for person in self._by_name.values())
+
+    def find_mentioned(self, approval: Approval, mention: Mention, channel: str) -> list[str]:
+        """Return the identities on a channel of the people whom a card mentions there, MENTIONED at most. People to
+        whom the approval was escalated come first."""
+        match mention:
+            case "approvers":
+                names = [name for name in self._by_name if self.why_not_decide(name, approval) is None]
+            case "requester":
+                names = [approval.requester]
+            case tuple():
+                names = list(mention)
+            case _:
+                return []
+        known = (self.find(name) for name in dict.fromkeys([*approval.escalated_to, *names]))
+        found = [person.identities[channel] for person in known if person and channel in person.identities]
+        return found[:MENTIONED]
+
+    def find_deciders(self, approval: Approval, channel: str) -> list[str]:
+        """Return the identities on a channel of all people who may decide an approval."""
+        known = (each for each in self._by_name.values() if channel in each.identities)
+        return [each.identities[channel] for each in known if self.why_not_decide(each.name, approval) is None]
+
+    def find_identities(self, channel: str) -> list[str]:
+        """Return the identities of all people on a channel."""
+        return [each.identities[channel] for each in self._by_name.values() if channel in each.identities]
+
+    def why_not_decide(self, name: str, approval: Approval, decision: Decision | None = None) -> str | None:
+        """Return why a person may not decide an approval, None if the person may.
+
+        `decision`: the intended decision; None: an approval or denial of this call only, without edits. Reservations
+        apply by the arguments that were asked, and by those that would run (A8).
+        """
+        person = self.find(name)
+        if person is None:
+            return f"{name} is not among the people of this supervisor"
+        if person.is_operator:
+            return None
+        is_wide = isinstance(decision, Approve) and decision.scope != "once"
+        is_escalated = name in approval.escalated_to and not is_wide
+        edited = decision.arguments if isinstance(decision, Approve) else None
+        if (why := self._why_reserved(name, approval, edited, is_wide=is_wide, is_opened=is_escalated)) is not None:
+            return why
+        if is_wide and "approver" not in person.roles:
+            return f"{name} is not an approver, and may approve once only"
+        if is_escalated or "approver" in person.roles or approval.requester == name:
+            return None
+        return f"{name} is not an approver, and the approval was asked on behalf of {approval.requester}"
+
+    def _why_reserved(
+        self, name: str, approval: Approval, edited: Any, *, is_wide: bool, is_opened: bool
+    ) -> str | None:
+        """Return which reservation forbids the decision. `is_opened`: the call as asked is open to the person."""
+        for reservation in self.reservations:
+            if name in reservation.approvers:
+                continue
+            whose = ", ".join(reservation.approvers)
+            if reservation.meets(approval, approval.arguments):
+                if not is_opened:
+                    return f"this is reserved for {whose}"
+            elif edited is not None and reservation.meets(approval, edited):
+                return f"your edited arguments are reserved for {whose}"
+            elif is_wide:
+                return f"a rule would decide in place of {whose}, too: approve it once"
+        return None
+
+    def why_not_command(self, name: str, act: str) -> str | None:
+        """Return why a person may not do what only operators may, such as "cancel sessions"; None if they may."""
+        person = self.find(name)
+        return None if person is not None and person.is_operator else f"{name} is not an operator, and may not {act}"
+
+    def why_not_say(self, name: str, text: str, pending: Iterable[Approval]) -> str | None:
+        """Return why a person may not say this to a session where `pending` waits, None if the person may: operators
+        may say everything, others a chat word, if an approval waits that they may decide."""
+        person = self.find(name)
+        if person is not None and person.is_operator:
+            return None
+        if read_word(text) is not None and any(self.why_not_decide(name, each) is None for each in pending):
+            return None
+        return f"{name} is not an operator, and may only send chat words for approvals that they may decide"
+
+
+def new_token() -> str:
+    """Make a token: 43 characters, 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_token(token: str) -> str:
+    return PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,276 @@
+"""Rules: standing decisions on calls, and the policy that they come to (A7).
+
+    allow("shell", "git status *")      allow("deploy", '{"environment":"staging"}')      deny("shell", "rm *")
+
+A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
+command line or a decision. `policy_of` applies all of them to one call. It may be called at any time and any number of
+times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing.
+
+Rules
+- Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
+  is in doubt whether a deny applies, a person is asked (A5), and an allow does not count.
+- An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
+- A pattern is a JSON object of arguments (core/calls/patterns.py), or a command (core/calls/shell_patterns.py), for calls of a tool
+  that declares which argument is its shell command. None means any arguments: the whole tool.
+- Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
+  command on a tool without one allows nothing, and its deny asks.
+- A rule with a `session` counts in the tree of that root session; one without it always.
+- Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
+
+import msgspec
+
+from supervisor.core.calls import patterns, shell_patterns
+from supervisor.core.calls.folders import with_folder
+from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import canonical_json
+from supervisor.core.text.visible import is_visible
+from supervisor.core.values import Option, Policy
+
+MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+_ONCE: Final = Option("once")
+
+
+class NamedTool(Protocol):
+    """The tool that a rule is about: its name, and which of its arguments is a shell command."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def command(self) -> str | None: ...
+
+
+AnyTool: TypeAlias = str | NamedTool
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A standing decision. Made by `allow`, `deny` and `ask`, which refuse rules that could not work as written."""
+
+    kind: Policy
+    tool: str
+    pattern: str | None = None
+    session: str | None = None
+    """The root session in whose tree the rule counts; None: always."""
+    unreviewed: bool = False
+    """Whether its pattern is a prefix that is not known to be harmless, and its author said so."""
+    origin: str = "code"
+    """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
+    id: str | None = None
+    """The id by which it is revoked, given by the store; None for a rule in code."""
+    by: str | None = None
+    """The person who added it; None for a rule in code. Likewise when, and by which approval's decision."""
+    added_at: datetime | None = None
+    approval: str | None = None
+
+    @property
+    def meaning(self) -> tuple[str, str, str | None, str | None]:
+        """What it says, wherever it comes from: two rules of the same meaning are one."""
+        return self.kind, self.tool, self.pattern, self.session
+
+
+def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
+    """Allow calls of a tool without asking; without a pattern all of them.
+
+    `session`: only in the tree of this root session; also in `ask` and `deny`.
+    `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
+    anything. docs/reference/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be
+    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
+    """
+    return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
+
+
+def deny(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
+    """Deny calls of a tool; without a pattern all of them. A shell pattern is a prefix, with or without its ` *`."""
+    return make_rule("deny", tool, pattern, "code", session)
+
+
+def ask(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
+    """Ask a person about calls of a tool, also if a rule allows them; a pattern has the same meaning as in `deny`."""
+    return make_rule("ask", tool, pattern, "code", session)
+
+
+def make_rule(
+    kind: Policy,
+    tool: AnyTool,
+    pattern: str | None,
+    origin: str,
+    session: str | None = None,
+    *,
+    unreviewed: bool = False,
+) -> Rule:
+    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. Raises InvalidInput."""
+    name = tool if isinstance(tool, str) else tool.name
+    if not name.strip() or "*" in name:
+        raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
+    if pattern is not None and not _is_readable(pattern):
+        raise InvalidInput(
+            f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
+            f"{MAX_SHOWN} of them"
+        )
+    is_command = pattern is not None and _is_command(tool, pattern)
+    if pattern is not None:
+        pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
+    why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
+    if why is not None and not unreviewed:
+        raise InvalidInput(
+            f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
+            "line with --unreviewed"
+        )
+    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
+
+
+def policy_of(
+    rules: Iterable[Rule],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    cwd: str | None,
+    root_session: str | None,
+    command: str | None = None,
+    claims: Collection[str] = (),
+    secret: Collection[str] = (),
+) -> tuple[Policy, Rule] | None:
+    """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
+
+    `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
+    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `command`: the name of
+    the argument that is a shell command. `claims`: names of arguments that are the caller's own words (see `is_about`).
+    `secret`: names of arguments that may not be shown. With any, only an allow without a pattern allows; a deny that
+    mentions one asks.
+    """
+    said: dict[Policy, Rule] = {}
+    call = _Call(without(arguments, claims), cwd, command, secret)
+    is_empty = bool(claims) and not call.arguments
+    for rule in rules:
+        is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
+        kind = _say(rule, call) if is_open and is_about(rule, tool, claims) else None
+        if kind is not None:
+            said.setdefault(kind, rule)
+    for kind in ("deny", "ask", "allow"):
+        if kind in said:
+            return kind, said[kind]
+    return None
+
+
+def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
+    """Return whether a rule is on a tool. If a call has claims, the part of its tool's name after the last dot is one,
+    too. Then a rule that denies or asks by arguments is about each tool whose name differs in that part only, and a
+    rule that allows without a pattern is about none: it would go by that part alone."""
+    ours, dot, _ = tool.rpartition(".") if claims else ("", "", tool)
+    if not dot or (rule.tool == tool and rule.kind != "allow"):
+        return rule.tool == tool
+    if rule.kind == "allow":
+        return rule.tool == tool and rule.pattern is not None
+    return rule.pattern is not None and rule.tool.rpartition(".")[0] == ours
+
+
+def without(arguments: Mapping[str, Any], claims: Collection[str]) -> Mapping[str, Any]:
+    """Return the arguments that rules see."""
+    return {name: value for name, value in arguments.items() if name not in claims} if claims else arguments
+
+
+def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules of a sub-agent: the rules above it, and those of its own that do not widen them."""
+    return (*above, *(rule for rule in own if rule.kind != "allow"))
+
+
+def grantable(
+    arguments: Mapping[str, Any],
+    *,
+    cwd: str | None,
+    command: str | None = None,
+    claims: Collection[str] = (),
+    secret: Collection[str] = (),
+) -> tuple[str | None, ...]:
+    """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
+    one. None means exactly these arguments: a pattern would only repeat them on disk.
+
+    Every pattern covers this call. There is none if the exact one is not readable. The others as for
+    `policy_of`: a call with arguments that may not be shown, or with nothing but claims, can be granted only once.
+    """
+    ruled = without(arguments, claims)
+    if secret or (claims and not ruled):
+        return ()
+    if command is None:
+        exact, prefix = patterns.exact_pattern(with_folder(ruled, cwd)), None
+    else:
+        exact = shell_patterns.exact_pattern(ruled, cwd, command)
+        prefix = shell_patterns.prefix_pattern(ruled, cwd, command)
+    if exact is None or not _is_readable(exact):
+        return ()
+    found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
+    return tuple(None if pattern == whole else pattern for pattern in found)
+
+
+def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
+    """Return the ways in which a call may be granted: once, and each `grantable` one for the session and for always."""
+    options: tuple[Option, ...] = (_ONCE,)
+    for pattern in found:
+        text = canonical_json(arguments).decode() if pattern is None else pattern
+        options += (Option("session", text), Option("always", text))
+    return options
+
+
+def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
+    """Return the offered option that a decision names, or None; without a pattern, the scope's exact one (A5)."""
+    return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
+
+
+def checked(rule: Rule) -> Rule:
+    """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
+    if rule.kind not in get_args(Policy):
+        raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
+    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
+
+
+def _is_command(tool: AnyTool, pattern: str) -> bool:
+    """Return whether a pattern is one of commands. If only the name of the tool is known, its text decides."""
+    fields = patterns.read_object(pattern)
+    if isinstance(tool, str):
+        return fields is None and not pattern.startswith('{"')
+    return tool.command is not None and (fields is None or tool.command in fields)
+
+
+class _Call(NamedTuple):
+    """A call as rules see it: see `policy_of`."""
+
+    arguments: Mapping[str, Any]
+    cwd: str | None
+    command: str | None
+    secret: Collection[str]
+
+    def is_covered(self, rule: Rule, pattern: str) -> bool:
+        if self.command is None:
+            return patterns.covers(pattern, self.arguments, self.cwd)
+        return shell_patterns.covers(pattern, self.arguments, self.cwd, self.command, unreviewed=rule.unreviewed)
+
+    def is_met(self, pattern: str) -> bool | None:
+        """Return whether a deny or ask pattern matches; None in doubt, also if it mentions a secret argument."""
+        fields = patterns.read_object(pattern)
+        if any(name in self.secret for name in (self.command, *(fields or ()))):
+            return None
+        if self.command is None:
+            return patterns.meets(pattern, self.arguments, self.cwd)
+        if fields is not None and self.command not in fields:
+            return patterns.meets(pattern, self.arguments, self.cwd)
+        return shell_patterns.meets(pattern, self.arguments, self.command)
+
+
+def _say(rule: Rule, call: _Call) -> Policy | None:
+    """Return what a rule on the tool says; in doubt it asks, unless it would allow."""
+    if rule.kind == "allow":
+        is_proved = rule.pattern is None or (not call.secret and call.is_covered(rule, rule.pattern))
+        return "allow" if is_proved else None
+    met = rule.pattern is None or call.is_met(rule.pattern)
+    if met is False:
+        return None
+    return "deny" if met and rule.kind == "deny" else "ask"
+
+
+def _is_readable(text: str) -> bool:
+    """Return whether a person can read all of it: not too long, no invisible characters, none that look like others."""
+    return len(text) <= MAX_SHOWN and is_visible(text)

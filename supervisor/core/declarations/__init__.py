@@ -1,0 +1,1 @@
+"""What code declares: agents, tools, their signatures and the schemas of their arguments. Pure."""

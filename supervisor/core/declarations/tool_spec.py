@@ -1,0 +1,316 @@
+"""Declarations of tools: what the supervisor must know of a tool before it is called: its policy and its deadline.
+
+Rules
+- A tool's arguments can be encoded. Its first parameter may be a ToolContext, which is not an argument; a
+  ProcessToolContext declares that the tool starts processes.
+- Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, reduce
+from operator import or_
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
+
+import msgspec
+
+from supervisor.core.declarations.schemas import refuse_unknown
+from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, is_named, signature_of
+from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Policy, ToolResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+_PLAIN: Final = ({"type": "string"}, {"type": "boolean"})
+"""Schemas that say no more than a value does."""
+MOST_PARAMETERS: Final = 4_000
+"""Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
+_POLICIES: Final = get_args(Policy)
+
+CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
+"""The annotations of a first parameter that is not an argument."""
+
+
+class ToolSpec(DeclaredFunction, Generic[P, R_co]):
+    """A function tool: its policy, its deadline, and whether it may run twice. Made by `tool`."""
+
+    is_ready: Callable[[Callable[[], None]], bool] | None = None
+    """Whether an approved call may begin now. If it may not, the call waits, still approved, until the function that is
+    passed was called, and asks again. None: an approved call begins at once."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        *,
+        name: str | None = None,
+        policy: Policy | Callable[..., Policy] = "ask",
+        timeout: float | None = 30.0,
+        idempotent: bool = False,
+        editable: bool = True,
+        command: str | None = None,
+        secret: Sequence[str] = (),
+    ) -> None:
+        super().__init__(fn, name, "tool")
+        if not callable(policy) and policy not in _POLICIES:
+            raise ValueError(f"tool {self.name}: policy is 'allow', 'ask', 'deny' or a callable, not {policy!r}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"tool {self.name}: timeout must be more than 0 seconds, not {timeout}")
+        self.policy = policy
+        self.timeout = timeout
+        self.idempotent = idempotent
+        self.editable = editable
+        self.command = command
+        self.claims: tuple[str, ...] = ()
+        """Names of the arguments that are the caller's own words about the call; see `foreign_tool`."""
+        if isinstance(secret, str):
+            raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
+        self.secret = tuple(secret)
+        self._take_parameters()
+
+    def _take_parameters(self) -> None:
+        """Read the signature of the function, and check the names of arguments against it."""
+        first = next(iter(signature_of(self.fn).parameters.values()), None)
+        self._take_context(first)
+        self._arguments = self._parameters(skip=int(self.takes_context))
+        if late := [p.name for p in self._arguments if self._context_of(p)]:
+            raise TypeError(f"tool {self.name}: {late[0]} is its ToolContext, and must be its first parameter")
+        self._signature = inspect.Signature(self._arguments)
+        self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._required = {p.name for p in self._arguments if p.default is p.empty}
+        self._defaults = {p.name: p.default for p in self._arguments}
+        if unknown := [name for name in self.secret if name not in self._defaults]:
+            raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} to keep secret")
+        if self.command is not None and self.command not in self._defaults:
+            raise ValueError(f"tool {self.name} has no parameter {self.command!r} that could be its command")
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} of {self.__module__}>"
+
+    def _take_context(self, first: inspect.Parameter | None) -> None:
+        """Note whether the function's first parameter is a context, and which."""
+        context = self._context_of(first) if first is not None else None
+        self.takes_context = context is not None
+        self.starts_process = context == "ProcessToolContext"
+
+    def _context_of(self, parameter: inspect.Parameter) -> str | None:
+        """Return the name of the context that a parameter is annotated with; None for an argument."""
+        try:
+            hint = hint_of(self.fn, parameter.name)
+        except InvalidInput:  # imported for type checkers only, or defined further down
+            return next((name for name in CONTEXTS if is_named(parameter.annotation, name)), None)
+        return next((name for name, type_ in CONTEXTS.items() if hint is type_), None)
+
+    @cached_property
+    def value_type(self) -> Any:
+        """The type of the value of its ok results."""
+        return _value_in(self.return_type)
+
+    @property
+    def keeps_deadline(self) -> bool:
+        """Whether the tool itself enforces the deadline in its argument `timeout`."""
+        return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments as passed, and with defaults filled in, by name; raises TypeError as a call would."""
+        passed = {**dict(zip(self._positional, args, strict=False)), **kwargs}
+        if (
+            len(args) > len(self._positional)
+            or len(passed) < len(args) + len(kwargs)
+            or not (self._required <= passed.keys() <= self._defaults.keys())
+        ):
+            self._signature.bind(*args, **kwargs)  # raises the exact error; too slow for every call
+        return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
+
+    def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return arguments by name as a call passes them: those by position, and those by keyword."""
+        return (), arguments
+
+    @property
+    def offered(self) -> Sequence[inspect.Parameter]:
+        """A secret with a default is for the program only: no model sees it, or may give another value."""
+        return [p for p in self._arguments if p.name not in self.secret or p.default is p.empty]
+
+    @cached_property
+    def _struct(self) -> type[msgspec.Struct]:
+        return self._struct_of(self._arguments)
+
+    def read_offered(self, raw: msgspec.Raw | bytes) -> None:
+        self._decode(raw, self.offered_struct, self.offered)
+        if not self.secret:  # an error might quote them
+            refuse_unknown(raw, self.offered_struct, self.arguments_text)
+
+    def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
+        """Return typed arguments by name; raises InvalidInput naming what does not fit."""
+        arguments = self._decode(raw, self._struct, self._arguments)
+        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+
+    def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
+        """Return arguments that a person wrote, as `decode_arguments` does; refuse unknown names."""
+        arguments = self.decode_arguments(raw)
+        if not self.secret:
+            refuse_unknown(raw, self._struct, self.arguments_text)
+        return arguments
+
+    def _decode(self, raw: msgspec.Raw | bytes, type_: Any, parameters: Sequence[inspect.Parameter]) -> Any:
+        """Decode arguments; an error about arguments quotes no secret."""
+        try:
+            return from_json(raw, type_, self.arguments_text)
+        except InvalidInput:
+            if not self.secret:
+                raise
+        from_json(raw, self._struct_of(parameters, untyped=self.secret), self.arguments_text)
+        raise InvalidInput(f"{self.arguments_text} do not fit: {' or '.join(self.secret)}, which may not be shown")
+
+    def defaults_in(self, raw: msgspec.Raw | bytes) -> tuple[str, ...]:
+        """Return the names of the arguments that have the default value of their parameter. Secrets are left out: a
+        mask tells nothing of its value."""
+        if not self._default_values:
+            return ()
+        given = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        return tuple(n for n, default in self._default_values.items() if n in given and bytes(given[n]) == default)
+
+    @cached_property
+    def _default_values(self) -> dict[str, bytes]:
+        """The default values that JSON can hold, as they are journaled."""
+        found: dict[str, bytes] = {}
+        for name, default in self._defaults.items():
+            if default is not inspect.Parameter.empty and name not in self.secret:
+                with suppress(InvalidInput):
+                    found[name] = bytes(to_json(default, f"the default of {name}"))
+        return found
+
+    @property
+    def edit_schema(self) -> msgspec.Raw:
+        """The JSON schema of edited arguments, for processes that do not have the tool; null: none is kept."""
+        return JSON_NULL
+
+    @cached_property
+    def parameters_for_people(self) -> msgspec.Raw:
+        """The JSON schema of the arguments of which their values do not say enough; null if there are none, or if they
+        are too long to be journaled with each request."""
+        try:
+            (schema,), parts = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
+        except (TypeError, NameError, InvalidInput):  # a type that JSON schema cannot describe
+            return JSON_NULL
+        properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
+        told = {name: each for name, each in properties.items() if each not in _PLAIN}
+        found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
+        return found if told and len(bytes(found)) <= MOST_PARAMETERS else JSON_NULL
+
+    def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
+        """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""
+        if not callable(self.policy):
+            return self.policy
+        args, kwargs = self.spread(arguments)
+        try:
+            said = self.policy(*args, **kwargs)
+        except Exception:  # noqa: BLE001 # the user's callable may raise anything; fail closed
+            return "ask"
+        return said if isinstance(said, str) and said in _POLICIES else "ask"
+
+
+def _value_in(type_: Any) -> Any:
+    """Return the type of the value in a function's return annotation: that of a ToolResult, if it names one."""
+    if type_ is ToolResult:
+        return Any
+    origin, parts = get_origin(type_), get_args(type_)
+    if origin is ToolResult:
+        return parts[0]
+    if origin not in (Annotated, Union, UnionType) or (values := [_value_in(part) for part in parts]) == [*parts]:
+        return type_
+    return values[0] if origin is Annotated else reduce(or_, values)
+
+
+class ToolDecorator(Protocol):
+    """The overloads: with or without a context first, returning a ToolResult or the value of an ok one."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /
+    ) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+class RuledToolDecorator(Protocol[P]):
+    """As ToolDecorator, for a tool whose policy is a callable that takes the same arguments."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /
+    ) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    policy: Policy = "ask",
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    editable: bool = True,
+    command: str | None = None,
+    secret: Sequence[str] = (),
+) -> ToolDecorator: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    policy: Callable[P, Policy],
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    editable: bool = True,
+    command: str | None = None,
+    secret: Sequence[str] = (),
+) -> RuledToolDecorator[P]: ...
+def tool(fn: Any = None, /, **options: Any) -> Any:
+    """Declare a function tool: an async function whose arguments JSON can express.
+
+    `policy`: what happens to a call to which no rule applies: "ask" (the default) asks a person, "allow" runs it,
+    "deny" denies it; a callable gets the arguments and returns one of these. `timeout`: the call's deadline in seconds
+    (T3); None only for a tool that enforces a deadline of its own. `idempotent`: a call lost in a crash may run again.
+    `editable`: whether a person may approve a call with other arguments than it was asked with. `command`: the name of
+    the argument that is a shell command, a text or a list of words: rules on the tool take patterns of commands.
+    `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
+    errors do not quote them. A secret with a default is for the program only: models are not offered it.
+    A tool that starts processes declares this by the type of its first parameter: ProcessToolContext
+    (supervisor.tools).
+    The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
+    """
+    return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)

@@ -1,0 +1,94 @@
+"""What a session knows of one operation, and of one background job: its events, and values derived from them.
+
+Only the fold changes these values (core/sessions/state.py).
+"""
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.values import JobView
+
+ASKING = ("asked", "posed")
+"""The states of operations that wait for a person."""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One operation of a run: its state in the table, and the events that led to it."""
+
+    state: str
+    kind: str
+    begun: int
+    answered: int = 0
+    request: e.ToolCallRequested | e.QuestionAsked | e.OperationStarted | None = None
+    decision: e.ApprovalDecided | e.QuestionAnswered | e.ApprovalExpired | e.ApprovalWithdrawn | None = None
+    """The event that ended the wait for a person."""
+    started: e.ToolCallStarted | None = None
+    result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state not in ("finished", "abandoned")
+
+    @property
+    def pending_approval(self) -> str | None:
+        """The id of the approval or question that waits for a person's decision, if there is one."""
+        return e.approval_in(self.request) if self.state in ASKING else None
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it expires: from then on no person can decide it. None if it never expires."""
+        if self.request is None or isinstance(self.request, e.OperationStarted):
+            return None
+        return self.request.expires_at
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it goes on by itself: a timer, or an approval that expires."""
+        if isinstance(self.request, e.OperationStarted):
+            return self.request.due_at if self.state == "waiting" else None
+        return self.expires_at if self.state in ASKING else None
+
+    @property
+    def edited(self) -> Raw | None:
+        """The arguments as the approver edited them; None if the approver did not change them (A8)."""
+        return self.decision.edited if isinstance(self.decision, e.ApprovalDecided) else None
+
+    @property
+    def arguments(self) -> Raw:
+        """The arguments of the effect: as requested, or as the approver edited them (A8)."""
+        if self.edited is not None:
+            return self.edited
+        assert isinstance(self.request, e.ToolCallRequested)
+        return self.request.arguments
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A background job of a session: how it began, and how it ended, if it has."""
+
+    started: e.JobStarted
+    ended: e.JobEnded | None = None
+
+    def view(self, session: str) -> JobView:
+        """Return what the journal says about the job."""
+        began, ended = self.started, self.ended
+        return JobView(
+            job=began.job,
+            session=session,
+            state="running" if ended is None else ended.how,
+            command=began.command,
+            host=began.host,
+            process=began.process,
+            process_started_at=began.process_started_at,
+            guard=began.guard,
+            guard_started_at=began.guard_started_at,
+            log=began.log,
+            began_at=began.at,
+            exit_code=None if ended is None else ended.exit_code,
+            signal=None if ended is None else ended.signal,
+            duration=None if ended is None else ended.duration,
+            by=None if ended is None else ended.by,
+            keep=began.keep,
+        )

@@ -1,0 +1,1 @@
+"""How hostile text is shown to people. Pure."""

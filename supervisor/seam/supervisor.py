@@ -1,0 +1,417 @@
+"""What channels, commands and programs use: the Supervisor of a store, of a server, or of a cluster.
+
+The module is longer than 400 lines because most of it is the documentation of what each command promises.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, TypeVar, overload
+
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.people import People
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.values import (
+    AgentView,
+    Approval,
+    Decision,
+    DecisionResult,
+    Fork,
+    JobView,
+    Message,
+    SendResult,
+    SessionStatus,
+    SessionView,
+)
+from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Supervisor(ABC):
+    """The interface of channels, commands and programs. Every method may be called from any task, in any process that
+    has the store open. A method that needs the tree's owner records the request, and its result says so.
+
+    `get_x` raises NotFound; `find_xs` returns a Page. The result of one call is of one instant; the results of two
+    calls are not. In a list of more than 100 items, each hundred is of one instant. A watch after the page's `cursor`
+    returns all changes since the page was begun. A `watch_x` is opened by `async with`.
+
+    `after`: the `next` or the `cursor` of a page, or the `cursor` of a watch; None: from the beginning. Cursors are
+    opaque. Raises CursorUnknown for a cursor of another store or beyond the end, InvalidInput for a text that is no
+    cursor. `limit`: the largest number of items in a page; None: all.
+    """
+
+    where: str
+    """What messages call it: the path or URL of the store, or the URL of the server."""
+    decided: Mapping[str, int]
+    """The number of decisions made through this process since it opened the store, by `DecisionResult.kind`."""
+    cards_failed: Mapping[str, int]
+    """How often this process could not show a card since it opened the store, by channel."""
+
+    @overload
+    @abstractmethod
+    async def start(
+        self,
+        agent: AgentWithoutInput[R],
+        /,
+        *,
+        session: str | None = None,
+        cwd: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
+    ) -> Run[R]: ...
+    @overload
+    @abstractmethod
+    async def start(
+        self,
+        agent: AgentSpec[[T], R],
+        input: T,
+        /,
+        *,
+        session: str | None = None,
+        cwd: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
+    ) -> Run[R]: ...
+    @overload
+    @abstractmethod
+    async def start(
+        self,
+        agent: str,
+        input: Any = ...,
+        /,
+        *,
+        session: str | None = None,
+        cwd: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
+    ) -> Run[Any]: ...
+    @abstractmethod
+    async def start(
+        self,
+        agent: Any,
+        /,
+        *args: Any,
+        session: str | None = None,
+        cwd: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
+    ) -> Run[Any]:
+        """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
+
+        `agent`: its declaration, or the name of an agent with which the supervisor was opened. For a name, input and
+        result are plain JSON. `cwd`: the folder in which the calls of the session run, journaled without links; a
+        relative one is below this program's working directory, which is also the default. Only a process that has the
+        store open chooses it. `by`: the person who starts it; None: this program. `requester`: the person on whose
+        behalf the agent works; None: the same person. Raises UnknownAgent for any other name; InvalidInput for an input
+        that does not fit or a `cwd` that is no folder, before anything is journaled; SessionConflict if the session has
+        another agent, input or folder; TreeOwned if another process runs it; NotEntitled for a person who is no
+        operator, if people have roles.
+        """
+
+    @abstractmethod
+    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+        """Claim the tree of a session and run it. Return the root's run. `by`: the person who asks for it; None: this
+        program.
+
+        Raises NotFound; TreeOwned; NotEntitled for a person who is no operator.
+        """
+
+    @abstractmethod
+    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+        """Claim and run every open tree that no process owns. Return the roots' runs. `by`: as in `resume`."""
+
+    @overload
+    @abstractmethod
+    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
+    @overload
+    @abstractmethod
+    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
+    @abstractmethod
+    async def get_run(
+        self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
+    ) -> Run[Any]:
+        """Return the latest run of a session, or run `number`, counted from 1. `agent` gives the type of its result;
+        without it the result is plain JSON. Raises NotFound."""
+
+    @abstractmethod
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        """Decide an approval or answer a question, once. The first decision wins (A3). If its scope is wider than once,
+        its rule is written together with it. `channel`: where it was made, for the audit trail.
+        If no process runs the session and this program has declared its agent, this process runs it from now on (R2).
+        Otherwise `DecisionResult.running` is false, and the decision counts when a process runs the session.
+
+        Raises InvalidInput, and decides nothing, for edited arguments or an answer that do not fit, a scope or pattern
+        that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
+        identity. Raises NotEntitled for a person who may not decide this; that is in the audit trail.
+        """
+
+    @abstractmethod
+    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
+        """Note in the audit trail that a channel has refused a person's decision; nothing else changes (A15).
+
+        The refusal is noted once for each person and approval, even if the person tries again. Raises InvalidInput over
+        HTTP: a server notes itself what it refuses.
+        """
+
+    @abstractmethod
+    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+        """Note that a channel has shown people a piece of what a session said, for a platform that does not let the
+        channel read what stands there. `mark` identifies the piece (`Piece.mark`). Raises NotFound;
+        InvalidInput over HTTP."""
+
+    @abstractmethod
+    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
+        """Add a rule for calls that begin from now on, in every process. Return it with its id.
+
+        If a rule with the same meaning holds already, that one is returned. `rule.session`: a session, for its whole
+        tree. Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no operator, if
+        people have roles.
+        """
+
+    @abstractmethod
+    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
+        """Revoke a rule of the store by its id, and return it. It does not apply to calls that begin from now on.
+
+        Raises NotFound; NotEntitled as `add_rule`.
+        """
+
+    @abstractmethod
+    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
+        """Begin a new run of an idle root session whose latest run failed, stalled or was abandoned. It has that run's
+        operations and version (R10). Operations that led to the end are done again, and so are operations that the end
+        cancelled before they had an effect: approvals are asked anew, and cancelled sub-agents go on. All other results
+        stay. This is one append, in the audit trail.
+
+        Raises NotFound; InvalidInput for every other session, saying what to do instead; NotEntitled for a person who
+        is no operator.
+        """
+
+    @abstractmethod
+    async def fork(
+        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
+    ) -> Fork:
+        """Copy a session's whole tree as it was before the append of an entry, and run the copy as a new tree (R10).
+
+        Finished operations keep their results; open ones, decided or not, are asked anew. State, marks, unread
+        messages, instants of timers, requester, folder and rules from code are copied; session rules, jobs, cards and
+        approvals are not. The source does not change, except for an entry that names the fork. This is one append, in
+        the audit trail. The same fork again, by its id `new`, returns the existing one.
+
+        `before`: the number of the entry in the journal of `session`, from 1. `new`: the id of the new root. `version`:
+        the version of the root's code; None for the current one. Sub-agents go on with their current versions.
+
+        Raises NotFound; InvalidInput if the entry does not exist or has no entry before it; SessionConflict if another
+        session has the id `new`; UnknownAgent if the agent has no such version; NotEntitled for a person who is no
+        operator.
+        """
+
+    @abstractmethod
+    async def cancel(
+        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
+    ) -> None:
+        """Cancel a session and all sessions below it (W8). Return when that is on disk.
+
+        `reason`: why, for people; it is journaled, and part of the outcome's `cause`. `by`: the person who asks for it;
+        None: this program. `run`: do nothing unless the run with this number is the open one. None: whichever is open.
+        Raises NotFound; NotEntitled as `resume`.
+        """
+
+    @abstractmethod
+    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+        """Send a message to a session in any state. The result says whether it is delivered, kept, or begins a turn. As
+        with `decide`, a program that has declared the agent runs the session if no other process does (R2).
+
+        Raises NotFound; InvalidInput if no run could ever receive it; NotEntitled for a person who is no operator, if
+        people have roles.
+        """
+
+    @abstractmethod
+    async def chat(
+        self,
+        session: str,
+        text: str,
+        *,
+        by: str | None = None,
+        shown_before: datetime | None = None,
+        channel: str | None = None,
+        shown: Collection[str] | None = None,
+    ) -> ChatResult:
+        """Act on a text that a person writes to a session: a chat word decides, and any other text is sent (A12).
+
+        A bare "yes" or "no" decides the only approval that waits for this person in the session or below it. "approve
+        all" approves the calls that wait for them there. Both count only approvals that the person had been shown
+        before: by a card that was posted before `shown_before` (None: now), on `channel` if that is given. `shown`: the
+        ids of the approvals that the caller itself showed. With a `channel`, only cards of these approvals count;
+        without one, these approvals count as shown, over HTTP those of them that the server has given to this person.
+        With a `channel`, a text also answers a question that is the only approval that waits for this person, and that
+        they had been shown whole, if it fits the question. Raises as `decide` and `send` do.
+        """
+
+    @abstractmethod
+    async def get_session(self, session: str) -> SessionView:
+        """Return a session as it is now. Raises NotFound."""
+
+    @abstractmethod
+    async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
+        """Return the tree of a session, and the journals of the session and of those below it, up to its cursor.
+
+        A tree of more than 100 sessions or entries is read in pieces: its sessions may then be shown as they are a
+        moment after the cursor; a watch that continues from it returns these changes again.
+        The session's own journal is complete. Complete journals of sessions below it follow, until the result has
+        `entries` entries; None: all of them. Raises NotFound.
+        """
+
+    @abstractmethod
+    async def get_approval(self, approval: str) -> Approval:
+        """Return an approval in any state. Raises NotFound."""
+
+    @abstractmethod
+    async def get_transcript(self, session: str) -> tuple[Message, ...]:
+        """Return the messages of a session, with each approval where it was asked. Raises NotFound."""
+
+    @abstractmethod
+    async def get_counts(self) -> Counts:
+        """Return the numbers of sessions and approvals, from the index alone. Cheap."""
+
+    @abstractmethod
+    async def find_sessions(
+        self,
+        *,
+        is_open: bool | None = None,
+        status: SessionStatus | None = None,
+        agent: str | None = None,
+        root: str | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> Page[SessionView]:
+        """Return sessions, parents before children; with `newest_first` in reverse order.
+
+        `is_open`, `status`, `agent`, `root`: only matching sessions. `root`: the id of a tree's root.
+        """
+
+    @abstractmethod
+    async def find_approvals(
+        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    ) -> Page[Approval]:
+        """Return approvals, oldest first. `pending`: only pending ones. `session`: of this session and all below it.
+
+        Raises NotFound for an unknown session.
+        """
+
+    @abstractmethod
+    async def find_entries(
+        self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
+    ) -> Page[JournalEntry]:
+        """Return the entries of a session's journal, in order; with `tree` also those of all sessions below it. Raises
+        NotFound."""
+
+    @abstractmethod
+    async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
+        """Return the audit trail in order: approvals asked, shown, decided and withdrawn, calls, and rules (A15)."""
+
+    @abstractmethod
+    async def find_rules(self) -> Page[Rule]:
+        """Return all rules that hold: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
+    async def find_agents(self) -> Page[AgentView]:
+        """Return all agents that `start` finds by name, sorted by name."""
+
+    @abstractmethod
+    async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
+        """Return all background jobs, oldest first. `running`: only those that run (T6)."""
+
+    @abstractmethod
+    async def find_owners(self) -> Page[Owner]:
+        """Return all living processes that have owned trees of this store."""
+
+    @abstractmethod
+    def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
+        """Watch all pending approvals, and then every approval that is asked, decided or withdrawn.
+
+        `session`: only those of this session and below it. `after`: a cursor; then the watch begins with the changes
+        since, without the pending approvals. Opening it raises NotFound, CursorUnknown; over
+        HTTP its first item raises CursorUnknown.
+        """
+
+    @abstractmethod
+    def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
+        """Watch pending approvals, each once, beginning with those that are pending now. `session`: of this session and
+        all below it.
+
+        Opening it raises NotFound.
+        """
+
+    @abstractmethod
+    def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
+        """Watch a session's journal after a cursor, without gaps. The watch ends with the run, unless `stay` is true.
+
+        Opening it raises NotFound, CursorUnknown; over HTTP its first item raises CursorUnknown.
+        """
+
+    @abstractmethod
+    def watch_activity(self, session: str | None = None) -> ActivityWatch:
+        """Watch the activity of a session's tree, or of every open tree. Opening it raises NotFound."""
+
+    @abstractmethod
+    def watch_text(self, session: str) -> TextWatch:
+        """Watch the text that a session's agent is writing (`Context.stream`): the text as it is, whenever it has
+        changed, first as it is now. Only the process that runs the session knows it, and its API; elsewhere the text
+        stays empty, and so it does on Temporal. Opening it raises NotFound."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raise StoreError if the store cannot be read, or has died for this process. Over HTTP, raise ServerError if
+        the server cannot be reached or does not answer as a supervisor of this API, and NotAuthenticated."""
+
+
+class StoreSupervisor(Supervisor):
+    """A Supervisor in a process that has the store open. It can do more than a Supervisor over HTTP."""
+
+    people: People | None
+    """The people and their roles; None: every process that can open the store may decide everything (A4)."""
+
+    @property
+    @abstractmethod
+    def refusals(self) -> Mapping[str, str]:
+        """By session id: why a session that this process was asked to run does not run."""
+
+    @abstractmethod
+    def import_session(
+        self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
+    ) -> AbstractAsyncContextManager[SessionImport]:
+        """Import a session of another program in batches. A second import continues where the first one ended.
+
+        `origin`: which session of which program it was; journaled, and compared by a second import. `agent`: the agent
+        that continues the session when a message comes. Raises InvalidInput for an agent that takes no text. Entering
+        raises SessionConflict if another session has this id, TreeOwned if another process imports it.
+        """
+
+    @abstractmethod
+    async def prune(
+        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
+    ) -> PruneResult:
+        """Remove the trees that have ended and have no entry since `before`, and the logs of their background jobs.
+
+        `before`: an aware instant. `only`: the ids of the roots that may be removed; None: all. `dry_run`: find them,
+        and remove nothing. This also removes logs that an interrupted prune has left, and gives free space back to the
+        disk. Raises NotEntitled in a process that a supervised call started.
+        """
+
+    @abstractmethod
+    def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
+        """Call `listener` with the entries of each commit from now on, in order, those of other processes too.
+
+        It is called in the loop and must neither raise nor take long: what it has to wait for belongs into a task.
+        """
+
+    @abstractmethod
+    async def wait_until_broken(self) -> None:
+        """Wait until this process can no longer trust the store, then raise StoreDied."""

@@ -1,0 +1,305 @@
+"""The daemon's composition: a store, the agents on offer, the people who may decide, and the web.
+
+    settings (command line, supervisor.toml) > people, agents, listener > open_supervisor(adopt) > Web
+
+Rules
+- All settings are checked before the store is opened: the port is bound, and the agents are imported.
+- If the daemon listens on another address than loopback, it serves only configured people.
+- The secret that signs cookies is in a file next to the store, mode 0600: a process that can read it could write the
+  store, too.
+"""
+
+import os
+import resource
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from supervisor.channels.web import make_web
+from supervisor.channels.web.revocations import revocations_of
+from supervisor.channels.web.server import listen
+from supervisor.channels.web.state import MAX_STREAMS
+from supervisor.core.approvals.people import People, Person
+from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.approvals.routes import Route
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.store_urls import TemporalStore
+from supervisor.seam.channel import Channel
+from supervisor.seam.supervisor import StoreSupervisor
+from supervisor.store.sqlite.schema import NO_LINKS
+from supervisor.store.sqlite.store import SqliteStore
+from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
+from supervisor.system.chronicle import Chronicle
+from supervisor.system.inside import refuse_below_owner, refuse_inside_call
+from supervisor.system.loading import configure, load_agent, load_agents, make_agent
+from supervisor.system.logs import FactLog
+from supervisor.wiring.app import open_supervisor
+from supervisor.wiring.config import AgentPart, Configuration, is_loopback, make_rule
+from supervisor.wiring.platforms import make_channels, make_routes
+
+log = FactLog(__name__)
+
+OPEN_FILES: Final = 8192
+"""Files and connections that a daemon may have open, if the system allows it. Its processes inherit the limit."""
+SECRET: Final = 32
+"""Bytes of the secret that signs cookies."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked settings of a daemon."""
+
+    store: Path
+    people: People
+    agents: Mapping[str, AgentSpec[..., Any]]
+    host: str = "127.0.0.1"
+    port: int = 8787
+    public_url: str | None = None
+    hosts: Sequence[str] = ()
+    max_streams: int = MAX_STREAMS
+    rules: Sequence[Rule] = ()
+    channels: Sequence[Channel] = ()
+    passivate_after: float = 60.0
+    reminders: Reminders = Reminders()
+    routes: Sequence[Route] = ()
+    traces: bool = False
+    trace_contents: bool = False
+    temporal: TemporalStore | None = None
+    """The namespace that is served; `store` is its mirror then."""
+
+
+class Daemon:
+    """A daemon that has bound its address. `run` runs it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = listen(settings.host, settings.port)
+        self.port: int = self._listener.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"http://{host}:{self.port}"
+
+    async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
+        """Serve until cancelled, then close in good order (R8). `is_open` is called when the store is open."""
+        settings = self._settings
+        refuse_inside_call("serving")
+        open_many_files()
+        store = self._make_store()
+        chronicle = Chronicle(store)
+        web = make_web(
+            people=settings.people,
+            secret=store_secret(settings.store),
+            listener=self._listener,
+            hosts=[*_hosts(settings.host), *settings.hosts],
+            public_url=settings.public_url,
+            others=settings.channels,
+            any_address=_is_wildcard(settings.host),
+            max_streams=settings.max_streams,
+            revoked=revocations_of(settings.store),
+            chronicle=chronicle,
+        )
+        async with (
+            self._open(store, [*settings.channels, web]) as supervisor,
+            anyio.create_task_group() as tasks,
+        ):
+            refuse_below_owner("serving", await supervisor.find_owners())
+            if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
+                log.warning("store.open_to_others", problem=why)
+            supervisor.listen(chronicle.hear)
+            is_open()
+            tasks.start_soon(supervisor.wait_until_broken)
+            tasks.start_soon(web.wait_until_it_fails)
+
+    def _make_store(self) -> SqliteStore:
+        if self._settings.temporal is None:
+            return SqliteStore(self._settings.store)
+        from supervisor.temporal.mirror.store import MirrorFile
+
+        return MirrorFile(self._settings.store, str(self._settings.temporal))
+
+    def _open(self, store: SqliteStore, channels: Sequence[Channel]) -> AbstractAsyncContextManager[StoreSupervisor]:
+        settings = self._settings
+        if settings.temporal is not None:
+            from supervisor.temporal.mirror.store import MirrorFile
+            from supervisor.wiring.cluster import open_cluster
+
+            assert isinstance(store, MirrorFile), "the store of a namespace is its mirror"
+            return open_cluster(
+                settings.temporal,
+                store,
+                agents=settings.agents,
+                channels=channels,
+                people=settings.people,
+                reminders=settings.reminders,
+                routes=settings.routes,
+            )
+        return open_supervisor(
+            store,
+            agents=list(settings.agents.values()),
+            channels=channels,
+            rules=settings.rules,
+            adopt=True,
+            people=settings.people,
+            passivate_after=settings.passivate_after,
+            remind_after=settings.reminders.remind_after,
+            escalate_after=settings.reminders.escalate_after,
+            escalate_to=settings.reminders.escalate_to,
+            routes=settings.routes,
+            traces=settings.traces,
+            trace_contents=settings.trace_contents,
+            tune_interpreter=True,
+        )
+
+
+def open_many_files() -> None:
+    """Raise this process's limit of open files, so that idle clients do not take the last one. A system allows 1024 by
+    default, and more to a process that asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def offer(references: Sequence[str]) -> dict[str, AgentSpec[..., Any]]:
+    """Return the agents of files and modules by name. Raises UnknownAgent; InvalidInput if two have one name."""
+    offered: dict[str, AgentSpec[..., Any]] = {}
+    for reference in references:
+        for name, spec in load_agents(reference).items():
+            if offered.setdefault(name, spec) is not spec:
+                raise InvalidInput(
+                    f"two agents are named {name}, one of them in {reference}; rename one with @agent(name=...)"
+                )
+    return offered
+
+
+def configured_agents(configuration: Configuration) -> dict[str, AgentSpec[..., Any]]:
+    """Return the agents of a configuration by name. Raises InvalidInput, naming the key."""
+    offered: dict[str, AgentSpec[..., Any]] = {}
+    for name, part in configuration.agents.items():
+        try:
+            offered[name] = _configured_agent(configuration, name, part)
+        except InvalidInput as error:
+            raise InvalidInput(f"agents.{name}: {error}") from None
+    return offered
+
+
+def _configured_agent(configuration: Configuration, name: str, part: AgentPart) -> AgentSpec[..., Any]:
+    rules = tuple(make_rule(rule) for rule in part.rules)
+    if part.acp is not None:
+        cwd = None if part.cwd is None else str(configuration.path(part.cwd))
+        file = configuration.file if cwd is not None or part.env else None
+        return make_agent("acp", name, part.acp, file=file, cwd=cwd, env=part.env, rules=rules, **part.limits)
+    assert part.where is not None
+    where, _, attribute = part.where.rpartition(":")
+    is_file = where.endswith(".py") or "/" in where
+    spec = load_agent(f"{configuration.path(where)}:{attribute}" if is_file else part.where)
+    return configure(spec, name, {**part.limits, "rules": (*spec.rules, *rules)})
+
+
+def settle(  # one parameter for each option of the command
+    configuration: Configuration,
+    *,
+    store: Path,
+    agents: Sequence[str],
+    host: str | None,
+    port: int | None,
+    operator: Person | None,
+    temporal: TemporalStore | None = None,
+) -> Settings:
+    """Return the settings of a configuration and a command line together. `temporal`: as in Settings. Raises
+    InvalidInput."""
+    if temporal is not None:
+        _check_for_temporal(configuration)
+    server, persons = configuration.server, configuration.persons()
+    bound = host or server.host
+    if not is_loopback(bound) and not persons:
+        raise InvalidInput(f"{bound} can be reached from other machines: configure people first (supervisor init)")
+    offered = configured_agents(configuration)
+    for name, spec in offer(agents).items():
+        if offered.setdefault(name, spec) is not spec:
+            raise InvalidInput(f"agent {name} is configured already; name it in one place")
+    if operator is not None:
+        persons.append(operator)
+    people = People(persons, configuration.reservations())
+    channels = make_channels(configuration, people, offered, server.public_url)
+    return Settings(
+        store=store,
+        people=people,
+        agents=offered,
+        channels=channels,
+        routes=make_routes(configuration, channels, people),
+        rules=configuration.standing_rules(),
+        host=bound,
+        port=server.port if port is None else port,
+        public_url=server.public_url,
+        hosts=server.hosts,
+        max_streams=server.max_streams,
+        passivate_after=configuration.passivate_after,
+        reminders=configuration.reminders(),
+        traces=configuration.traces,
+        trace_contents=configuration.trace_contents,
+        temporal=temporal,
+    )
+
+
+def _check_for_temporal(configuration: Configuration) -> None:
+    """Raise InvalidInput for what a server on Temporal does not do: workers run the agents."""
+    if configuration.agents:
+        raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
+    if configuration.traces:
+        raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
+    if any(not rule.approvers for rule in configuration.rules):
+        raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
+
+
+def store_secret(store: Path) -> bytes:
+    """Return the secret in the file next to a store, and make it the first time. Raises StoreUnreadable if the file
+    holds no secret, if other users may know it, and if another user can write the store: a daemon runs the agents that
+    the store names."""
+    if store.exists() and (why := why_not_ours(store, OTHERS_WRITE)) is not None:
+        raise StoreUnreadable(f"{why}. It was left untouched")
+    path = store.with_name(f"{store.name}.secret")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        _make_secret(made)
+        try:
+            with suppress(FileExistsError):  # another process was faster, and its secret counts
+                os.link(made, path)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            with suppress(FileExistsError):
+                _make_secret(path)
+        finally:
+            made.unlink()
+    secret, why = path.read_bytes(), why_not_ours(path, OTHERS_USE)
+    if len(secret) != SECRET or why is not None:
+        problem = why or f"{path} has {len(secret)} bytes instead of {SECRET}"
+        raise StoreUnreadable(f"{problem}. It signs logins: remove it, and all people sign in once more")
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Make a file with a new secret. Raises FileExistsError."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(SECRET))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _hosts(host: str) -> list[str]:
+    return ["localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host]
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in ("0.0.0.0", "::", "")  # noqa: S104 # asked, not bound
