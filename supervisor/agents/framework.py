@@ -3,7 +3,7 @@
 Rules
 - A framework runs on asyncio. On trio its agent is refused before anything is journaled.
 - Each model request is a named step, and each tool call a named call of a foreign tool, `AGENT.TOOL`. Names are made of
-  what the model answered, so that each attempt makes the same ones. LangGraph is different: langgraph.py.
+  what the model answered, so that each attempt makes the same ones. LangGraph is different: langgraph/agent.py.
 - Models repeat the ids of their calls, and frameworks refuse that. So a repeated id is made a new one, the same in each
   attempt. A call is identified by its request, its id, its arguments, and the use of all three.
 - The last save of a run holds its output and its messages, for the turns after it.

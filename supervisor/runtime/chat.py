@@ -11,7 +11,8 @@ Rules
 - "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
   does not answer questions; if only questions wait, the reply lists them.
 - "for session" also allows these tools with any arguments in the tree, by rules that are listed and can be revoked. If
-  people have roles, the person must be allowed to grant that (core/approvals/people.py). Rules that deny or ask still hold.
+  people have roles, the person must be allowed to grant that (core/approvals/people.py). Rules that deny or ask still
+  hold.
 - If exactly one approval waits here, it is a question, and the person had been shown all of it on the channel on which
   they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.

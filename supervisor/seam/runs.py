@@ -1,4 +1,4 @@
-"""The objects that the other interfaces return: pages, runs, task groups, timers, watches. abc.py has the others."""
+"""The objects that the other interfaces return: pages, runs, task groups, timers, watches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The interface of a store, and what a store promises. abc.py, with the other interfaces, offers this name, too."""
+"""The interface of a store, and what a store promises."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence

@@ -92,7 +92,8 @@ def test_a_kind_that_is_not_named_is_not_imported(tmp_path):
     """So no platform's library is loaded in vain."""
     (tmp_path / "supervisor.toml").write_text('[channels.fax]\nimport = "fax:FaxSettings"\nnumber = "1"')
     code = (
-        "import sys; from pathlib import Path; from supervisor import People; from supervisor.wiring.platforms import *; "
+        "import sys; from pathlib import Path; from supervisor import People; "
+        "from supervisor.wiring.platforms import *; "
         "from supervisor.wiring.config import read_configuration; "
         "print(read_tables(read_configuration(Path('supervisor.toml')), People([]), {}, None)[1]); "
         "sys.exit('slack_sdk' in sys.modules or 'httpx' in sys.modules)"

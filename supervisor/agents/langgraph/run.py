@@ -1,4 +1,4 @@
-"""One attempt of one run of a graph of LangGraph: its segments and its thread. The rules are in langgraph.py."""
+"""One attempt of one run of a graph of LangGraph: its segments and its thread. The rules are in agent.py."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing

@@ -1,5 +1,5 @@
-"""Conversations on a chat platform: people start an agent, and talk to its session in the session's place. chat.py says
-how a channel uses them.
+"""Conversations on a chat platform: people start an agent, and talk to its session in the session's place. platform.py
+says how a channel uses them.
 
 Rules
 - A platform may deliver a message again. A message that was taken is not taken again, neither by this process nor by a

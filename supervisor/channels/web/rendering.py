@@ -60,7 +60,8 @@ def ordered(text: str) -> str:
 
 def as_typed(text: str) -> Markup:
     """Return what a person typed, escaped and otherwise unchanged: the content of a control is submitted again, and
-    must come back as it was typed. A text of an agent is in a control only if it is visible (core/approvals/fields.py)."""
+    must come back as it was typed. A text of an agent is in a control only if it is visible
+    (core/approvals/fields.py)."""
     return escape(text)
 
 

@@ -1,8 +1,8 @@
 """Fields: a JSON schema as a form that a person can fill in. Pure.
 
 A field is a text, a number, a switch, a choice, a date, a list of fields, or an object of named fields. `describe`
-makes the tree of fields of a schema; `core/approvals/forms.py` writes a value into the fields and reads it back. Each surface
-draws the tree in its own way.
+makes the tree of fields of a schema; `core/approvals/forms.py` writes a value into the fields and reads it back. Each
+surface draws the tree in its own way.
 
 Rules
 - A part of a schema that is no such field takes JSON: other unions, recursion, free names, tuples, anything untyped.

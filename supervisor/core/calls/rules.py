@@ -10,8 +10,8 @@ Rules
 - Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
   is in doubt whether a deny applies, a person is asked (A5), and an allow does not count.
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
-- A pattern is a JSON object of arguments (core/calls/patterns.py), or a command (core/calls/shell_patterns.py), for calls of a tool
-  that declares which argument is its shell command. None means any arguments: the whole tool.
+- A pattern is a JSON object of arguments (core/calls/patterns.py), or a command (core/calls/shell_patterns.py), for
+  calls of a tool that declares which argument is its shell command. None means any arguments: the whole tool.
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
 - A rule with a `session` counts in the tree of that root session; one without it always.

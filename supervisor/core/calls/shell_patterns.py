@@ -9,8 +9,8 @@
     ["git","log","--format=a  b"]       exactly these words, run without a shell
     {"command":"ls","cwd":"/srv",...}   exactly these arguments, all of them: the only way to cover an `env`
 
-An allow is strict: a command that cannot be proved simple (core/calls/shell_words.py) is covered by its own exact text only,
-and a pattern that cannot be understood covers nothing. A deny or ask is generous: it is always a prefix, in every
+An allow is strict: a command that cannot be proved simple (core/calls/shell_words.py) is covered by its own exact text
+only, and a pattern that cannot be understood covers nothing. A deny or ask is generous: it is always a prefix, in every
 folder, and matches a command that runs the program from within another one. Where the program could be hidden, or its
 name is among the words of a program that may run some of them, the answer is doubt, and then a person is asked.
 

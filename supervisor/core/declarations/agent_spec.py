@@ -348,7 +348,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `tools`: what a model may call by name (`ctx.call(ToolCall(...))`), sub-agents among them.
     `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
     allow more than its parents' (A7, A14).
-    `restart`: "temporary", never; or "transient", again after a failure of its steps or a stall (core/sessions/restarts.py).
+    `restart`: "temporary", never; or "transient", again after a failure of its steps or a stall
+    (core/sessions/restarts.py).
     `max_restarts`, `restart_period`: a run that was restarted so often within so many seconds, and fails or stalls
     again, is finished. `restart_delay`, `max_restart_delay`: seconds before the first restart in a period, doubled for
     each following one, and their maximum; the actual wait is random, between half and all of it.

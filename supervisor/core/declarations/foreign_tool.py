@@ -12,8 +12,9 @@ and passes it again; no table of tools is needed.
 Rules
 - The arguments are the names and values of the mapping: nothing is filled in, and no type is converted.
 - The schema is shown to models as it is. What a model offers and what a person edits is checked against it, as far as
-  core/declarations/foreign_schema.py can; what the agent's own code passes is not. What can be checked of it is journaled with a
-  request that a person may edit, unless it is too long: so each process refuses an edit that does not fit.
+  core/declarations/foreign_schema.py can; what the agent's own code passes is not. What can be checked of it is
+  journaled with a request that a person may edit, unless it is too long: so each process refuses an edit that does not
+  fit.
 """
 
 import inspect

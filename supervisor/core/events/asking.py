@@ -17,8 +17,8 @@ from supervisor.core.events.facts import Event, traits
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
-"""The prefix of the id of an approval of another session, in a copy of that session's journal (core/sessions/forking.py): no
-approval has such an id, so no decision can be made on it, and no list shows it."""
+"""The prefix of the id of an approval of another session, in a copy of that session's journal
+(core/sessions/forking.py): no approval has such an id, so no decision can be made on it, and no list shows it."""
 
 
 def is_copied(approval: str | None) -> bool:

@@ -2,7 +2,8 @@
 
 A trait is a fact about all events of one type: the audit shows them, or a fork does not copy them. It is written once,
 at the class. A module that treats many types alike asks for them by their traits (`having`), so that a new event is
-added in one place. What an event may follow, and what it moves, is not a trait: the tables of core/sessions/machine.py say so.
+added in one place. What an event may follow, and what it moves, is not a trait: the tables of core/sessions/machine.py
+say so.
 """
 
 from collections.abc import Callable

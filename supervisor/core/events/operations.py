@@ -79,8 +79,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     idempotent: bool = False
     """Whether it may run again if it is lost in a crash."""
     patterns: tuple[str | None, ...] = ()
-    """Patterns that may be granted for more than once, for the session and for always (core/calls/rules.py); None: exactly
-    these arguments."""
+    """Patterns that may be granted for more than once, for the session and for always (core/calls/rules.py); None:
+    exactly these arguments."""
     rule: str | None = None
     """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None
@@ -91,7 +91,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     command: str | None = None
     """The name of the argument that is a shell command (core/calls/rules.py)."""
     claims: tuple[str, ...] = ()
-    """Names of the arguments that are the caller's own words about the call. Rules do not see them (core/calls/rules.py)."""
+    """Names of the arguments that are the caller's own words about the call. Rules do not see them
+    (core/calls/rules.py)."""
     defaults: tuple[str, ...] = ()
     """Names of the arguments that have the default value of the tool's parameter, if a person is asked."""
     schema: Raw = JSON_NULL
@@ -103,7 +104,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     why: str = ""
     """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
     because: str = ""
-    """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a comparison."""
+    """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a
+    comparison."""
     given: int | None = None
     """As in OperationStarted."""
 

@@ -1,6 +1,7 @@
 """Events of runs: the attempts of a run, the state that it saves, and how it sleeps, restarts, is blocked and ends.
 
-The rules of core/events apply. What a restart keeps is in core/sessions/restarts.py, what a block is in core/blocking.py.
+The rules of core/events apply. What a restart keeps is in core/sessions/restarts.py, what a block is in
+core/blocking.py.
 """
 
 from datetime import datetime

@@ -7,8 +7,8 @@ Theory
     restart changes the operations into those of a run in which the failed step has no result yet:
 
     - An operation that was asked for before the failure was given stays, with its place in the order. The next attempt
-      must ask for it again, as after a crash (core/sessions/replay_order.py), before any new operation begins. The step is new,
-      and runs.
+      must ask for it again, as after a crash (core/sessions/replay_order.py), before any new operation begins. The step
+      is new, and runs.
     - An operation that was asked for afterwards may never be asked for again, so no result waits for it. It is *kept*,
       outside the order: if the agent asks for it again, it gets the existing result, at the place in the order of this
       request, which is journaled (OperationRecalled). So no call runs twice, and a crash after the restart finds one

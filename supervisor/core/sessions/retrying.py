@@ -1,11 +1,10 @@
 """Retries: a new run with the operations of one that ended badly, and which of them are done again (R10).
 
-Theory
-    As in a restart (core/sessions/restarts.py): what the agent had asked for before the cause of the end was given stays, and is
-    answered from the journal. The cause is done again: steps that raised, and sub-agents that failed, if their failures
-    are in the chain of the exception. So is what the end cut off without effect: calls that had not begun, questions
-    without an answer, and sub-agents that were cancelled because their parent ended. A call that may have had an effect
-    keeps its `interrupted` result.
+Theory As in a restart (core/sessions/restarts.py): what the agent had asked for before the cause of the end was given
+    stays, and is answered from the journal. The cause is done again: steps that raised, and sub-agents that failed, if
+    their failures are in the chain of the exception. So is what the end cut off without effect: calls that had not
+    begun, questions without an answer, and sub-agents that were cancelled because their parent ended. A call that may
+    have had an effect keeps its `interrupted` result.
 
     If no step and no sub-agent caused the end, the agent's own code did. Then everything stays, and code that was
     repaired meanwhile goes on from there.

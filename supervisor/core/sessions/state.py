@@ -12,8 +12,8 @@ Rules
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
 - A StateSaved forgets the operations that are before it, but no call without its result (T1), and no open
   question.
-- A draft has its own changes over the live maps, which stay unchanged until it lands (core/sessions/overlay.py): the cost of a
-  commit does not depend on the age of the session.
+- A draft has its own changes over the live maps, which stay unchanged until it lands (core/sessions/overlay.py): the
+  cost of a commit does not depend on the age of the session.
 - A RunRestarted forgets what the next attempt does again, sets operations aside (`kept`) that have a result but no
   place in the order any more, and opens timers again (core/sessions/restarts.py).
 

@@ -6,8 +6,8 @@ reason, since the `cancelled_caught` of a scope cannot tell why it was cancelled
 
 Every operation takes the same path. `enter` says whether the journal knows it, and holds it until it may begin. Its
 result is in the journal already, or the operation does its work and appends it, or waits for it (`wait`). Then `take`
-gives the result to the agent when its turn has come (core/sessions/replay_order.py) and everything that follows from the result
-before it has happened (settling.py). All of this is one state, so the module is longer than 400 lines.
+gives the result to the agent when its turn has come (core/sessions/replay_order.py) and everything that follows from
+the result before it has happened (settling.py). All of this is one state, so the module is longer than 400 lines.
 
 Rules
 - If an operation is cancelled while the stop reason is None, then a scope of the agent's own cancelled it.

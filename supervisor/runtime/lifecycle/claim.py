@@ -14,8 +14,8 @@ Rules
 - If another process is faster, the tree is left to that process.
 - Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search does
   not show one instant: each claim checks its tree again, in its own append.
-- A tree whose agent only one command can run (supervisor/system/loading.py) is left to that command, unless it was cancelled:
-  its end needs no agent.
+- A tree whose agent only one command can run (supervisor/system/loading.py) is left to that command, unless it was
+  cancelled: its end needs no agent.
 """
 
 from collections.abc import Iterable

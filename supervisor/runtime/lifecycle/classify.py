@@ -63,8 +63,8 @@ def ending_of(
     attempt: Attempt, returned: list[Any], raised: BaseException | None
 ) -> tuple[Ending | None, frozenset[str]]:
     """Return the ending of an attempt, and the steps whose failures led to it. A restart may run those steps again
-    (core/sessions/restarts.py). The ending is None if another attempt follows or the process is going down. Raises an exception
-    that must end the process."""
+    (core/sessions/restarts.py). The ending is None if another attempt follows or the process is going down. Raises an
+    exception that must end the process."""
     error = _own_error(raised)
     if attempt.stop_reason is None and attempt.replay.oldest_unclaimed(attempt.state) is not None:
         how = "the agent returned" if error is None else f"the agent raised {describe(error)}"

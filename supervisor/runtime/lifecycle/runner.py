@@ -78,8 +78,8 @@ class Runner:
 
     `passivate_after`: None keeps each attempt in memory as long as it waits, for a process that no run outlives.
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
-    if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and nothing new
-    begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
+    if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
+    nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
     """
 
     def __init__(

@@ -5,8 +5,8 @@
     routes           routes, starting, reference, visits            what a browser asks -> the Supervisor
 
 Rules
-- Everything that was written elsewhere is hostile: each expression of a template is made visible (visible.py) and then
-  escaped, by the environment and not by the template's author. No template says `safe`.
+- Everything that was written elsewhere is hostile: each expression of a template is made visible (core/text/visible.py)
+  and then escaped, by the environment and not by the template's author. No template says `safe`.
 - A page works without the script: deciding, sending and cancelling are forms. The script sends the same forms, and
   takes its news from the same pages; there is one way to draw a thing.
 - Nothing is loaded from elsewhere, nothing inline runs (Content-Security-Policy in rendering.py).

@@ -1,8 +1,8 @@
 """Forms on pages: the fields of a value, as controls that work without scripts.
 
 Rules
-- Names and ids are places (core/approvals/forms.py), and never texts of an agent. An id begins with the name of its form,
-  since a page may have several forms.
+- Names and ids are places (core/approvals/forms.py), and never texts of an agent. An id begins with the name of its
+  form, since a page may have several forms.
 - The buttons that add and remove submit the form; what was typed in it is kept, and nothing is decided.
 - A problem stands at its field, in words, and again in a summary with links to the fields. The summary gets the focus.
 - After a button was pressed, the field that it made gets the focus.

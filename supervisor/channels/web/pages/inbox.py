@@ -1,7 +1,7 @@
 """An approval as a card on a page: the call that would run, and the effect of each choice.
 
-The texts come from channels/wording/cards.py and granting.py, which all surfaces share. This module adds colours, forms and a
-history.
+The texts come from channels/wording/cards.py and granting.py, which all surfaces share. This module adds colours, forms
+and a history.
 
 Rules
 - A card shows the whole call. While it is pending no part scrolls: the buttons stand below all of it. A line above a
