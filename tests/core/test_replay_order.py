@@ -96,10 +96,7 @@ class Racing(RuleBasedStateMachine):
     @rule(data=st.data(), how=st.sampled_from(["ToolCallFinished", "ToolCallFinished", "OperationAbandoned"]))
     def answer(self, data, how):
         operation = data.draw(st.sampled_from(self.open))
-        self.state.apply(event_of(how, operation))
-        if how == "OperationAbandoned":
-            self.replay.give(operation)
-            self.over.add(operation)
+        self.state.apply(event_of(how, operation))  # one that was cut off is left at its turn, as any result is given
 
     @precondition(lambda self: self.again)
     @rule(data=st.data())
