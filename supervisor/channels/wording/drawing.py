@@ -61,9 +61,11 @@ def draw_value(value: Any) -> Drawn:
     return Drawn(shown, gathered(visible(text, lines=True, ordered=True)) if is_in_doubt else "")
 
 
-def direction(kind: Kind) -> str:
-    """Return the `dir` of an element of a page: prose has that of its first letter."""
-    return "ltr" if kind == "code" else "auto"
+def direction_of(shown: str) -> str:
+    """Return the `dir` of the element of a page that has a drawn value: several words are laid out by their first
+    letter, code and JSON from left to right."""
+    is_prose = kind_of(shown) != "code" and _is_plain(shown)
+    return "auto" if is_prose else "ltr"
 
 
 def isolated(shown: str) -> str:

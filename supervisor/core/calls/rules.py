@@ -201,7 +201,7 @@ def grantable(
     else:
         exact = shell_patterns.exact_pattern(ruled, cwd, command)
         prefix = shell_patterns.prefix_pattern(ruled, cwd, command)
-    if exact is None or not _is_readable(exact, "code"):
+    if exact is None or not _is_readable(exact, "words" if command is None else "code"):
         return ()
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
