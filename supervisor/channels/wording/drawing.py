@@ -23,8 +23,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.text.reading_order import is_reordered, is_right_to_left
 from supervisor.core.text.visible import Kind, gathered, kind_of, visible, visible_json
 
-_SENTENCES: Final = re.compile(r'"[^"\s]*\s[^"]*"')
-"""Strings of JSON in which there are several words."""
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LONG_JSON: Final = 60
 _ISOLATE: Final = "\u2068{}\u2069"
 """Unicode's isolate whose direction is that of its first letter, and its end."""
@@ -57,15 +56,15 @@ def draw_value(value: Any) -> Drawn:
     text = body.decode()
     text = text if len(text) <= _LONG_JSON else msgspec.json.format(body, indent=2).decode()
     shown = gathered(visible_json(text))
-    is_in_doubt = is_reordered(_SENTENCES.sub('"x"', shown))
+    is_in_doubt = is_reordered(_STRINGS.sub(lambda found: found[0] if kind_of(found[0]) == "code" else "x", shown))
     return Drawn(shown, gathered(visible(text, lines=True, ordered=True)) if is_in_doubt else "")
 
 
 def direction_of(shown: str) -> str:
     """Return the `dir` of the element of a page that has a drawn value: several words are laid out by their first
     letter, code and JSON from left to right."""
-    is_prose = kind_of(shown) != "code" and _is_plain(shown)
-    return "auto" if is_prose else "ltr"
+    is_json = shown.startswith(("{", "[")) and not _is_plain(shown)
+    return "ltr" if is_json or kind_of(shown) == "code" else "auto"
 
 
 def isolated(shown: str) -> str:
