@@ -152,7 +152,8 @@ GAPS = st.lists(
 def read_back(shown: str) -> str:
     """The text of which `gathered(visible(text, lines=True))` is the drawing."""
     shown = re.sub(" \u27e8([0-9]+) spaces\u27e9 ", lambda mark: " " * int(mark[1]), shown)
-    shown = re.sub("\u27e8([0-9]+) spaces\u27e9", lambda mark: " " * int(mark[1]), shown)
+    spaces = "\u27e8([0-9]+) lines of ([0-9]+) spaces\u27e9\n"
+    shown = re.sub(spaces, lambda mark: (" " * int(mark[2]) + "\n") * int(mark[1]), shown)
     shown = re.sub("\u27e8([0-9]+) empty lines\u27e9\n", lambda mark: "\n" * int(mark[1]), shown)
     return re.sub("\u27e8U\\+([0-9A-F]+)\u27e9", lambda mark: chr(int(mark[1], 16)), shown)
 

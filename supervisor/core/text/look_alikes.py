@@ -61,23 +61,22 @@ def mixes_scripts(letters: Iterable[Letter]) -> bool:
 
 def deceptive(word: Sequence[Letter]) -> frozenset[str]:
     """Return the letters and digits of a word, which mixes no scripts, that make a reader take it for another one."""
-    judged = [letter for letter in word if letter.is_letter or not letter.script]
-    foreign = frozenset(letter.char for letter in judged if not letter.char.isascii())
-    if all(letter.char.isascii() or _is_like_ascii(letter.char) for letter in judged):
-        return foreign
-    if len(foreign) == len({letter.char for letter in judged}) and any(
-        all(_base(char) in like for char in foreign) for like in LIKE_SCRIPT.values()
-    ):
-        return foreign
-    if len(foreign) == len({letter.char for letter in judged}):
-        return frozenset()
-    return frozenset(char for char in foreign if script_of(char) != "LATIN" and _is_like_ascii(char))
+    judged = {letter.char for letter in word if letter.is_letter or not letter.script}
+    foreign = frozenset(char for char in judged if not char.isascii())
+    could_be = {"ASCII", *(() if len(foreign) < len(judged) else LIKE_SCRIPT)}
+    for char in foreign:
+        could_be &= _scripts_like(char)
+    if could_be or len(foreign) == len(judged):
+        return foreign if could_be else frozenset()
+    return frozenset(char for char in foreign if "ASCII" in _scripts_like(char) and script_of(char) != "LATIN")
 
 
 @lru_cache(8192)
-def _is_like_ascii(char: str) -> bool:
+def _scripts_like(char: str) -> frozenset[str]:
+    """Return the scripts, ASCII among them, of which a letter could be one."""
     base = _base(char)
-    return base in LIKE_ASCII or base in _MORE_LIKE_LATIN
+    is_like_ascii = base in LIKE_ASCII or base in _MORE_LIKE_LATIN
+    return frozenset([*(["ASCII"] * is_like_ascii), *(name for name, like in LIKE_SCRIPT.items() if base in like)])
 
 
 def _base(char: str) -> str:

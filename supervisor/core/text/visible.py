@@ -30,7 +30,7 @@ Rules
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, Final, Literal, NamedTuple
@@ -67,7 +67,8 @@ _ESCAPED: Final = re.compile(r"\\(?:u[0-9a-f]{4}|[bfnrt])")
 _PIECES: Final = re.compile(r"[^ ]+")
 _PIECES_OF_LINES: Final = re.compile(r"[^ \n]+")
 """Paths, addresses, words: pieces that are examined as one."""
-_GAPS: Final = re.compile(r" {41,}|\n(?: *\n){10,}")
+_MANY: Final = 10
+_GAPS: Final = re.compile(rf" {{41,}}|\n(?: *\n){{{_MANY},}}")
 _STRINGS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _BETWEEN_WORDS: Final = re.compile(r"\s|\\[nrt]")
 _PLAIN: Final = re.compile(
@@ -110,7 +111,7 @@ def kind_of(value: str) -> Kind:
 
 def gathered(shown: str) -> str:
     """Return visible text without long gaps that hide what comes after them: a run of more than 40 spaces, or of 10 or
-    more empty lines, becomes words in the brackets of marks. A line of spaces among those is counted by itself."""
+    more empty lines, becomes words in the brackets of marks. Lines of spaces among those are counted by themselves."""
     return _GAPS.sub(lambda gap: _gathered(gap[0]), shown)
 
 
@@ -130,12 +131,12 @@ def _gathered(gap: str) -> str:
         return f" ⟨{len(gap)} spaces⟩ "
     lines = gap[1:-1].split("\n")
     found = ["\n"]
-    for is_empty, run in groupby(lines, lambda line: not line):
-        each = tuple(run)
-        if is_empty:
-            found.append(f"⟨{len(each)} empty lines⟩\n" if len(each) >= 10 else "\n" * len(each))
+    for spaces, run in groupby(lines, len):
+        count = len(tuple(run))
+        if spaces:
+            found.append(f"⟨{count} lines of {spaces} spaces⟩\n")
         else:
-            found += [f"⟨{len(line)} spaces⟩\n" for line in each]
+            found.append(f"⟨{count} empty lines⟩\n" if count >= _MANY else "\n" * count)
     return "".join(found)
 
 
@@ -156,8 +157,12 @@ def _marked(text: str, mark: Callable[[str], str], *, kind: Kind, lines: bool, o
     return (_PIECES_OF_LINES if lines else _PIECES).sub(mark_piece, text)
 
 
-def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> list[bool]:
+def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> Sequence[bool]:
     """Return whether each character of a piece without spaces is marked."""
+    return (_kept_marks if len(piece) <= _WORD else _find_marks)(piece, kind, ordered)
+
+
+def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:  # `_kept_marks` takes the same
     looks = [_look(char) for char in piece]
     for found in _ESCAPED.finditer(piece):
         looks[found.start() : found.end()] = [_Look()] * len(found[0])
@@ -195,6 +200,11 @@ def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
             start = None
     if start is not None:
         yield start, len(looks)
+
+
+_kept_marks: Final = lru_cache(4096)(_find_marks)
+_WORD: Final = 64
+"""Characters of the longest piece whose marks are kept, for speed: texts repeat their words."""
 
 
 @lru_cache(8192)

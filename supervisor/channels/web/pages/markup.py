@@ -21,7 +21,7 @@ LARGEST_DIFF: Final = 400
 """Lines of either side up to which two texts are compared: comparing is quadratic, and longer ones are shown as they
 are."""
 
-_ESCAPE: Final = r"⟨(?:U\+[0-9A-F]{4,6}|[0-9]+\ (?:spaces|empty\ lines))⟩"
+_ESCAPE: Final = r"⟨(?:U\+[0-9A-F]{4,6}|[0-9]+\ (?:spaces|empty\ lines|lines\ of\ [0-9]+\ spaces))⟩"
 """A mark (core/text/visible.py)."""
 _SHELL: Final = re.compile(
     rf"""(?P<escape>{_ESCAPE})
