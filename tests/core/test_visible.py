@@ -44,6 +44,9 @@ ALIKE = {
     "a line of a box for a pipe": "a\u2502b",
     "a click for a pipe": "\u01c0",
     "a modifier for a backtick": "\u02cba\u02cb",
+    "a broken line for a pipe": "a \u2758 b",
+    "an ornament for an asterisk": "\u2731",
+    "low quotation marks": "\u201ea\u201c",
     "curly quotation marks": "\u201ca\u201d",
     "the brackets of a mark": "\u27e8U+202E\u27e9",
 }

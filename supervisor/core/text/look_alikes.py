@@ -2,7 +2,7 @@
 
 Rules
 - By Unicode's own data: the list of what looks alike (confusables.py), and the forms of characters, which the running
-  Python knows. Dashes and quotation marks are added: a shell knows one of each.
+  Python knows. All dashes, quotation marks and other signs that are named as those of a shell are added to it.
 - A sign that looks like another character is marked wherever it stands.
 - A letter or digit is judged by its word. A word is deceptive as a whole if all of it could be ASCII, or all of one
   other script: `файл` is not marked, and `copy` in Cyrillic letters is. Next to ASCII letters, each letter of another
@@ -10,6 +10,7 @@ Rules
 - A word that mixes scripts whose letters look alike is deceptive in any text but prose, where no word is.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -22,6 +23,11 @@ _PHONETIC: Final = frozenset((*range(0x0250, 0x02B0), *range(0x1D00, 0x1DC0)))
 """Letters of phonetic alphabets, and small capitals: Latin letters in another shape, treated as a script of their
 own."""
 _DASHES_AND_QUOTES: Final = ("Pd", "Pi", "Pf")
+_SIGNS_OF_SHELLS: Final = re.compile(
+    r"\b(?:AMPERSAND|APOSTROPHE|ASTERISK|DASH|DOLLAR|GRAVE|HYPHEN|MINUS|NUMBER SIGN|QUOTATION MARK|SLASH|SOLIDUS|TILDE"
+    r"|VERTICAL BAR|VERTICAL LINE)\b"
+)
+"""In the name of a sign: it is one of these in another shape."""
 _FULL_STOPS: Final = "\u3002\uff61"
 """They end the parts of a host name, as `.` does."""
 _MORE_LIKE_LATIN: Final = frozenset("пкκχյ")
@@ -50,7 +56,10 @@ def is_alike(char: str) -> bool:
     if category in _DASHES_AND_QUOTES or char in _FULL_STOPS or ord(char) in _PHONETIC or _is_form(char):
         return True
     is_of_a_word = category in ("Lo", "Lu", "Ll", "Lt", "Nd") or category[0] == "M"
-    return not is_of_a_word and (char in LIKE_ASCII or char in SIGNS)
+    if is_of_a_word:
+        return False
+    is_sign_of_shell = category[0] in "PS" and _SIGNS_OF_SHELLS.search(unicodedata.name(char, "")) is not None
+    return is_sign_of_shell or char in LIKE_ASCII or char in SIGNS
 
 
 def mixes_scripts(letters: Iterable[Letter]) -> bool:
