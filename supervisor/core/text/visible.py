@@ -162,7 +162,7 @@ def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> Sequence[bool]:
     return (_kept_marks if len(piece) <= _WORD else _find_marks)(piece, kind, ordered)
 
 
-def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:  # `_kept_marks` takes the same
+def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:
     looks = [_look(char) for char in piece]
     for found in _ESCAPED.finditer(piece):
         looks[found.start() : found.end()] = [_Look()] * len(found[0])
@@ -184,8 +184,8 @@ def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:  # `_k
             continue
         if mixes_scripts(word):
             marked[start:end] = [not char.isascii() for char in piece[start:end]]
-        elif kind == "code" and (found := deceptive(word)):
-            marked[start:end] = [char in found for char in piece[start:end]]
+        elif kind == "code" and (foreign := deceptive(word)):
+            marked[start:end] = [char in foreign for char in piece[start:end]]
     return marked
 
 
