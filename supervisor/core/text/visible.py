@@ -37,7 +37,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from supervisor.core.text.look_alikes import Letter, deceptive, is_alike, mixes_scripts, script_of
 from supervisor.core.text.reading_order import is_reordered, is_right_to_left
 
 Kind = Literal["code", "words", "prose"]
@@ -163,6 +162,8 @@ def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> Sequence[bool]:
 
 
 def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:
+    from supervisor.core.text.look_alikes import Letter, deceptive, is_alike, mixes_scripts  # ASCII needs no tables
+
     looks = [_look(char) for char in piece]
     for found in _ESCAPED.finditer(piece):
         looks[found.start() : found.end()] = [_Look()] * len(found[0])
@@ -209,6 +210,8 @@ _WORD: Final = 64
 
 @lru_cache(8192)
 def _look(char: str) -> _Look:
+    from supervisor.core.text.look_alikes import script_of
+
     category, code = unicodedata.category(char), ord(char)
     is_seen = (
         category not in _UNSEEN_CATEGORIES
