@@ -65,7 +65,7 @@ def print_value(value: Any) -> None:
 
     is_seen = sys.stdout.isatty()
     if isinstance(value, str):
-        print(visible(value, lines=True) if is_seen else value)
+        print(visible(value, kind="prose", lines=True) if is_seen else value)
     else:
         print(json_text(value, indent=2) if is_seen else msgspec.json.format(msgspec.json.encode(value)).decode())
     sys.stdout.flush()

@@ -220,5 +220,5 @@ async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> No
     everything = await supervisor.find_approvals(pending=False, limit=None)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
-        return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")
+        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
     return not_found("approval", approval, [other.id for other in everything], place.option)

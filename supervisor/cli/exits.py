@@ -67,7 +67,7 @@ def explain(error: BaseException) -> str:
     said = str(error)
     if isinstance(error, OSError) and error.strerror:
         said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    text = visible(said, lines=True) or type(error).__name__
+    text = visible(said, kind="words", lines=True) or type(error).__name__
     return f"{text} (left untouched)" if isinstance(error, StoreUnreadable) and "untouched" not in text else text
 
 
@@ -78,4 +78,4 @@ def not_found(kind: str, name: str, known: Iterable[str], option: str = "") -> N
     begun = [other for other in every if name and other.startswith(name)]  # `name` is only their beginning
     near = begun[:3] or get_close_matches(name, every, n=3, cutoff=0.6)
     offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s{option}"
-    return NotFound(f"no {kind} {visible(name)} in this store{offer}")
+    return NotFound(f"no {kind} {name} in this store{offer}")

@@ -52,16 +52,16 @@ def export(
         sys.stdout.flush()
     else:
         if not output.absolute().parent.is_dir():
-            raise InvalidInput(f"there is no folder {visible(str(output.parent))} to write into: make it first")
+            raise InvalidInput(f"there is no folder {output.parent} to write into: make it first")
         if output.is_dir():
-            raise InvalidInput(f"{visible(str(output))} is a folder: name a file in it")
+            raise InvalidInput(f"{output} is a folder: name a file in it")
         if output.exists() and not output.is_file():  # a device or a pipe is never replaced
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
             file, taken = os.path.realpath(output), "" if place.is_server else os.path.realpath(place.path)
             if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
-                raise InvalidInput(f"{visible(file)} is the store itself: name another file")
+                raise InvalidInput(f"{file} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))
         say(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE

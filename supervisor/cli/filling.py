@@ -32,11 +32,11 @@ async def fill_in(field: Field | None, value: Any = UNSET, *, instead: str) -> A
         while (prompt := interview.prompt) is not None:
             line = await to_thread.run_sync(_ask, prompt, abandon_on_cancel=True)
             if (problem := interview.take(line)) is not None:
-                say(f"  {visible(problem)}")
+                say(f"  {visible(problem, kind='words')}")
         if not (reading := interview.reading).problems:
-            say(visible(json_text(reading.value), lines=True))
+            say(json_text(reading.value))
             return reading.value
-        say(f"  {visible('; '.join(reading.problems.values()))}")
+        say(f"  {visible('; '.join(reading.problems.values()), kind='words')}")
         interview.go_back()
 
 
@@ -48,7 +48,7 @@ async def fill_in_approval(approval: Approval, *, instead: str) -> Any:
 
 def _ask(prompt: Prompt) -> str:
     """Return a line, or the text that the field has for an empty one. Raises InvalidInput at the end of the input."""
-    kept = f" [{visible(prompt.text)}]" if prompt.text else ""
+    kept = f" [{visible(prompt.text, kind='words')}]" if prompt.text else ""
     sys.stderr.write(f"{prompt.label or 'answer'} ({prompt.about}){kept}: ")
     sys.stderr.flush()
     if not (line := sys.stdin.readline()):

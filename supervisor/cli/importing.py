@@ -79,7 +79,7 @@ def import_(
     from supervisor.transcripts.session import RefusedError
 
     if not file.exists():
-        raise NotFound(f"{visible(str(file))}: no such file")
+        raise NotFound(f"{file}: no such file")
     if session is not None:
         check_session_id(session)
     with answers.stdout_for_json(is_json=json):

@@ -16,7 +16,6 @@ from supervisor.client.addresses import read_address
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
-from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
@@ -120,7 +119,7 @@ class Place:
     def need(self, kind: str, name: str) -> None:
         """Raise NotFound for what a command is about, such as the session `name`, if there is no store."""
         if not self.exists:
-            raise NotFound(f"no {kind} {visible(name)}: there is no store at {self.where}")
+            raise NotFound(f"no {kind} {name}: there is no store at {self.where}")
 
     def open(
         self, *, wanted: tuple[str, str] | None = None, action: str | None = None, create: bool = False

@@ -96,6 +96,6 @@ class _Telling:
 
 def _told(text: str) -> str:
     """Return a message; several lines each begin with a gutter."""
-    shown = visible(text[:LONGEST].strip(), lines=True)
+    shown = visible(text[:LONGEST].strip(), kind="prose", lines=True)
     more = f" … ({len(text) - LONGEST} more characters)" if len(text) > LONGEST else ""
     return (shown if "\n" not in shown else "".join(f"\n  {GUTTER}{line}" for line in shown.split("\n"))) + more

@@ -66,7 +66,7 @@ def parse_duration(text: str) -> timedelta:
     """Return a duration such as 30d; raises InvalidInput."""
     match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
     if match is None:
-        raise InvalidInput(f"{visible(text)} is no duration: give a number followed by s, m, h, d or w, such as 30d")
+        raise InvalidInput(f"{text} is no duration: give a number followed by s, m, h, d or w, such as 30d")
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
@@ -75,7 +75,7 @@ def _before(older_than: str) -> datetime:
     try:
         return datetime.now(UTC) - parse_duration(older_than)
     except OverflowError:
-        raise InvalidInput(f"{visible(older_than)} is too long: give a shorter duration") from None
+        raise InvalidInput(f"{older_than} is too long: give a shorter duration") from None
 
 
 def _agrees() -> bool:

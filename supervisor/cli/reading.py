@@ -188,7 +188,7 @@ def _status(view: SessionView) -> tuple[str, str]:
     if view.outcome is not None:
         kind = str(view.outcome["kind"])
         if kind == "succeeded" and view.outcome["cause"]:
-            return visible(str(view.outcome["cause"])), "dim"  # imported, and no turn has run here yet
+            return visible(str(view.outcome["cause"]), kind="words"), "dim"  # imported, and no turn has run here yet
         return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
     if view.status == "blocked":
         return "blocked" if view.blocked is not None else "blocked below", "red"
@@ -251,7 +251,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {number:>{width}}  {story.tell(row, now)}")
-        for line in visible(getattr(row.event, "traceback", "").rstrip(), lines=True).splitlines():
+        for line in visible(getattr(row.event, "traceback", "").rstrip(), kind="words", lines=True).splitlines():
             print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
         print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
@@ -297,9 +297,10 @@ GUIDE = "run it with code that does: the old code, ctx.patched, or @agent(versio
 def told_block(block: Block) -> list[str]:
     """Return what the journal holds, what the code did instead, and where."""
     when = f", of {at(block.held_at, _now())}" if block.held_at else ""
-    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held)}"] if block.entry else []
-    lines.append(f"  its code     {visible(block.cause)}")
-    return lines + [f"  at           {visible(line)}" for line in dict.fromkeys((block.where, block.in_agent)) if line]
+    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held, kind='words')}"] if block.entry else []
+    lines.append(f"  its code     {visible(block.cause, kind='words')}")
+    places = dict.fromkeys(line for line in (block.where, block.in_agent) if line)
+    return lines + [f"  at           {visible(line, kind='words')}" for line in places]
 
 
 def _now() -> datetime:

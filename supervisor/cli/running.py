@@ -414,7 +414,7 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
     if view.outcome is None and (refusals := settings.refusals.get(view.id)):
         for session, reason in refusals.items():
             who = visible(view.path[-1]) if session == view.id else "its sub-agent"
-            say(f"{who} [{session}] cannot run: {visible(reason)}")
+            say(f"{who} [{session}] cannot run: {visible(reason, kind='words')}")
         if not view.pending_approvals:
             say(f"Nothing is lost. When the problem is solved: supervisor resume {view.id}{option}")
             return Exit.REFUSED
@@ -426,7 +426,8 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
         return _report_waiting(settings, view)
     kind = view.outcome["kind"]
     if kind == "succeeded" and view.outcome.get("cause"):
-        say(f"{visible(view.path[-1])} [{view.id}] was {visible(view.outcome['cause'])}; it waits for a message")
+        cause = visible(view.outcome["cause"], kind="words")
+        say(f"{visible(view.path[-1])} [{view.id}] was {cause}; it waits for a message")
     elif kind == "succeeded":
         if not settings.as_json and is_alone:
             answers.print_value(view.outcome.get("value"))

@@ -103,9 +103,9 @@ def _list(place: AnyPlace, *, as_json: bool) -> int:
         answers.print_json(msgspec.to_builtins(found))
         return Exit.DONE
     for agent in found:
-        takes = "no input" if agent.input is None else f"input: {visible(json_text(agent.input))}"
-        first = agent.description.strip().partition("\n")[0]
-        print(f"{visible(agent.name)}{f': {visible(first)}' if first else ''}\n  {takes}")
+        takes = "no input" if agent.input is None else f"input: {json_text(agent.input)}"
+        first = visible(agent.description.strip().partition("\n")[0], kind="prose")
+        print(f"{visible(agent.name)}{f': {first}' if first else ''}\n  {takes}")
     if not found:
         say(f"{place.where} offers no agents.")
     return Exit.DONE

@@ -18,7 +18,7 @@ from supervisor.core.events.asking import CardEvent
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
-from supervisor.core.text.visible import visible
+from supervisor.core.text.visible import Kind, visible
 
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")
@@ -156,7 +156,8 @@ class Story:
                 content = "" if self._brief and event.kind in ("ok", "interrupted") else event.content
                 return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"
             case e.JobStarted():
-                return f"started job {event.job} in the background, process {event.process}: {quote(event.command)}"
+                command = quote(event.command, kind="code")
+                return f"started job {event.job} in the background, process {event.process}: {command}"
             case e.JobEnded():
                 return f"job {event.job} {job_ending(event)}"
             case e.OperationAbandoned():
@@ -295,7 +296,7 @@ def _rule(event: e.AnyEvent) -> str | None:
 
 def rule_text(rule: Rule) -> str:
     """Return a rule in one line."""
-    pattern = "any arguments" if rule.pattern is None else quote(rule.pattern)
+    pattern = "any arguments" if rule.pattern is None else quote(rule.pattern, kind="code")
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 
@@ -310,9 +311,13 @@ def told_at(row: JournalEntry) -> datetime:
     return event.said_at or event.at if isinstance(event, e.MessageImported) else event.at
 
 
-def quote(text: str, width: int = _WIDTH) -> str:
-    """Return a text in one line, cut to `width` characters."""
-    line = " ⏎ ".join(visible(part) for part in text.strip().splitlines())
+def quote(text: str, width: int = _WIDTH, kind: Kind = "prose") -> str:
+    """Return a text in one line, made visible, and cut to `width` characters."""
+    line = " ⏎ ".join(visible(part, kind=kind) for part in text.strip().splitlines())
+    return _cut(line, width)
+
+
+def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -321,7 +326,8 @@ def call_text(tool: str, arguments: Any, command: str | None = None, defaults: C
     `defaults`: the names of those that have their default value."""
     facts = arguments_facts(arguments, command, defaults)
     first = facts[0][1] if facts and facts[0][0] != "not set" else ""
-    return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
+    shown = _cut(" ⏎ ".join(first.strip().split("\n")), 60)  # made visible by its card
+    return f"{visible(tool)} ({shown})" if first else visible(tool)
 
 
 def _json(raw: msgspec.Raw) -> str:

@@ -88,4 +88,4 @@ def write_log(form: LogForm) -> None:
 
 def _one_line(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Show control characters as escapes: what an agent or a platform said cannot move a cursor or begin a line."""
-    return {key: visible(value) if isinstance(value, str) else value for key, value in values.items()}
+    return {key: visible(value, kind="words") if isinstance(value, str) else value for key, value in values.items()}

@@ -116,7 +116,7 @@ async def view_of(job: JobView) -> JobView:
 
 def line_of(view: JobView) -> str:
     """Return one line about a job."""
-    return f"{view.job}  {_how(view)}  process {view.process}  {visible(view.command)}"
+    return f"{view.job}  {_how(view)}  process {view.process}  {visible(' ⏎ '.join(view.command.splitlines()))}"
 
 
 def _how(view: JobView) -> str:

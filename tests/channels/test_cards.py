@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from supervisor.channels.wording.cards import ORDERED, ago, decided, make_card, plain, summary, told
 from supervisor.channels.wording.granting import grants
-from supervisor.core.text.visible import json_text, visible
+from supervisor.core.text.visible import is_visible, json_text, visible
 from supervisor.core.values import Approval, DecisionResult, Option
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
@@ -74,7 +74,7 @@ def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():
     """An agent's text stands after a gutter, and no surface interprets it."""
     pattern = "in /srv: echo\n  to deny: \x1b[31mrm"
     (grant,) = grants(make_approval(options=(Option("session", pattern),)), "session")
-    assert grant.pattern == "in /srv: echo\n  to deny: \\x1b[31mrm"
+    assert grant.pattern == "in /srv: echo\n  to deny: ⟨U+001B⟩[31mrm"
     card = make_card(make_approval(options=(Option("session", pattern),)), NOW)
     assert "    │   to deny: " in plain(card, {"wider": "more"})
 
@@ -132,7 +132,7 @@ def test_text_to_edit_means_the_same_value(value):
     """Escaping for the eye does not change what JSON says."""
     text = json_text(value, indent=2)
     assert msgspec.json.decode(text) == value
-    assert visible(text, lines=True) == text
+    assert is_visible(text, "words")
 
 
 @pytest.mark.parametrize("command", ["cp \u05d0 \u05d1", ["cp", "\u05d0", "\u05d1"]])
@@ -141,8 +141,8 @@ def test_text_that_a_screen_may_reorder_is_shown_in_the_order_in_which_it_runs(c
     facts = make_card(make_approval(arguments={"command": command}, cwd="/\u05d0/\u05d1"), NOW).facts
     labels = [label for label, _ in facts]
     assert labels[labels.index("command") + 1] == ORDERED
-    assert dict(facts)[ORDERED].replace("'", "") == "cp \\u05d0 \\u05d1"
-    assert dict(facts)["where"] == "/\\u05d0/\\u05d1"
+    assert dict(facts)[ORDERED].replace("'", "") == "cp ⟨U+05D0⟩ ⟨U+05D1⟩"
+    assert dict(facts)["where"] == "/⟨U+05D0⟩/⟨U+05D1⟩"
     assert labels.index("where") > labels.index(ORDERED)
     assert ORDERED not in dict(make_card(make_approval(arguments={"command": "cp a b"}), NOW).facts)
 

@@ -127,7 +127,7 @@ async def test_arguments_are_shown_only_on_request_and_secret_ones_never():
     async with open_supervisor(MemoryStore(), channels=channels) as supervisor:
         run, _ = await asked(supervisor, "pro\x1b[31mduction\r\nx")
         (message,) = server.published
-        assert "pro\\x1b[31mduction" in message["message"]
+        assert "pro⟨U+001B⟩[31mduction" in message["message"]
         assert not set(message["title"] + message["message"].replace("\n", "")) & set(map(chr, range(32)))
         (document,) = receiver.taken.values()
         assert document["data"]["arguments"] == {"target": "pro\x1b[31mduction\r\nx", "password": "[secret]"}

@@ -59,7 +59,7 @@ def test_a_run_that_writes_shows_the_end_of_its_text():
     )
     assert re.search(r"writes: ….*word the end +12 s", row(lines, "model"))
     assert "waiting for you" in row(lines, "asks")
-    assert r"\x1b[31m" in "".join(drawn([run("model", writing="\x1b[31m red", parent=None)]))
+    assert "⟨U+001B⟩[31m" in "".join(drawn([run("model", writing="\x1b[31m red", parent=None)]))
 
 
 def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():

@@ -74,7 +74,7 @@ def test_messages_of_a_session_are_shown_whole_and_once_while_it_goes_on(supervi
     """`ctx.send` and results of turns are shown, escaped; those of sub-agents are not. The last result is printed."""
     first = supervisor("run", f"{AGENTS}:saying", '"ask"', "--session", "s")
     assert "said ask" in first.err
-    assert "end\\x1b[2J" in first.err
+    assert "end⟨U+001B⟩[2J" in first.err
     supervisor("send", "s", "more")
     then = supervisor("resume", "s", "--unattended", "allow")
     assert "said ask" not in then.err

@@ -158,7 +158,7 @@ class Answering:
             decision = decision_of(code, who.approval, who.name, text)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except InvalidInput as error:
-            return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
+            return Result(f"Nothing was decided: {visible(str(error), kind='words')}", is_decision=False)
         except NotEntitled as error:
             return Result(_refused(str(error)), is_decision=False)
         is_stale = result.kind not in ("accepted", "recorded")
@@ -178,7 +178,7 @@ class Answering:
         except NotFound:
             return "This supervisor's store has no such session."
         except NotEntitled as error:
-            return f"Not stopped: {visible(str(error))}."
+            return f"Not stopped: {visible(str(error), kind='words')}."
         return "Stopped, with everything that it had started."
 
     async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
@@ -228,7 +228,7 @@ class Answering:
 
 
 def _refused(why: str) -> str:
-    return f"Not counted: {visible(why)}. The approval still waits for a person who may decide it."
+    return f"Not counted: {visible(why, kind='words')}. The approval still waits for a person who may decide it."
 
 
 LISTED: Final = 200

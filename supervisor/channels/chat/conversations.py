@@ -95,9 +95,9 @@ class Conversations:
             self._heard.pop(incoming.message, None)
             raise
         except NotEntitled as error:
-            return f"{'Not heard' if is_known else 'Not started'}: {visible(str(error))}."
+            return f"{'Not heard' if is_known else 'Not started'}: {visible(str(error), kind='words')}."
         except SupervisorError as error:
-            return str(error)
+            return visible(str(error), kind="words", lines=True)
         self.telling.follow(incoming.session, is_new=not is_known)
         self.telling.note_seen(incoming)
         return answer
@@ -152,9 +152,7 @@ def with_earlier(text: str, earlier: Sequence[Earlier]) -> str:
     """Return a text with the messages that stood before it, as a quotation that no line of theirs can leave."""
     if not earlier:
         return text
-    quoted = [
-        f"> {line}" for each in earlier for line in f"{visible(each.by)}: {visible(each.text, lines=True)}".split("\n")
-    ]
+    quoted = [f"> {line}" for each in earlier for line in f"{each.by}: {each.text}".splitlines()]
     return "\n".join([text, "", _EARLIER, *quoted])
 
 

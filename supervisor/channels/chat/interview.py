@@ -186,4 +186,4 @@ def _typed(field: Field, place: str, line: str) -> dict[str, str]:
 
 
 def _about(field: Field) -> str:
-    return f": {' '.join(visible(field.description).split())}" if field.description else ""
+    return f": {' '.join(visible(field.description, kind='prose').split())}" if field.description else ""

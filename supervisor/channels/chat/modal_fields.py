@@ -80,8 +80,9 @@ def refused(code: str, approval: Approval, given: Mapping[str, str], problems: M
     field = _field(code, approval)
     assert field is not None, "it was read before"
     labels = {each.name: each.label for each in _leaves(field, ROOT, "", {}) if each is not None}
-    lines = [f"{labels.get(name, 'the form')}: {visible(problem)}" for name, problem in problems.items()]
-    wrote = [f"{labels[name]}: {visible(text, lines=True)}" for name, text in given.items() if name in labels]
+    lines = [f"{labels.get(name, 'the form')}: {visible(problem, kind='words')}" for name, problem in problems.items()]
+    read = {labels[name]: text for name, text in given.items() if name in labels}
+    wrote = [f"{label}: {visible(text, kind='prose', lines=True)}" for label, text in read.items()]
     return "\n".join(["Nothing was decided.", *lines, "You wrote:", *wrote])
 
 
@@ -104,7 +105,7 @@ def _leaves(field: Field, place: str, label: str, texts: Mapping[str, str]) -> I
         yield None
     else:
         options = [(str(number), option_text(each)) for number, each in enumerate(field.options)]
-        about = " ".join(visible(field.description).split())
+        about = " ".join(visible(field.description, kind="prose").split())
         yield ModalField(
             name=place,
             kind="date" if field.kind == "date" else "text" if field.kind in ("text", "number") else "choice",

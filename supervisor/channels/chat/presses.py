@@ -90,7 +90,7 @@ def _answers(approval: Approval) -> list[Button]:
         return [Button(code="yes", label="Yes"), Button(code="no", label="No")]
     if approval.choices is None:
         return [Button(code=REPLY, label="Answer…", tone="yes")]
-    labels = [visible(choice).strip() or "(empty)" for choice in approval.choices]
+    labels = [visible(choice, kind="prose").strip() or "(empty)" for choice in approval.choices]
     if len({label[:_TOLD_APART] for label in labels}) < len(labels):
         labels = [f"{number}. {label}" for number, label in enumerate(labels, 1)]
     return [Button(code=f"choose.{place}", label=label) for place, label in enumerate(labels)]

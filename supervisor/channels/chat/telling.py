@@ -329,8 +329,8 @@ def words_of(row: JournalEntry) -> str | None:
     """Return the text that an entry says to people, None if it says nothing to them."""
     match row.event:
         case e.MessageSent(text=text):
-            return visible(text, lines=True)
+            return visible(text, kind="prose", lines=True)
         case e.RunFinished(kind=kind, cause=cause) if kind != "succeeded":
-            return visible(f"The run ended: {kind}{f': {cause}' if cause else ''}", lines=True)
+            return visible(f"The run ended: {kind}{f': {cause}' if cause else ''}", kind="prose", lines=True)
         case _:
             return None

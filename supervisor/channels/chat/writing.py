@@ -177,6 +177,6 @@ async def remove(chat: Chat, session: str, message: str) -> None:
 
 def text_of(written: StreamedText, room: int) -> str:
     """Return the text, or its end, as harmless Markdown in at most `room` UTF-16 units."""
-    shown = visible(written.text[-2 * room :], lines=True)
+    shown = visible(written.text[-2 * room :], kind="prose", lines=True)
     is_cut = len(written.text) > 2 * room or written.left_out > 0
     return harmless(ending(harmless(shown), room - 1, is_cut=is_cut))

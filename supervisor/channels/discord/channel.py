@@ -339,7 +339,7 @@ class Discord(Channel):
             raise
         except (StoreError, TreeOwned) as error:
             log.error("act.refused", channel=self.name, reason=str(error))
-            answer = told(f"Nothing was decided: {error}")
+            answer = told(f"Nothing was decided: {visible(str(error), kind='words')}")
         except Exception as error:  # noqa: BLE001 # an interaction that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
             answer = told("That failed here. A decision that was made stands. See: supervisor approvals.")
@@ -378,7 +378,7 @@ class Discord(Channel):
         try:
             return interactions.modal(form_modal(press.code, found.approval, self._link))
         except InvalidInput as error:
-            return told(str(error))
+            return told(visible(str(error), kind="words", lines=True))
 
     async def _pressed(self, act: Press) -> str:
         assert self._supervisor is not None

@@ -75,8 +75,9 @@ _NO_AGENT: Final = "This supervisor has no agent to talk to in Discord. You can 
 
 
 def told(text: str) -> Payload:
-    """Return an answer that only the person who acted sees. Outside a code block, an agent's text could make links."""
-    return interactions.told(code_block(visible(text, lines=True), CONTENT))
+    """Return an answer, made visible before, that only the person who acted sees. Outside a code block, an agent's text
+    could make links."""
+    return interactions.told(code_block(text, CONTENT))
 
 
 class Commands:
@@ -122,7 +123,7 @@ class Commands:
             try:
                 thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
             except (DiscordRefused, OSError) as error:
-                return told(f"Not started, since no thread could be opened: {error}")
+                return told(f"Not started, since no thread could be opened: {visible(str(error), kind='words')}")
         answer = await self._conversations.hear(supervisor, incoming_of(command, thread, begins=True))
         return interactions.told(f"Here: <#{thread}>") if answer is None else told(answer)
 
@@ -137,7 +138,7 @@ class Commands:
         answer = await self._conversations.hear(supervisor, incoming)
         if answer is not None:
             return told(answer)
-        return interactions.said(code_block(visible(incoming.text, lines=True), CONTENT))
+        return interactions.said(code_block(visible(incoming.text, kind="prose", lines=True), CONTENT))
 
 
 async def register(rest: DiscordRest, application: str) -> int:

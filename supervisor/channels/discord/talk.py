@@ -72,10 +72,10 @@ class DiscordChat(Chat):
 
     async def open_thread(self, conversation: str, user: str, by: str, text: str) -> str:
         """Post a person's words, open a thread below that message, add the person to it, and return the thread's id."""
-        content = code_block(f"{visible(by)}: {visible(text, lines=True)}", CONTENT)
+        content = code_block(f"{visible(by)}: {visible(text, kind='prose', lines=True)}", CONTENT)
         words = {"content": content, "allowed_mentions": {"parse": []}}
         posted = await self._rest.call("POST", f"/channels/{conversation}/messages", words)
-        name = fit(visible(text).strip(), THREAD_NAME, remark=False) or "session"
+        name = fit(visible(text, kind="prose").strip(), THREAD_NAME, remark=False) or "session"
         thread = await self._rest.call(
             "POST",
             f"/channels/{conversation}/messages/{posted['id']}/threads",

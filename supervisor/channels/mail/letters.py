@@ -40,9 +40,9 @@ def address(written: str) -> Address:
     try:
         found = Address(addr_spec=written)
     except (ValueError, IndexError, MessageError) as error:
-        raise InvalidInput(f"{visible(written)} is no e-mail address: {visible(str(error))}") from None
+        raise InvalidInput(f"{written!r} is no e-mail address: {error}") from None
     if not (written.isascii() and written.isprintable() and found.domain and found.username) or " " in written:
-        raise InvalidInput(f"{visible(written)} is no e-mail address: write one such as ana@example.org")
+        raise InvalidInput(f"{written!r} is no e-mail address: write one such as ana@example.org")
     return found
 
 

@@ -353,7 +353,7 @@ class Slack(Channel):
         except (StoreError, TreeOwned) as error:
             log.error("act.refused", channel=self.name, reason=str(error))
             what = "Nothing was decided" if isinstance(act, Press) else "Not all of that was done"
-            await self._whisper(act, f"{what}: {error}")
+            await self._whisper(act, f"{what}: {visible(str(error), kind='words')}")
         except Exception as error:  # noqa: BLE001 # a request that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
             await self._whisper(act, "That failed here. A decision that was made stands. See: supervisor approvals.")
@@ -384,7 +384,8 @@ class Slack(Channel):
             first = next(iter(press.fields), "field")
             filled = read_modal(press.code, found.approval, press.fields)
             if not isinstance(filled, str):
-                return {name if name in press.fields else first: visible(said) for name, said in filled.items()}
+                said = {name: visible(problem, kind="words") for name, problem in filled.items()}
+                return {name if name in press.fields else first: problem for name, problem in said.items()}
             text = filled
         await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, press.code, text, _now())
@@ -405,7 +406,7 @@ class Slack(Channel):
         try:
             view = form_view(press.code, approval, place, self._link)
         except InvalidInput as error:
-            await self._whisper(press, visible(str(error)))
+            await self._whisper(press, visible(str(error), kind="words"))
         else:
             try:
                 await self._web.write("views.open", trigger_id=press.trigger, view=view)
@@ -436,7 +437,7 @@ class Slack(Channel):
         if self.conversations is not None:
             answer = await self.conversations.hear(self._supervisor, incoming_of(words))
             if answer is not None:
-                await self._whisper(words, visible(answer, lines=True))
+                await self._whisper(words, answer)
         elif words.is_to_app:
             person = self._answering.find_person(words.user)
             no_agent = "This supervisor has no agent to talk to in Slack. You can decide its cards here."

@@ -24,7 +24,7 @@ async def check_app(web: SlackWeb, conversation: str, team: str | None, *, talks
     who, scopes = await web.ask_scopes()
     name = visible(f"@{who.get('user', 'the app')}")
     if team is not None and who.get("team_id", team) != team:
-        raise SupervisorError(f"the token is of workspace {visible(str(who['team_id']))}; `team` names {team}")
+        raise SupervisorError(f"the token is of workspace {who['team_id']}; `team` names {team}")
     missing = sorted((CARDS | TALK if talks else CARDS) - scopes) if scopes else []
     if missing:
         raise SupervisorError(f"{name} lacks the scopes {', '.join(missing)}{MANIFEST}")

@@ -274,7 +274,7 @@ class Telegram(Channel):
         except StoreError:
             raise
         except SupervisorError as error:
-            text = f"Not all of that was done: {error}"
+            text = f"Not all of that was done: {visible(str(error), kind='words')}"
         except Exception as error:  # noqa: BLE001 # an update that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
             text = "That failed here. A decision that was made stands. See: supervisor approvals."
@@ -345,7 +345,7 @@ class Telegram(Channel):
         try:
             prompt = prompt_message(code, found.approval, press.message, person, link)
         except InvalidInput as error:
-            return str(error)
+            return visible(str(error), kind="words", lines=True)
         await self._tell(self._ask, press, prompt)
         return "Reply to the message below."
 
@@ -413,7 +413,7 @@ class Telegram(Channel):
         if (problem := filling.write(words.text)) is not None:
             return f"That does not fit: {problem}. Reply to the question again."
         if filling.message is not None:
-            done = left_message(f"{label or 'your answer'}: {words.text}")
+            done = left_message(f"{label or 'your answer'}: {visible(words.text, kind='prose', lines=True)}")
             await self._tell(self._edit, words.chat, filling.message, done)
         await self._tell(self._ask_field, filling, words, self._question(filling, found, words.user))
         return None
@@ -451,7 +451,7 @@ class Telegram(Channel):
             answer = await self._conversations.hear(self._supervisor, incoming)
             if answer is None and incoming.is_first:
                 await self._chat.note_begun(incoming.session)
-            return None if answer is None else visible(answer, lines=True)
+            return answer
         person = self._answering.find_person(str(words.user))
         if isinstance(person, str):
             return person

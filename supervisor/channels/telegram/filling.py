@@ -22,7 +22,7 @@ from msgspec import UNSET
 from supervisor.channels.chat.interview import NOTHING, Interview, interview_of
 from supervisor.channels.chat.presses import EDIT, REPLY
 from supervisor.channels.telegram.messages import BACK, EMPTY, KEEP, SKIP, fits_data
-from supervisor.core.text.visible import json_text
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
 MOST: Final = 40
@@ -59,14 +59,13 @@ class Filling:
         problem = self.interview.take(line)
         if problem is None:
             self.token = _token()
-        return problem
+        return None if problem is None else visible(problem, kind="words")
 
     def result(self) -> tuple[str, list[str]]:
         """Return what was filled in, as JSON, and the problems that it has as a whole."""
         reading = self.interview.reading
-        return (
-            ("", [*reading.problems.values()]) if reading.value is UNSET else (json_text(reading.value, indent=2), [])
-        )
+        problems = [visible(problem, kind="words") for problem in reading.problems.values()]
+        return ("", problems) if reading.value is UNSET else (json_text(reading.value, indent=2), [])
 
 
 class Fillings:

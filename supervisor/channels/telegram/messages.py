@@ -166,14 +166,12 @@ def field_message(
     """Return the question for one field of a form. `part`: its number, and that of all. `token`: of the question."""
     text = _mentions([person]).add(f"{part[0]} of {max(part)}: ")
     text.add(fit(prompt.label or "your answer", HEADLINE, remark=False), "code").add("\n")
-    text.add(fit(visible(prompt.about, lines=True), ABOUT), "pre").add("\n")
+    text.add(fit(prompt.about, ABOUT), "pre").add("\n")
     offers = prompt.offers if len(prompt.offers) <= OFFERS else ()
     marks = ["✓ " if offer == prompt.text else "" for offer in offers]
-    buttons = [
-        (str(number), f"{mark}{visible(offer)}") for number, (mark, offer) in enumerate(zip(marks, offers, strict=True))
-    ]
+    buttons = [(str(number), f"{mark}{offer}") for number, (mark, offer) in enumerate(zip(marks, offers, strict=True))]
     if prompt.text and not offers:
-        text.add("It is now:\n").add(fit(visible(prompt.text, lines=True), SHOWN), "pre").add("\n")
+        text.add("It is now:\n").add(fit(visible(prompt.text, kind="words", lines=True), SHOWN), "pre").add("\n")
         buttons.append((KEEP, "Keep it"))
     if prompt.may_skip:
         buttons.append((SKIP, "Leave it out"))
@@ -201,8 +199,8 @@ def filled_message(
 
 
 def left_message(text: str) -> Message:
-    """Return what takes the place of a question that needs no answer any more."""
-    return _Text().add(fit(visible(text, lines=True), BODY), "pre").message()
+    """Return what takes the place of a question that needs no answer any more. The text was made visible before."""
+    return _Text().add(fit(text, BODY), "pre").message()
 
 
 def fits_data(approval: Approval) -> bool:
@@ -252,8 +250,8 @@ def said_message(text: str, by: str = "") -> Message:
 
 
 def told_message(text: str, message: int) -> Message:
-    """Return the answer to a person's message."""
-    return _reply(_Text().add(fit(visible(text, lines=True), TEXT - 100), "pre"), message)
+    """Return the answer to a person's message. The text was made visible before."""
+    return _reply(_Text().add(fit(text, TEXT - 100), "pre"), message)
 
 
 def read_data(data: str) -> tuple[str, str] | None:

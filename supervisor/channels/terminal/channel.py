@@ -179,7 +179,7 @@ class Terminal(Channel):
             self._is_open = False
             self._erase()
             if (talk := self._desk.talk) is not None and talk.text.strip():
-                self.say(f"! not sent: {visible(talk.text)}", "bold red")
+                self.say(f"! not sent: {visible(talk.text, kind='prose')}", "bold red")
 
     async def _listen(self, fd: int, supervisor: Supervisor) -> None:
         decoder = KeyDecoder()
@@ -207,7 +207,7 @@ class Terminal(Channel):
         try:
             result = await supervisor.decide(action.approval, action.decision, channel=self.name)
         except InvalidInput as error:
-            self._desk.message = visible(str(error))
+            self._desk.message = visible(str(error), kind="words")
             return
         self._desk.remove(action.approval, anyio.current_time())
         if result.kind not in ("accepted", "recorded"):
@@ -232,7 +232,7 @@ class Terminal(Channel):
                 said.session, said.text, by=self._desk.by, shown_before=began_at, channel=self.name, shown=said.shown
             )
         except SupervisorError as error:
-            self._desk.message = visible(str(error))
+            self._desk.message = visible(str(error), kind="words")
             self._desk.talk = Talk(said.session, said.text, anyio.current_time())
             return
         self.say("\n".join(reply_lines(said, heard, _now())))

@@ -31,4 +31,4 @@ def commands(approval: Approval, store: str | None) -> dict[str, Any]:
 def _typed(choice: str) -> str:
     """Return the argument for a choice: a JSON string if it has characters that a person cannot type, or begins with
     "-" as an option does."""
-    return json_text(choice) if choice.startswith("-") or choice != visible(choice) else choice
+    return json_text(choice) if choice.startswith("-") or choice != visible(choice, kind="prose") else choice

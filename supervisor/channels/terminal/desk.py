@@ -270,7 +270,7 @@ class Desk:
             value = read_answer(asked, text)
             check_answer(asked, value)
         except InvalidInput as error:
-            self.message = f"{visible(str(error))}. Press a to go on with it."
+            self.message = f"{visible(str(error), kind='words')}. Press a to go on with it."
             return None
         if isinstance(value, str) and not value.strip():
             self.message = "The answer is empty. Press a to answer, d to decline."
@@ -300,7 +300,7 @@ class Desk:
         """Take a line of a form. After the last one, the person sees all of it before anything is decided."""
         form = self.forms[selected]
         if (problem := form.take(text)) is not None:
-            self.message = f"{visible(problem)}."
+            self.message = f"{visible(problem, kind='words')}."
             return
         self.message = ""
         if form.prompt is not None:
@@ -308,7 +308,7 @@ class Desk:
         elif problems := form.reading.problems:
             form.go_back()
             self._ask(selected)
-            self.message = f"{visible('; '.join(problems.values()))}. Up goes back to a field."
+            self.message = f"{visible('; '.join(problems.values()), kind='words')}. Up goes back to a field."
         else:
             del self.forms[selected]
             written, self.line = json_text(form.reading.value), None

@@ -214,7 +214,10 @@ def _key_line(keys: Sequence[tuple[str, str]]) -> Text:
 
 def _typing(line: Line, label: str, hint: str, width: int) -> RenderableType:
     """Return the typed line with its cursor, and the effect of its keys. A long line shows the part near the cursor."""
-    before, after = visible(line.text[: line.cursor]), visible(line.text[line.cursor + 1 :])
+    before, under, after = (
+        visible(part, kind="words")
+        for part in (line.text[: line.cursor], line.text[line.cursor : line.cursor + 1], line.text[line.cursor + 1 :])
+    )
     room = _ROWS_OF_LINE * width - cell_len(label) - 2
     if cell_len(before) > room:
         before = "…" + before[-room // 2 :]
@@ -223,7 +226,7 @@ def _typing(line: Line, label: str, hint: str, width: int) -> RenderableType:
         after = set_cell_size(after, rest).rstrip() + "…"
     text = Text(label, style=f"bold {CALM}")
     text.append(before, style="default not bold")
-    text.append(visible(line.text[line.cursor : line.cursor + 1]) or " ", style="default reverse not bold")
+    text.append(under or " ", style="default reverse not bold")
     text.append(after, style="default not bold")
     return Group(text, Text(hint, style="dim"))
 

@@ -93,7 +93,7 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
 
 def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:
     """Return the text that a person sent, and its result, as lines."""
-    first, *more = visible(said.text.strip(), lines=True).split("\n")
+    first, *more = visible(said.text.strip(), kind="prose", lines=True).split("\n")
     lines = [f"> {first}", *(f"  {GUTTER}{line}" for line in more)]
     if heard.sent is None:
         return lines + [f"  {line}" for line in heard_lines(heard, now)]

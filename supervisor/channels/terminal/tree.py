@@ -273,7 +273,7 @@ def _first(each: Activity) -> Doing | None:
 def _doing(each: Activity, now: datetime) -> str:
     """Return what a session does, or how it ended, in words."""
     if each.outcome is not None:
-        cause = visible((each.cause or "")[:_LONGEST])
+        cause = visible((each.cause or "")[:_LONGEST], kind="words")
         word = "completed" if each.outcome == "succeeded" else each.outcome
         return cause if cause.startswith(word) else f"{word}: {cause}" if cause else word
     first = _first(each)
@@ -290,7 +290,7 @@ def _writes(each: Activity, width: int) -> str:
     if not each.writing or each.outcome is not None or each.asks:
         return ""
     room = width - cell_len(_WRITES)
-    return _WRITES + _cut_left(visible(" ".join(each.writing.split())), room) if room >= 8 else ""
+    return _WRITES + _cut_left(visible(" ".join(each.writing.split()), kind="prose"), room) if room >= 8 else ""
 
 
 def _told(doing: Doing, now: datetime) -> str:

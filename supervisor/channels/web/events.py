@@ -199,7 +199,7 @@ async def _next_text(watch: TextWatch) -> tuple[str, str, bytes] | None:
     text = await anext(watch, None)
     if text is None:
         return None
-    return "text", "", msgspec.json.encode(replace(text, text=visible(text.text, lines=True)))
+    return "text", "", msgspec.json.encode(replace(text, text=visible(text.text, kind="prose", lines=True)))
 
 
 class _Either:

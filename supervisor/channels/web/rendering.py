@@ -2,7 +2,8 @@
 
 Rules
 - The environment makes every expression visible and then escapes it. Only its own macros return markup, and their texts
-  pass the same two steps.
+  pass the same two steps. A text is made visible once: a template says `shown` of what cards have drawn, `name` of what
+  must not look like another one, and `prose` of what people read (core/text/visible.py). Others may be either.
 - Attributes are quoted, and `url` makes all addresses, so that no foreign text begins one.
 - An unknown name in a template is an error, not an empty text.
 """
@@ -32,11 +33,32 @@ ASSETS: Final = ("inbox.css", "inbox.js", "icon.svg")
 MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
+class _Shown(str):
+    """A text that was made visible before."""
+
+    __slots__ = ()
+
+
+def shown(text: Any) -> _Shown:
+    """Return a text that cards have drawn, as it is."""
+    return _Shown(text)
+
+
+def name(text: Any) -> _Shown:
+    """Return a name or another text of code, made visible."""
+    return _Shown(visible(str(text), lines=True))
+
+
+def prose(text: Any) -> _Shown:
+    """Return what people read, made visible."""
+    return _Shown(visible(str(text), kind="prose", lines=True))
+
+
 def _finalize(value: Any) -> Any:
     """What every expression of a template goes through before it is escaped."""
-    if isinstance(value, Markup):
+    if isinstance(value, Markup | _Shown):
         return value
-    return "" if value is None else visible(str(value), lines=True)
+    return "" if value is None else visible(str(value), kind="words", lines=True)
 
 
 def duration(length: timedelta) -> str:
@@ -53,9 +75,9 @@ def duration(length: timedelta) -> str:
     return " ".join(parts[:2])
 
 
-def ordered(text: str) -> str:
-    """Return a rule's pattern, escaped so that a browser keeps the order in which it was written."""
-    return visible(text, lines=True, ordered=True)
+def ordered(text: str) -> _Shown:
+    """Return a rule's pattern, marked so that a browser keeps the order in which it was written."""
+    return _Shown(visible(text, lines=True, ordered=True))
 
 
 def as_typed(text: str) -> Markup:
@@ -93,7 +115,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed, ordered=ordered)
+    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed)
+    found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

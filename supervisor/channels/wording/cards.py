@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.channels.wording.drawing import Drawn, draw_code, draw_prose, draw_value
 from supervisor.channels.wording.form_words import fields_of, has_form, outline
 from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where
 from supervisor.channels.wording.lengths import Facts, length
@@ -27,9 +28,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.masking import mask
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.folders import folder_of_call
-from supervisor.core.encoding import from_json
-from supervisor.core.errors import InvalidInput
-from supervisor.core.text.visible import gathered, is_reordered, visible
+from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, DecisionResult, unchanged
 
 GUTTER: Final = "│ "
@@ -37,7 +36,7 @@ NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
 ORDERED: Final = "in order"
 """Label of a fact that repeats the one before it in the order in which it was written, with the letters that are
-written from right to left escaped."""
+written from right to left marked."""
 DEFAULT: Final = " (default)"
 """The end of the label of an argument that has its default value."""
 PATH_SEPARATOR: Final = " > "
@@ -100,13 +99,13 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
     question."""
     if approval.kind == "call":
         return arguments_facts(approval.arguments, approval.command, approval.defaults)
-    facts = [("question", _text(approval.question or ""))]
+    facts = [("question", draw_prose(approval.question or "").text)]
     if approval.choices is not None:
         facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
     elif approval.schema is not None and not is_yes_or_no(approval.schema):
         field = fields_of(approval)
         is_form = field is not None and has_form(approval)
-        facts.append(("wants", "\n".join(outline(field)) if field and is_form else _value_text(approval.schema)))
+        facts.append(("wants", "\n".join(outline(field)) if field and is_form else draw_value(approval.schema).text))
     return facts
 
 
@@ -139,7 +138,7 @@ def _question_card(approval: Approval, now: datetime) -> Card:
 def with_choices(facts: tuple[tuple[str, str], ...], approval: Approval, room: int) -> tuple[tuple[str, str], ...]:
     """Return a question's facts, with its choices if one of them does not fit on a button of `room` UTF-16 units."""
     is_missing = approval.choices is not None and not any(label == "choices" for label, _ in facts)
-    if is_missing and any(length(visible(choice)) > room for choice in approval.choices or ()):
+    if is_missing and any(length(visible(choice, kind="prose")) > room for choice in approval.choices or ()):
         return (facts[0], asked_facts(approval)[-1], *facts[1:])
     return facts
 
@@ -170,7 +169,7 @@ def headline(approval: Approval) -> str:
 
 def quoted(choice: str) -> str:
     """Return a choice in quotation marks, so that an agent's text cannot be taken for a word of ours."""
-    return f"“{visible(choice)}”"
+    return f"“{visible(choice, kind='prose')}”"
 
 
 def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
@@ -219,10 +218,10 @@ def arguments_facts(
     argument that is a shell command; it is the first. `defaults`: the names of those that have their default value;
     they are the last, and their labels say so (`is_default`).
 
-    A text that a screen may draw in another order than it runs is repeated, escaped.
+    A text that a screen may draw in another order than it runs is repeated (drawing.py).
     """
     if not isinstance(arguments, dict):
-        return [*_both_ways("arguments", _value_text(arguments))]
+        return [*_both_ways("arguments", draw_value(arguments))]
     facts: list[tuple[str, str]] = []
     unset: list[str] = []
     for name, value in sorted(arguments.items(), key=lambda item: (item[0] != command, item[0] in defaults)):
@@ -230,11 +229,11 @@ def arguments_facts(
         if value is None:
             unset.append(visible(str(name)))
         elif name == command and _is_words(value):
-            facts += _both_ways(label, _text(shlex.join(value)))
+            facts += _both_ways(label, draw_code(shlex.join(value)))
         elif name == command and isinstance(value, str):
-            facts += [*_both_ways(label, _text(value)), ("run by", "a shell, which obeys ; && | > $( )")]
+            facts += [*_both_ways(label, draw_code(value)), ("run by", "a shell, which obeys ; && | > $( )")]
         else:
-            facts += _both_ways(label, _value_text(value))
+            facts += _both_ways(label, draw_value(value))
     if unset:
         facts.append(("not set", ", ".join(unset)))
     return facts
@@ -251,39 +250,15 @@ def _label(name: str) -> str:
     return quoted(name) if is_default(label) else label
 
 
-def _both_ways(label: str, text: str) -> Iterator[tuple[str, str]]:
+def _both_ways(label: str, drawn: Drawn) -> Iterator[tuple[str, str]]:
     """Yield a fact, then its text in the order in which it was written if a screen may draw it in another order."""
-    yield label, text
-    if is_reordered(text):
-        yield ORDERED, visible(text, lines=True, ordered=True)
+    yield label, drawn.text
+    if drawn.in_order:
+        yield ORDERED, drawn.in_order
 
 
 def _is_words(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(word, str) for word in value)
-
-
-def _value_text(value: Any) -> str:
-    """Return an unmistakable string as it is, and any other value as JSON."""
-    if isinstance(value, str) and ("\n" in value or _is_plain(value)):
-        return _text(value)
-    body = msgspec.json.encode(value)
-    text = body.decode()
-    return _text(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode())
-
-
-def _text(text: str) -> str:
-    return gathered(visible(text, lines=True))
-
-
-def _is_plain(text: str) -> bool:
-    """Whether a string shown without quotes cannot be taken for another value, or for another string."""
-    if not text or text != text.strip():
-        return False
-    try:
-        from_json(text, Any, "an argument")
-    except InvalidInput:
-        return True
-    return False
 
 
 def place(approval: Approval, arguments: Any) -> str:
@@ -294,7 +269,7 @@ def place(approval: Approval, arguments: Any) -> str:
 
 def question_text(approval: Approval) -> str:
     """Return a question in one line."""
-    return _text(approval.question or "").replace("\n", " ⏎ ")
+    return draw_prose(approval.question or "").text.replace("\n", " ⏎ ")
 
 
 def summary(approval: Approval, width: int = 60) -> str:
@@ -371,7 +346,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
     surfaces that show instants by themselves."""
     when = f" at {at(approval.decided_at, now)}" if approval.decided_at and now is not None else ""
     by = f" by {visible(approval.by)}" if approval.by else ""
-    because = f": {visible(approval.reason)}" if approval.reason else ""
+    because = f": {visible(approval.reason, kind='prose')}" if approval.reason else ""
     is_question = approval.kind == "question"
     match approval.status:
         case "approved":
@@ -389,7 +364,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
 
 def answer_text(answer: Any) -> str:
     """Return the answer to a question in one line."""
-    return quoted(answer) if isinstance(answer, str) else visible(msgspec.json.encode(answer).decode())
+    return quoted(answer) if isinstance(answer, str) else visible(msgspec.json.encode(answer).decode(), kind="words")
 
 
 def _standing(approval: Approval) -> str:

@@ -99,7 +99,7 @@ _BOUNDS: Final = {
 def option_text(value: Any) -> str:
     """Return a value of a choice: a text as it is, if it cannot be taken for another value, else JSON."""
     is_plain = isinstance(value, str) and value.strip() == value and value not in ("", "null", "true", "false")
-    return visible(value) if is_plain and not value.replace(".", "").isdigit() else json_text(value)
+    return visible(value, kind="prose") if is_plain and not value.replace(".", "").isdigit() else json_text(value)
 
 
 def is_optional(field: Field) -> bool:
@@ -121,7 +121,7 @@ def _lines(field: Field, name: str, depth: int) -> Iterator[str]:
     words = [] if field.kind == "object" else [takes(field)]
     words += ["optional"] if is_optional(field) else []
     words += [f"default {default}"] if (default := default_text(field)) else []
-    about = f": {' '.join(visible(field.description).split())}" if field.description and depth else ""
+    about = f": {' '.join(visible(field.description, kind='prose').split())}" if field.description and depth else ""
     told = f" ({', '.join(words)})" if words and name else ", ".join(words)
     if name or told:
         yield f"{'  ' * max(0, depth - 1)}{visible(name)}{told}{about}"

@@ -9,6 +9,8 @@ Rules
 from collections.abc import Iterable
 from typing import Final
 
+from supervisor.channels.wording.drawing import isolated
+
 Facts = tuple[tuple[str, str], ...]
 
 _ROOM_FOR_REMARK: Final = 40
@@ -62,7 +64,7 @@ def fit_facts(facts: Facts, room: int) -> tuple[Facts, int]:
     """Return as much of a card's facts as fits into `room`, and the number of characters that are missing.
 
     The first facts get most of the room, but not all of it: a long command leaves room for the folder and the
-    requester. Ids are always shown whole.
+    requester. Ids are always shown whole. Text from right to left is isolated, once it is cut.
     """
     sizes = [0 if _is_id(fact) else min(_LEAST, _size(fact)) for fact in facts]
     room -= sum(max(_ROOM_FOR_ID, _size(fact)) for fact in facts if _is_id(fact))
@@ -79,12 +81,19 @@ def fit_facts(facts: Facts, room: int) -> tuple[Facts, int]:
             continue
         mine = max(_LEAST, room - min(later, room // 2))
         label = fit(fact[0], _LABEL, remark=False)
-        text, unseen = _ends(fact[1], mine - _AROUND - length(label))
+        text, unseen = _isolated_ends(fact[1], mine - _AROUND - length(label))
         missing += unseen + (label != fact[0])
         short = label, text
         room -= _size(short)
         shown.append(short)
     return tuple(shown), missing
+
+
+def _isolated_ends(text: str, limit: int) -> tuple[str, int]:
+    """Return what `_ends` does, with text from right to left isolated, which takes room too."""
+    kept, _ = _ends(text, limit)
+    kept, missing = _ends(text, limit - max(0, length(isolated(kept)) - max(limit, length(kept))))
+    return isolated(kept), missing
 
 
 def _is_id(fact: tuple[str, str]) -> bool:

@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from supervisor.core.declarations.foreign_schema import checkable
 from supervisor.core.declarations.schemas import TYPES, misfit
-from supervisor.core.text.visible import is_visible
+from supervisor.core.text.visible import is_visible, kind_of
 
 Kind = Literal["text", "number", "switch", "choice", "date", "list", "object", "json"]
 Blank = Literal["absent", "null", "empty"]
@@ -172,7 +172,7 @@ def as_json(field: Field) -> Field:
 def _carries(field: Field, value: Any) -> bool:
     match field.kind:
         case "text" | "date":
-            is_shown = isinstance(value, str) and is_visible(value)
+            is_shown = isinstance(value, str) and is_visible(value, kind_of(value))
             return is_shown and (
                 "empty" in field.blanks if value == "" else value == value.strip() or field.kind == "text"
             )

@@ -28,7 +28,7 @@ from supervisor.core.calls import patterns, shell_patterns
 from supervisor.core.calls.folders import with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
-from supervisor.core.text.visible import is_visible
+from supervisor.core.text.visible import Kind, is_visible
 from supervisor.core.values import Option, Policy
 
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
@@ -106,7 +106,8 @@ def make_rule(
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
-    if pattern is not None and not _is_readable(pattern):
+    is_offered = origin == "decision"  # it was looked at when it was offered, perhaps by an earlier version
+    if pattern is not None and not _is_readable(pattern, "code" if kind == "allow" and not is_offered else "prose"):
         raise InvalidInput(
             f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
             f"{MAX_SHOWN} of them"
@@ -200,7 +201,7 @@ def grantable(
     else:
         exact = shell_patterns.exact_pattern(ruled, cwd, command)
         prefix = shell_patterns.prefix_pattern(ruled, cwd, command)
-    if exact is None or not _is_readable(exact):
+    if exact is None or not _is_readable(exact, "words" if command is None else "code"):
         return ()
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
@@ -271,6 +272,7 @@ def _say(rule: Rule, call: _Call) -> Policy | None:
     return "deny" if met and rule.kind == "deny" else "ask"
 
 
-def _is_readable(text: str) -> bool:
-    """Return whether a person can read all of it: not too long, no invisible characters, none that look like others."""
-    return len(text) <= MAX_SHOWN and is_visible(text)
+def _is_readable(text: str, kind: Kind) -> bool:
+    """Return whether a person can read all of it: not too long, no invisible characters, and, as code, none that look
+    like others."""
+    return len(text) <= MAX_SHOWN and is_visible(text, kind)

@@ -85,7 +85,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         claims: tuple[str, ...],
         **options: Any,
     ) -> None:
-        if not _NAME.fullmatch(name) or not is_visible(name):
+        if not _NAME.fullmatch(name) or not is_visible(name, "words"):
             raise ValueError(
                 f"{name!r} cannot name a tool: use 1 to 128 visible characters without spaces, '/', '#', ':' and '*'"
             )

@@ -1,37 +1,46 @@
 """Text of agents and tools as a person may be shown it: one function for cards, pages, terminals and patterns.
 
 A person decides by what they see. So a character that a screen would obey, draw as nothing, or draw like another one
-is replaced by a readable escape (`\\u202e`). Every other character is unchanged: text in any one script reads as its
-author wrote it.
+is replaced by a mark: `⟨U+202E⟩`. Every other character is unchanged.
 
-Always marked
+Marked in any text
 - Controls, formats, surrogates, private and unassigned characters, and unusual spaces.
 - Unicode's Default_Ignorable_Code_Point, and some other characters that fonts draw as nothing.
 - A combining mark that does not follow a letter of its own script, and the fourth in a row.
-- Characters that are another form of an ASCII one: full-width and mathematical letters, the Kelvin sign.
+- The brackets of marks, `⟨` and `⟩`. So no text can imitate a mark, two different texts never look the same, and all
+  else is drawn as it is: `grep '\\bfoo'` reads as it runs.
 
-Marked because of their neighbours
-- A word that mixes scripts whose letters look alike (github with a Cyrillic i): all of it that is not ASCII.
-- A word of look-alike letters only, if Latin letters are in the same path or address (`.com` after a Cyrillic name).
+Marked by the kind of the text
+- `code`: a command, a path, a name, an id, a pattern. What looks like something else is marked (look_alikes.py).
+- `words`: text whose meaning is not known. Words that mix scripts whose letters look alike are marked.
+- `prose`: what people read as language, and no program runs: a question, a reason, a message. Nothing more is marked.
+- An argument that is declared a command or a path is code. So is any other value without spaces, which may be a name or
+  an id. Values with spaces are `words` (`kind_of`).
 
 Marked on request
-- Letters that are written from right to left. A screen draws them in another order than a command runs them. `ordered`
-  escapes them, so that the screen shows the order in which they were written; cards show such text both ways.
+- Letters that are written from right to left, if the screen's order is in doubt (reading_order.py). `ordered` marks
+  them, so that the screen shows the order in which they were written; cards show such text both ways.
 
 Rules
-- Pure, and idempotent: text that was made visible is not changed again.
+- Pure, and injective: the text can be read back from what is shown. So a text is made visible once, where it is drawn;
+  a second time marks the brackets of the first.
 - Characters are classified by Unicode's data in this Python; a character that it does not know is marked.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from itertools import chain, groupby
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
+
+from supervisor.core.text.reading_order import is_reordered, is_right_to_left
+
+Kind = Literal["code", "words", "prose"]
+"""What a text is, which says what could be mistaken in it."""
 
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls (ANSI escapes begin with one), formats (bidi overrides, zero width), surrogates, unassigned, separators."""
@@ -47,34 +56,26 @@ _BLANK: Final = (
 )
 """Others that are drawn as nothing: a Braille blank, joiners and fillers of single scripts, a note without a head."""
 _NOTHING: Final = frozenset(chain.from_iterable(range(first, last + 1) for first, last in (*_IGNORABLE, *_BLANK)))
-_LOOK_ALIKE_SCRIPTS: Final = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
-_PHONETIC: Final = (*range(0x0250, 0x02B0), *range(0x1D00, 0x1DC0))
-"""Letters of phonetic alphabets, many of which are Latin letters in another shape; treated as a script of their own."""
-_LIKE_LATIN: Final = frozenset(
-    "асеһіјӏкорԛѕԁүухԝѵгпАВСЕНІЈКМОРЅТХУԌѴ"  # Cyrillic,
-    "ονρικυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳͿϹ"  # Greek
-    "օսոցհյքգՕՍ"  # and Armenian
-)
-"""Letters of other scripts that look like Latin ones."""
-_LIKE_SIGNS: Final = frozenset("\u01c3\u2024\u2044\u2215\u2223\u2236\u29f8\ua789")
-"""Characters that look like `! . / / | : / :`, and mean nothing to any program."""
+_BRACKETS: Final = "\u27e8\u27e9"
 _MARKS_IN_A_ROW: Final = 3
 """Languages stack up to three combining marks; more of them climb over the lines above and below."""
 _CONTROLS: Final = re.compile(r"[^ -~]")
 _CONTROLS_IN_LINES: Final = re.compile(r"[^ -~\n]")
-_ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[bfnrt])")
-"""An escape of ours, or of JSON: none of its letters belongs to the next word."""
+_ESCAPED: Final = re.compile(r"\\(?:u[0-9a-f]{4}|[bfnrt])")
+"""An escape of JSON, or of a shell: none of its letters belongs to the next word."""
 _PIECES: Final = re.compile(r"[^ ]+")
 _PIECES_OF_LINES: Final = re.compile(r"[^ \n]+")
 """Paths, addresses, words: pieces that are examined as one."""
-_BLANKS: Final = re.compile(r" {41,}")
-_EMPTY_LINES: Final = re.compile(r"\n(?: *\n){10,}")
-_UNMARKED: Final = re.compile(
+_MANY: Final = 10
+_GAPS: Final = re.compile(rf" {{41,}}|\n(?: *\n){{{_MANY},}}")
+_STRINGS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_BETWEEN_WORDS: Final = re.compile(r"\s|\\[nrt]")
+_PLAIN: Final = re.compile(
     "[А-Яа-яЁё -@[-`{-~]+"  # noqa: RUF001 # Cyrillic, without Latin letters,
     "|[\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fef\uac00-\ud7a3 -~]+"  # Japanese, Chinese and Korean,
     "|[À-ÖØ-öø-ž -~]+"  # and the letters of European languages, with ASCII
 )
-"""Pieces in which nothing would be marked, for speed: most text that is not ASCII."""
+"""Pieces in which nothing is marked but in code, for speed: most text that is not ASCII."""
 
 
 class _Look(NamedTuple):
@@ -84,77 +85,108 @@ class _Look(NamedTuple):
     is_letter: bool = False
     is_mark: bool = False
     is_digit: bool = False
-    is_right_to_left: bool = False
     script: str = ""
 
 
-def visible(text: str, *, lines: bool = False, ordered: bool = False) -> str:
+def visible(text: str, *, kind: Kind = "code", lines: bool = False, ordered: bool = False) -> str:
     """Return the text with every character marked that a person would not see, or would mistake for another.
 
-    `lines`: keep line ends. `ordered`: also mark text that is written from right to left.
+    `lines`: keep line ends. `ordered`: also mark text that is written from right to left, if its order is in doubt.
+    Make a text visible once: a second time marks the marks.
     """
-    return _marked(text, _escape, lines=lines, ordered=ordered)
+    shown = _marked(text, _mark, kind=kind, lines=lines)
+    return _marked(text, _mark, kind=kind, lines=lines, ordered=True) if ordered and is_reordered(shown) else shown
 
 
-def gathered(text: str) -> str:
-    """Return the text without long gaps that hide what comes after them: a run of more than 40 spaces, or of 10 or more
-    empty lines, becomes words."""
-    text = _EMPTY_LINES.sub(lambda run: f"\n⟨{run[0].count(chr(10)) - 1} empty lines⟩\n", text)
-    return _BLANKS.sub(lambda run: f" ⟨{len(run[0])} spaces⟩ ", text)
+def visible_json(text: str) -> str:
+    """Return JSON with each of its strings made visible by its own kind. It keeps its lines."""
+    return _STRINGS.sub(lambda found: visible(found[0], kind=kind_of(found[1])), text)
 
 
-def is_visible(text: str) -> bool:
-    """Return whether a person sees all of a text, of one line or several, unchanged."""
-    return visible(text, lines=True) == text
+def kind_of(value: str) -> Kind:
+    """Return the kind of a value of an argument that is declared neither a command nor a path."""
+    return "words" if _BETWEEN_WORDS.search(value.strip()) else "code"
 
 
-def is_reordered(text: str) -> bool:
-    """Return whether a screen may draw the text in another order than it was written."""
-    return not text.isascii() and any(_look(char).is_right_to_left for char in text)
+def gathered(shown: str) -> str:
+    """Return visible text without long gaps that hide what comes after them: a run of more than 40 spaces, or of 10 or
+    more empty lines, becomes words in the brackets of marks. Lines of spaces among those are counted by themselves."""
+    return _GAPS.sub(lambda gap: _gathered(gap[0]), shown)
+
+
+def is_visible(text: str, kind: Kind = "code") -> bool:
+    """Return whether a person sees all of a text, of one line or several, as it is."""
+    return _marked(text, lambda char: char if char in _BRACKETS else "", kind=kind, lines=True) == text
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
     """Return a value as JSON that a person can edit: marked characters are written as JSON's own escapes."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
-    return _marked(text, _json_escape, lines=True, ordered=False)
+    return _marked(text, _json_escape, kind="words", lines=True)
 
 
-def _marked(text: str, escape: Callable[[str], str], *, lines: bool, ordered: bool) -> str:
+def _gathered(gap: str) -> str:
+    if gap[0] == " ":
+        return f" ⟨{len(gap)} spaces⟩ "
+    lines = gap[1:-1].split("\n")
+    found = ["\n"]
+    for spaces, run in groupby(lines, len):
+        count = len(tuple(run))
+        if spaces:
+            found.append(f"⟨{count} lines of {spaces} spaces⟩\n")
+        else:
+            found.append(f"⟨{count} empty lines⟩\n" if count >= _MANY else "\n" * count)
+    return "".join(found)
+
+
+def _marked(text: str, mark: Callable[[str], str], *, kind: Kind, lines: bool, ordered: bool = False) -> str:
     controls = _CONTROLS_IN_LINES if lines else _CONTROLS
     if text.isascii():
-        return controls.sub(lambda found: escape(found[0]), text)
+        return controls.sub(lambda found: mark(found[0]), text)
 
-    def mark(found: re.Match[str]) -> str:
+    def mark_piece(found: re.Match[str]) -> str:
         piece = found[0]
         if piece.isascii():
-            return controls.sub(lambda control: escape(control[0]), piece)
-        if _UNMARKED.fullmatch(piece):
+            return controls.sub(lambda control: mark(control[0]), piece)
+        if kind != "code" and _PLAIN.fullmatch(piece):
             return piece
-        marked = _marks_of(piece, ordered=ordered)
-        return "".join(escape(char) if is_marked else char for char, is_marked in zip(piece, marked, strict=True))
+        marked = _marks_of(piece, kind, ordered=ordered)
+        return "".join(mark(char) if is_marked else char for char, is_marked in zip(piece, marked, strict=True))
 
-    return (_PIECES_OF_LINES if lines else _PIECES).sub(mark, text)
+    return (_PIECES_OF_LINES if lines else _PIECES).sub(mark_piece, text)
 
 
-def _marks_of(piece: str, *, ordered: bool) -> list[bool]:
+def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> Sequence[bool]:
     """Return whether each character of a piece without spaces is marked."""
+    return (_kept_marks if len(piece) <= _WORD else _find_marks)(piece, kind, ordered)
+
+
+def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:
+    from supervisor.core.text.look_alikes import Letter, deceptive, is_alike, mixes_scripts  # ASCII needs no tables
+
     looks = [_look(char) for char in piece]
     for found in _ESCAPED.finditer(piece):
         looks[found.start() : found.end()] = [_Look()] * len(found[0])
     marked: list[bool] = []
     base, row = "", 0  # the script of the letter before the marks, and the number of marks after it
-    for look in looks:
+    for char, look in zip(piece, looks, strict=True):
         row = row + 1 if look.is_mark else 0
-        is_seen = look.is_seen and not (ordered and look.is_right_to_left)
+        is_seen = look.is_seen and not (ordered and is_right_to_left(char)) and not (kind == "code" and is_alike(char))
         if look.is_mark:
             is_seen = is_seen and row <= _MARKS_IN_A_ROW and base != "" and look.script in (base, "COMBINING", "VEDIC")
         if not look.is_mark or not is_seen:
             base = look.script if look.is_letter and is_seen else ""
         marked.append(not is_seen)
-    has_latin = any(look.script == "LATIN" and char.isascii() for look, char in zip(looks, piece, strict=True))
+    if kind == "prose":
+        return marked
     for start, end in _words(looks, marked):
-        if _is_deceptive(piece[start:end], looks[start:end], has_latin=has_latin):
+        word = [Letter(piece[at], looks[at].script, looks[at].is_letter) for at in range(start, end)]
+        if piece[start:end].isascii():
+            continue
+        if mixes_scripts(word):
             marked[start:end] = [not char.isascii() for char in piece[start:end]]
+        elif kind == "code" and (foreign := deceptive(word)):
+            marked[start:end] = [char in foreign for char in piece[start:end]]
     return marked
 
 
@@ -171,51 +203,32 @@ def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
         yield start, len(looks)
 
 
-def _is_deceptive(word: str, looks: list[_Look], *, has_latin: bool) -> bool:
-    """Return whether a word could be mistaken for another one, of other letters."""
-    if word.isascii():
-        return False
-    scripts = {look.script for look in looks if look.is_letter}
-    if len(scripts & _LOOK_ALIKE_SCRIPTS) > 1 or ("PHONETIC" in scripts and len(scripts) > 1):
-        return True
-    letters = {char for char in word if not char.isdecimal()}
-    return has_latin and bool(letters) and _LIKE_LATIN.issuperset(letters)
+_kept_marks: Final = lru_cache(4096)(_find_marks)
+_WORD: Final = 64
+"""Characters of the longest piece whose marks are kept, for speed: texts repeat their words."""
 
 
 @lru_cache(8192)
 def _look(char: str) -> _Look:
+    from supervisor.core.text.look_alikes import script_of
+
     category, code = unicodedata.category(char), ord(char)
     is_seen = (
         category not in _UNSEEN_CATEGORIES
         and code not in _NOTHING
         and (category != "Zs" or char == " ")
-        and char not in _LIKE_SIGNS
-        and not _is_form_of_ascii(char)
+        and char not in _BRACKETS
     )
     is_letter, is_mark = category[0] == "L", category in ("Mn", "Me")
-    script = unicodedata.name(char, "").partition(" ")[0] if is_letter or category[0] == "M" else ""
-    script = "PHONETIC" if code in _PHONETIC else script
-    is_right_to_left = unicodedata.bidirectional(char) in ("R", "AL", "AN")
-    return _Look(is_seen, is_letter or category == "Mc", is_mark, category == "Nd", is_right_to_left, script)
-
-
-def _is_form_of_ascii(char: str) -> bool:
-    """Return whether it is a form of one ASCII character; wide punctuation is normal in Chinese and Japanese text."""
-    form, _, plain = unicodedata.decomposition(char).rpartition(" ")
-    if char.isascii() or not plain or form not in ("", "<wide>", "<font>", "<compat>"):
-        return False
-    meant = chr(int(plain, 16))
-    return meant.isascii() and meant.isprintable() and (form != "<wide>" or meant.isalnum())
+    script = script_of(char) if is_letter or category[0] == "M" else ""
+    return _Look(is_seen, is_letter or category == "Mc", is_mark, category == "Nd", script)
 
 
 @lru_cache(4096)
 def _json_escape(char: str) -> str:
-    return json.dumps(char)[1:-1]
+    return char if char in _BRACKETS else json.dumps(char)[1:-1]
 
 
 @lru_cache(4096)
-def _escape(char: str) -> str:
-    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
-    code = ord(char)
-    short = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    return named.get(char, short if code < 0x10000 else f"\\U{code:08x}")
+def _mark(char: str) -> str:
+    return f"⟨U+{ord(char):04X}⟩"

@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from supervisor import Answer, Approval, Approve, Deny, InvalidInput, Option
 from supervisor.channels.chat.presses import FORMS, buttons_of, decision_of, form_of
 from supervisor.channels.discord import components, interactions
 from supervisor.channels.slack import blocks, payloads
+from supervisor.channels.telegram import messages
+from supervisor.channels.wording.cards import decided, make_card, plain, still_waits
 from supervisor.channels.wording.lengths import fit, length
 from supervisor.core.ids import new_approval_id
 
@@ -349,3 +352,27 @@ def parts_of(value):
         value = list(value.values())
     for each in value if isinstance(value, list) else ():
         yield from parts_of(each)
+
+
+def test_no_surface_marks_a_mark():
+    """A text is made visible once: the brackets of marks are marked in what an agent wrote, never in what we drew."""
+    nasty = "a\u202eb\x1b[2J \u05d0 \u05d1"
+    schema = {"type": "object", "properties": {nasty: {"type": "string", "description": nasty, "enum": [nasty]}}}
+    common = {"path": (nasty, nasty), "requester": nasty, "cwd": nasty, "reason": nasty, "by": nasty}
+    asked = [
+        replace(call({"command": nasty, nasty: nasty, "list": [nasty, f"{nasty}c"]}), tool=nasty, **common),
+        replace(question(()), choices=None, question=nasty, schema=schema, **common),
+        replace(question((nasty, "b")), question=nasty, **common),
+    ]
+    drawn = []
+    for each in (*asked, *(replace(each, status="denied", decided_at=NOW) for each in asked)):
+        drawn += [
+            blocks.card_blocks(each, NOW, None),
+            blocks.retired_blocks(each, None),
+            components.retired_message(each),
+        ]
+        drawn += [components.card_message(each, NOW, None), messages.card_message(each, None, ()), still_waits(each)]
+        drawn += [messages.retired_message(each, NOW), plain(make_card(each, NOW), {}), decided(each, NOW)]
+    text = json.dumps(drawn, ensure_ascii=False)
+    assert "⟨U+202E⟩" in text
+    assert "27E8" not in text

@@ -213,7 +213,7 @@ def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
         ana = person(one_daemon, viewport={"width": 320, "height": 640}, color_scheme=scheme)
         ana.page.on("dialog", ana.complained)
         card = ana.see(ana.card("onerror"))
-        assert "\\u202e\\u001b[2J" in card.inner_text() or "\\u202e\\x1b[2J" in card.inner_text()
+        assert "⟨U+202E⟩⟨U+001B⟩[2J" in card.inner_text() or "⟨U+202E⟩\\u001b[2J" in card.inner_text()
         for page in ("/", "/sessions", "/sessions/hostile", "/rules"):
             ana.page.goto(page)
             assert ana.page.evaluate("document.documentElement.scrollWidth") == 320, page

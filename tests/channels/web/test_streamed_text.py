@@ -6,7 +6,7 @@ import time
 import pytest
 from daemons import until
 
-SHOWN = r"The <b>tide</b> is \x1b[31mlow\u202e and so on."
+SHOWN = "The <b>tide</b> is ⟨U+001B⟩[31mlow⟨U+202E⟩ and so on."
 """What the agent `writing` writes, made harmless."""
 
 

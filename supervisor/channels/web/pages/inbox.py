@@ -23,6 +23,7 @@ from supervisor.channels.web.pages.forms import FormView, form_view, read_form
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.channels.wording.cards import (
     NUMBERS,
+    ORDERED,
     ago,
     arguments_facts,
     asked_facts,
@@ -35,11 +36,12 @@ from supervisor.channels.wording.cards import (
     quoted,
     without_place,
 )
+from supervisor.channels.wording.drawing import direction_of, draw_code
 from supervisor.channels.wording.form_words import fields_of
 from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.errors import InvalidInput
-from supervisor.core.text.visible import gathered, json_text, visible
+from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
 LONG: Final = 24
@@ -55,6 +57,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[Span, ...]
     language: Language
     lines: int
+    direction: str = "ltr"
+    """Its `dir`: from left to right, or that of its first letter."""
 
     @property
     def is_default(self) -> bool:
@@ -202,7 +206,7 @@ def _question_facts(approval: Approval, form: FormView | None) -> tuple[tuple[Fa
     facts = asked_facts(approval)
     if approval.choices is not None or form is not None:
         facts.pop()
-    return tuple(_fact(label, text, "text") for label, text in facts), ""
+    return tuple(_fact(label, text, "text", "ltr" if label == "wants" else "auto") for label, text in facts), ""
 
 
 def _replies(approval: Approval) -> list[Reply]:
@@ -219,7 +223,7 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
         for old, new in _PAIRS:
             before, after = rest.get(old), rest.get(new)
             if isinstance(before, str) and isinstance(after, str):
-                text = change(gathered(visible(before, lines=True)), gathered(visible(after, lines=True)))
+                text = change(draw_code(before).text, draw_code(after).text)
                 if text is not None:
                     found.append(_fact(f"{old} → {new}", text, "change"))
                     rest = {name: value for name, value in rest.items() if name not in (old, new)}
@@ -229,13 +233,16 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
             unset = text
         else:
             is_command = label == visible(approval.command or "")
-            fact = _fact(label, text, language_of(label, text, is_command=is_command))
+            language = language_of(label, text, is_command=is_command)
+            is_text = language == "text" and label not in (ORDERED, "run by")
+            fact = _fact(label, text, language, direction_of(text) if is_text else "ltr")
             (defaults if fact.is_default else plain).append(fact)
     return (*plain, *found, *defaults), unset
 
 
-def _fact(label: str, text: str, language: Language) -> Fact:
-    return Fact(label=label, spans=tuple(spans(text, language)), language=language, lines=text.count("\n") + 1)
+def _fact(label: str, text: str, language: Language, direction: str = "ltr") -> Fact:
+    lines = text.count("\n") + 1
+    return Fact(label=label, spans=tuple(spans(text, language)), language=language, lines=lines, direction=direction)
 
 
 def wider(approval: Approval) -> list[Grant]:
@@ -244,7 +251,7 @@ def wider(approval: Approval) -> list[Grant]:
         Grant(
             value=str(approval.options.index(grant.option)),
             words=HOW_LONG[scope],
-            pattern=f"{approval.tool} {grant.pattern}",
+            pattern=f"{visible(approval.tool)} {grant.pattern}",
             effect=f"{grant.covers}; not asked again {reach(approval, scope)}",
         )
         for scope in WIDER

@@ -21,22 +21,25 @@ LARGEST_DIFF: Final = 400
 """Lines of either side up to which two texts are compared: comparing is quadratic, and longer ones are shown as they
 are."""
 
-_ESCAPE: Final = r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}"
+_ESCAPE: Final = r"⟨(?:U\+[0-9A-F]{4,6}|[0-9]+\ (?:spaces|empty\ lines|lines\ of\ [0-9]+\ spaces))⟩"
+"""A mark (core/text/visible.py)."""
 _SHELL: Final = re.compile(
     rf"""(?P<escape>{_ESCAPE})
     |(?P<string>'[^']*')
     |(?P<quote>")
     |(?P<operator>&&|\|\||\$\(|[;|&<>()`]|\n)
     |(?P<option>(?<![^\s])-[\w-]+)
-    |(?P<word>[^\s;|&<>()`'"$\\]+)
-    |(?P<other>\\.|[\s$'\\]+?)""",
+    |(?P<word>[^\s;|&<>()`'"$\\⟨]+)
+    |(?P<other>\\.|[\s$'\\⟨]+?)""",
     re.VERBOSE,
 )
 _TEXT: Final = re.compile(rf"(?P<escape>{_ESCAPE})")
 _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 _STARTS: Final = frozenset({"&&", "||", "$(", ";", "|", "&", "(", "`", "\n"})
 """After these the next word is a program."""
-_QUOTED: Final = re.compile(rf'(?P<escape>{_ESCAPE})|(?P<operator>\$\(|`)|(?P<quote>")|(?P<string>\\.|[^"`$\\]+|[$\\])')
+_QUOTED: Final = re.compile(
+    rf'(?P<escape>{_ESCAPE})|(?P<operator>\$\(|`)|(?P<quote>")|(?P<string>\\.|[^"`$\\⟨]+|[$\\⟨])'
+)
 """What there is between double quotes."""
 
 

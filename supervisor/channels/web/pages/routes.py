@@ -39,6 +39,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
+from supervisor.core.text.visible import visible
 from supervisor.core.values import SendResult, SessionStatus, SessionView
 from supervisor.seam.supervisor import Supervisor
 
@@ -225,9 +226,9 @@ async def say(visit: Visit) -> Response:
     try:
         heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
     except NotEntitled as error:
-        return await _session(visit, session, 403, told=f"Not sent: {error}", typed=text)
+        return await _session(visit, session, 403, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     except InvalidInput as error:
-        return await _session(visit, session, 422, told=f"Not sent: {error}", typed=text)
+        return await _session(visit, session, 422, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)
@@ -252,7 +253,7 @@ async def cancel(visit: Visit) -> Response:
     try:
         await visit.supervisor.cancel(session, reason=reason, by=visit.person.name, run=run)
     except NotEntitled as error:
-        return await _session(visit, session, 403, told=f"Not cancelled: {error}")
+        return await _session(visit, session, 403, told=visible(f"Not cancelled: {error}", kind="words"))
     if (latest := (await visit.supervisor.get_session(session)).run) != run:
         told = f"Run {latest} was not on your page yet: look at it here, and cancel it if you want that."
         return await _session(visit, session, 409, told=told)

@@ -2,7 +2,7 @@
 
 Rules
 - A call is one entry, where it was asked: its approval, its decision and its result stand with it (A15).
-- Texts stay as they were written; the rendering makes them visible and harmless.
+- Texts stay as they were written, but for what a call runs; the rendering makes them visible and harmless.
 - What the agent reports of itself is marked. It may say much: its reports take no place from other entries.
 - Pure and bounded: of a long journal the latest entries are shown, with the number of the others.
 """
@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.wording.cards import answer_text, arguments_facts
+from supervisor.channels.wording.cards import arguments_facts
+from supervisor.channels.wording.drawing import direction_of
 from supervisor.core import events as e
 from supervisor.core.events.asking import COPIED
 from supervisor.core.ids import split_operation_id
@@ -51,6 +52,9 @@ class Entry(msgspec.Struct, kw_only=True):
     reason: str | None = None
     is_edited: bool = False
     command: str = ""
+    """Of a call: its command or the first of its arguments, made visible."""
+    direction: str = "ltr"
+    """The `dir` of that."""
     session: str | None = None
     """A sub-agent that the entry is about."""
     is_cut: bool = False
@@ -131,6 +135,7 @@ class _Teller:
             entry = self._add(
                 "call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=_asked(event.approval)
             )
+            entry.direction = "ltr" if event.command is not None else direction_of(command)
             entry.is_cut = len(command) > MOST_CHARACTERS
             entry.state = "asked" if event.approval is not None else ""
             self._calls[event.operation] = entry
@@ -152,7 +157,8 @@ class _Teller:
                 entry.state, entry.reason = "withdrawn", event.reason
             case e.QuestionAnswered():
                 entry.state, entry.decided_by = "answered", event.by
-                entry.text = answer_text(msgspec.json.decode(event.value))[:MOST_CHARACTERS]
+                value = msgspec.json.decode(event.value)
+                entry.text = (f"“{value}”" if isinstance(value, str) else bytes(event.value).decode())[:MOST_CHARACTERS]
             case e.ApprovalExpired():
                 entry.state, entry.reason = "expired", None
             case e.ToolCallStarted():

@@ -91,6 +91,23 @@ def test_hostile_text_never_becomes_markup(text, other, name):
     assert visible(text.strip().split("\n")[0][:20]) in seen.text.replace("\n", "") or "\n" in text
 
 
+def test_a_page_marks_no_mark():
+    """Cards have drawn most of what it shows; the brackets of their marks are not marked again."""
+    nasty = "a\u202eb\x1b[2J"
+    schema = {"type": "object", "properties": {nasty: {"type": "string", "description": nasty, "enum": [nasty, "b"]}}}
+    facts = {"path": (nasty, nasty), "requester": nasty, "cwd": nasty, "escalated_to": (nasty,)}
+    options = (Option("once"), Option("session", nasty))
+    call = an_approval(tool=nasty, arguments={"command": nasty, nasty: nasty, "no": None}, options=options, **facts)
+    ended = an_approval(status="denied", by=nasty, reason=nasty, decided_at=NOW, **facts)
+    questions = (
+        a_question(question=nasty, choices=(nasty, "b")),
+        a_question(question=nasty, choices=None, schema=schema),
+    )
+    page = page_of(call, ended, *questions)
+    assert page.count("⟨U+202E⟩") > 20
+    assert "27E8" not in page
+
+
 def test_no_template_can_be_obeyed():
     """Nothing says `safe`, nothing runs or is styled inline, nothing is loaded from elsewhere."""
     for template in TEMPLATES.glob("*.html"):

@@ -1,0 +1,96 @@
+"""Characters that look alike, from Unicode's confusables.txt, version 17.0.0.
+
+`python -m tests.look_alikes` writes this module; it says what is taken, and from where.
+"""
+
+from itertools import chain
+from typing import Final
+
+
+def _chars(ranges: str) -> frozenset[str]:
+    """Return the characters of ranges of hexadecimal code points."""
+    ends = ([int(end, 16) for end in each.split("-")] for each in ranges.split())
+    return frozenset(map(chr, chain.from_iterable(range(each[0], each[-1] + 1) for each in ends)))
+
+
+LIKE_ASCII: Final = _chars(
+    "b4 b8 c6 d7 e6 fe 131 149 152-153 181 184 187 18a 18d 192-193 196 198 1a0-1a1 1a4 1a6-1a7 1ac 1b3 1b7 "
+    "1bc-1bd 1bf-1c1 1c3 21c 222-223 241 251 261 263 269-26a 26f 28b 28f 294 2a3 2a6 2aa-2ab 2b9-2be 2c2-2c4 2c6 "
+    "2c8 2ca-2cb 2d0 2d7 2db-2dd 2ee 2f4 2f6 2f8 37a 37f 384 391-392 395-397 399-39a 39c-39d 39f 3a1 3a4-3a5 3a7 "
+    "3b1 3b3 3b9 3bd 3bf 3c1 3c3 3c5 3dc 3e8 3ec-3ed 3f3 3f8 3fa 405-406 408 410 412 415 417 41a 41c-41e 420-423 "
+    "425 42b-42c 42e 430-431 433 435 43e 440-441 443 445 448 455-456 458 461 474-475 491 4ae-4af 4bb 4bd 4c0 4cf "
+    "4d4-4d5 4e0 501 50c 51b-51d 54d 54f 555 55a 55d 561 563 566 570 578 57c-57d 581-582 584-585 589 5c0 5c3 5d5 "
+    "5d8-5d9 5df 5e1 5f0-5f4 60d 627 647 660-661 665 667 66a-66b 66d 6be 6c1 6d4-6d5 6f0-6f1 6f5 6f7 701-704 7c0 "
+    "7ca 7f4-7f5 7fa 903 966 969 97d 9e6 9ea 9ed a66-a67 a6a a83 ae6 ae9 b03 b20 b66 b68 be6 c02 c66 c82 ce6 d02 "
+    "d1f-d20 d66 d6d d82 e50 ed0 1004 101d 1040 105a 10e7 10ff 1200 12d0 13a0-13a2 13a4-13a5 13a9-13ac 13ae 13b3 "
+    "13b7 13bb 13bd 13c0 13c2-13c3 13ce-13cf 13d2 13d4-13d5 13d9-13da 13de-13df 13e2 13e6-13e7 13ee 13f3-13f4 "
+    "1400 142f 1433 1438 144a 144c 1467 146d 146f 1472 1486-1488 148d 14aa 14bf 1541 157c-157d 1587 15af 15b4 "
+    "15c5 15de 15ea 15f0 15f7 166d-166e 16b2 16b7 16c1 16cc 16d5-16d6 16ec-16ed 1735 17e0 1803 1809 1cd3 1d04 "
+    "1d0f 1d11 1d1c 1d20-1d22 1d26 1d6b 1d83 1d8c 1e9d 1eff 1fbd 1fbf-1fc0 1ffd-1ffe 2010 2012-2013 2016 "
+    "2018-201d 201f 2032-2037 2039-203a 2041 2043-2044 204e 2052-2053 2057 205a 20b6 212e 2212 2215-2217 221e "
+    "2223 2225 2228 222a 2236 223c 226a-226b 22a4 22c1 22c3 22d8-22d9 22ff 2373-2374 237a 23fd 244a 2571 2573 "
+    "2768-2769 276e-276f 2772-2775 2795-2796 27cb 27cd 27d9 292b-292c 29f5 29f8-29f9 2a20 2a2f 2aa5 2afb 2afd "
+    "2c82 2c85 2c8e 2c92-2c94 2c98 2c9a 2c9c 2c9e-2c9f 2ca2-2ca6 2ca8-2ca9 2cac 2cba-2cbb 2cbd 2cc4 2cc6-2cc7 "
+    "2cca-2ccc 2cce-2cd0 2cd2-2cd3 2cdc 2cf9 2d38-2d39 2d4f 2d51 2d54-2d55 2d5d 2e28-2e29 2e40 3003 3007 "
+    "3014-3015 3033 30a0 30ce 31d3-31d4 4e36 4e3f a4d0-a4d4 a4d6-a4d7 a4d9-a4da a4dc-a4dd a4df-a4e3 a4e6-a4e7 "
+    "a4ea-a4ec a4ee a4f0 a4f2-a4f4 a4f8-a4fb a4fd-a4ff a60e a644 a647 a698-a699 a6df a6eb a6ef a728 a731-a73d "
+    "a74e-a74f a75a a76a a76e a777-a778 a789 a78c a798-a799 a79f a7ab a7b2-a7b4 ab32 ab35 ab3d ab47-ab48 ab4e "
+    "ab52 ab5a ab63 ab75 ab81 ab83 ab93 aba9-abaa abaf fd3e-fd3f 10282 10286-10287 1028a 10290 10292 10295-10297 "
+    "1029b 102a0-102a2 102a5 102ab 102b0-102b2 102b4 102cf 102f5 10301-10302 10309 10311 10315 10317 1031a "
+    "1031f-10320 10322 10404 10415 1041b 10420 1042c 1043d 10448 104b4 104c2 104ce 104d2 104ea 104f6 10513 10516 "
+    "10518 1051c-1051d 10525-10527 10a50 114d0 11700 11706 1170a 1170e-1170f 118a0 118a2-118a4 118a6 118a9 118ac "
+    "118ae-118af 118b2 118b5 118b8 118bb-118bc 118c0-118c4 118c6 118c8 118ca 118cc 118d5-118d8 118dc 118e0 118e3 "
+    "118e5-118e6 118e9 118ec 118ef 118f2 11dd9-11dda 11de0-11de1 16eaa 16eb6 16f08 16f0a 16f16 16f28 16f35 "
+    "16f3a-16f3b 16f3f-16f40 16f42-16f43 16f51-16f52 1ccd6-1ccf9 1d114 1d16d 1d206 1d20d 1d20f 1d212-1d213 1d216 "
+    "1d22a 1d236-1d237 1d23a-1d23b 1e6e9 1e8c7 1e8cb 1f12a 1f700 1f707 1f74c 1f75c 1f768 1f76b-1f76c "
+)
+"""Look like one or more ASCII characters."""
+SIGNS: Final = _chars(
+    "a2-a3 a5 a9 ae-b0 b6-b7 f7 2d3 2d8-2da 2ea-2eb 2f3 2fb 375 609-60a 60c 60f 61b 61f 66c 964 970 af0 bf3 bf5 "
+    "bf8 d79 e4f e5a-e5b f0b fd5-fd6 16eb 17d4-17d5 17d9-17da 1b5c 2014-2015 2022 2027 2030-2031 203e 205d-205e "
+    "20a4 20ac-20ad 20b8 20bd 2108 2117 2127 2129 2141-2144 2191 2195 219e-21a1 21b2 21b5 21ba 21be-21bf 21c4 "
+    "21cc 2200 2202-2203 2205-2207 220e-2211 2218-2219 2220 2227 2229 222b 2234-2235 2237-2238 2248 224f 2261 "
+    "2263 2282-2283 228d-2290 2293-2297 2299 229b 229d 22a0-22a1 22a5 22b2-22b3 22c0 22c2 22c4-22c5 22c8 "
+    "22d6-22d7 22ee-22ef 22f4 2300 2307 2312 2319 2324-2325 233b 233e 2341-2342 2349 234b 234e 2355 235c 235f "
+    "2365 2369 236c-236d 2375 237f 2388 239c 239f 23a2 23a5 23aa 23ae 23c1-23c3 23c6 23dc-23e1 23e5 23fb-23fc "
+    "23fe 2500-2503 250c 250f 251c 2523 256a 2588 258c 2590 2594 2596-2598 259d 25a0-25a1 25aa 25b1 25b3 "
+    "25b6-25b8 25ba 25bd 25c1 25c7 25ca-25cb 25ce 25e0 25e6 2609 2610 2625 2627 2629 2630 2638 263d-263e 264e "
+    "2657 265d 2662 26ac 276c-276d 2797 27c2 27e6-27e9 28ff 2999-299a 29b0 29b5 29be 29c4-29c5 29c7 29d6 29d9 "
+    "29df 2a00-2a06 2a1d 2a1f 2a21 2a3d-2a3f 2a6a 2aaa-2aab 2bec-2bef 2ce8-2ce9 2e1e 2e26-2e27 2e2a-2e2c 2e2e "
+    "2e30-2e32 2e35 2e39 2e3d 2e3f 2e82-2e83 2e85 2e89 2e8b 2e8e-2e90 2e92-2e94 2e96-2e99 2e9b 2e9e 2ea0-2ea4 "
+    "2ea6 2ea8 2eab 2ead 2eaf 2eb1-2eb2 2eb9-2eba 2ebe-2ec5 2ec8-2ec9 2ecb-2ecd 2ecf-2ed4 2ed6 2ed8-2edd "
+    "2edf-2ee0 2ee2 2ee4-2ee5 2ee8-2ee9 2eeb-2ef0 2ef2 3002 3008-3009 3012 301a-301c 309b-309c 30fb 31d0-31d1 "
+    "31d6 31da-31db 31df-31e0 a494 a49c a49e a4a7-a4a8 a4ac a4b0 a4ba a4be-a4c0 a4c2 a67e a714 a716 a8fc a9c6 "
+    "fdfc fe49-fe4c ffe3 10101 101a0 110bb 111c7 111db 111de 1d202 1d20b 1d214-1d215 1d217 1d21a-1d21c "
+    "1d221-1d222 1d22b 1d230 1d238-1d239 1d23f 1d245 1f10d-1f10e 1f241-1f242 1f312 1f318-1f319 1f333 1f34e-1f34f "
+    "1f352-1f353 1f377 1f3e2 1f40d 1f443 1f514 1f6f8 1f701-1f702 1f704 1f70a 1f714 1f728 1f73a 1f754-1f755 1f75e "
+    "1f771 "
+)
+"""Signs that look like another character that is not ASCII."""
+LIKE_SCRIPT: Final = {
+    "ARMENIAN": _chars(
+        "131 14b 18d 192 19e 237 261 269-26a 26f-270 28b 37a 39f 3a6 3b4 3b7 3b9 3bf 3c3 3c5 405 41e 424 43e 448 456 "
+        "461 4bb 51b 51d 5d9 5e1 647 6be 6c1 6d5 1d0f 1d11 1d1c 1d21 1d83 1e9d 1e9f a647 a78c a799 a79f ab35 ab3d "
+        "ab4e ab52 "
+    ),
+    "ARABIC": _chars("f6 196 1c0 399 3bf 3c3 406 43e 4c0 4cf 585 5d5 5df 5e1 1d0f 1d11 ab3d "),
+    "CYRILLIC": _chars(
+        "c6-c7 e6-e7 fe 127 131 138 180 182-185 18f-190 196 19f 1a7-1a8 1b7 1bd 1bf-1c0 1dd 1f6 21c-21d 245 24d-24f "
+        "251 259 25b-25c 262-263 266 269-26a 26f 275 278 28d 28f 292 298-299 29c 376-377 37a 37f 391-393 395 397-39c "
+        "39f-3a1 3a4-3a8 3b1 3b3 3b5 3b8-3ba 3bd 3bf-3c1 3c3-3c4 3c6 3c8-3c9 3f3 3f8 3fa 54f 553 555 561 563 566 570 "
+        "582 585 5d5 5d8 5df 5e1 627 647 6be 6c1 6d5 1d04 1d08 1d0b 1d0d-1d0f 1d11 1d19 1d1b 1d20-1d21 1d24 1d26 1d28 "
+        "1d8c 1eff 2c67 2c69 a731 a740 a74a-a74b a74e-a74f a75a a76a-a76b a792-a793 a7ab a7b2-a7b4 a7b6-a7b7 ab32 "
+        "ab3d ab47-ab48 ab5a ab60 "
+    ),
+    "GREEK": _chars(
+        "de-df fe 131 138 14b 186 190 196 19e-19f 1a6 1a9 1b7 1bf-1c0 21c 245 251 254 25b 263 269-26a 278 28b-28c 28f "
+        "406 408 410 412-413 415 417-418 41a-420 422-425 430 433 438 43a 43e-440 442-444 454 456 458 460 470-472 "
+        "474-475 4ae-4af 4c0 4cf 4e0 4e8 4fe 510-511 548 553-555 56e 572 57d 582 585 5d5 5d8-5d9 5df 5e1 627 647 6be "
+        "6c1 6d5 1d0b 1d0e-1d11 1d18 1d1b-1d1c 1d20 1d8c 1e9e-1e9f 1eff 2184 2c6f 2c75 a647 a64d a73e-a73f a74a a76a "
+        "a78c a793 a798 a79f a7ab a7b1-a7b5 a7b7 a7d6 a7fb ab3d ab47-ab48 ab4e ab52-ab53 ab55 ab5a "
+    ),
+    "HEBREW": _chars(
+        "196 1c0-1c1 399 3bd 3bf 3c3 406 43e 475 4c0 4cf 585 627 647 6be 6c1 6d5 1d0f 1d11 1d20 a78c ab3d "
+    ),
+}
+"""Letters of other scripts that look like a letter of this one."""
