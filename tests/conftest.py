@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+from contextlib import ExitStack
 
 import preloaded
 import pytest
@@ -56,6 +57,13 @@ def anyio_backend(request):
 def virtual_backend(request):
     """A backend whose clock jumps to the next timer."""
     return request.param()
+
+
+@pytest.fixture
+def enter():
+    """Return a function that enters a context, which the end of the test leaves, and returns its value."""
+    with ExitStack() as stack:
+        yield stack.enter_context
 
 
 @pytest.fixture

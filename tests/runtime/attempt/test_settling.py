@@ -17,7 +17,7 @@ from watching import next_of
 
 from supervisor import Answer, Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.runtime.lifecycle.passivate import Passivation
-from supervisor.testing import AutojumpLoop, virtual_asyncio, virtual_trio
+from supervisor.testing import AutojumpLoop, slow_disk, virtual_asyncio, virtual_trio
 
 pytestmark = pytest.mark.anyio
 
@@ -204,16 +204,10 @@ PATHS = {"a timer's start": "first", "an abandonment": "second", "a commit that 
 
 
 @pytest.mark.parametrize("what", PATHS)
-async def test_a_wait_for_the_disk_in_the_first_attempt_changes_no_path(what, monkeypatch):
+async def test_a_wait_for_the_disk_in_the_first_attempt_changes_no_path(what, enter):
     """A later attempt finds the entry in the journal. A task that was cut off leaves after the results that came before
     that was on disk."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     assert await first_attempt(store, journals_between, (what, anyio.current_time())) == PATHS[what]
     assert await later_attempt(store) == PATHS[what]
@@ -246,15 +240,9 @@ async def lands_together(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, monkeypatch):
+async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, enter):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     first = await first_attempt(store, lands_together)
     assert await later_attempt(store) == first
@@ -284,15 +272,9 @@ async def tells_and_takes(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_report_that_waits_for_a_commit_delays_the_next_result(_, monkeypatch):
+async def test_a_report_that_waits_for_a_commit_delays_the_next_result(_, enter):
     """A later attempt reports nothing there, and goes on at once."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     first = await first_attempt(store, tells_and_takes)
     assert await later_attempt(store) == first
@@ -324,7 +306,7 @@ async def answered_together(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, monkeypatch):
+async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, enter):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
     monkeypatch.setattr("supervisor.runtime.journal.writer.FEW", 0)  # the writer commits the answers together
     store = MemoryStore()
