@@ -1,7 +1,7 @@
 """Disks of a test: how long the commits of a store take.
 
-A commit that is slow runs in a thread, for which a virtual clock does not wait (supervisor/runtime/journal/writer.py). So a
-test on virtual time says how fast its disk is, and the disk of the machine decides nothing.
+A commit that is slow runs in a thread, for which a virtual clock does not wait (runtime/journal/writer.py). So a test
+on virtual time says how fast its disk is, and the disk of the machine decides nothing.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Replace a part of a program for a while: a function that fails or waits, or a bound that a test can reach.
 
-Prefer what needs no replacement: a parameter, a store or a channel of your own, a real process, a virtual clock. What is
-left is code of a library that a test must reach between two of its lines, or a bound such as "1,000 at a time".
+Prefer what needs no replacement: a parameter, a store or a channel of your own, a real process, a virtual clock. What
+is left is code of a library that a test must reach between two of its lines, or a bound such as "1,000 at a time".
 
 Rules
 - A part is named by its owner, a module, a class or an object, and its name there; no text holds the path to it. If it
@@ -23,8 +23,8 @@ _ABSENT: Final = object()
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Let `owner` have another value under a name that it has. Raises InvalidInput if it has no such name, or a value of
-    another kind."""
+    """Let `owner` have another value under a name that it has. Raises InvalidInput if it has no such name, or a value
+    of another kind."""
     before = getattr(owner, name, _ABSENT)
     if before is _ABSENT:
         raise InvalidInput(f"{owner!r} has no {name}: it was renamed or moved, so name what a test replaces anew")

@@ -10,7 +10,7 @@ from supervisor import Approve, Deny, MemoryStore, SqliteStore, allow, deny, ope
 from supervisor.agents.claude.permissions import NO_TALK, Allowed, Client, Denied, Permissions
 from supervisor.core.errors import StoreRefused
 from supervisor.system import loading
-from supervisor.testing import fast_disk
+from supervisor.testing import fast_disk, fresh_process
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -23,10 +23,10 @@ def anyio_backend(virtual_backend):
 
 
 @pytest.fixture(autouse=True)
-def _alone(enter, monkeypatch):
+def _alone(enter):
     """No commit goes to a thread, and a test's agent is not known to the next test."""
     enter(fast_disk())
-    monkeypatch.setattr(loading, "_seen", {})
+    enter(fresh_process())
 
 
 class Full(SqliteStore):

@@ -23,6 +23,7 @@ from scenario import record
 from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
 from supervisor.runtime import local
 from supervisor.runtime.journal.writer import Journal
+from supervisor.testing import replaced
 from supervisor.wiring.stopping import run_until_stopped
 
 
@@ -254,7 +255,7 @@ async def run_and_take_over(job: Job) -> None:
 
 def know_no_agents() -> None:
     """Be a program that only records, as the command line is: it has declared none of the agents."""
-    local.find_declared = lambda *named: None
+    replaced(local, "find_declared", lambda *named: None).__enter__()
 
 
 async def decide_all(job: Job) -> None:

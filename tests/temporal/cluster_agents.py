@@ -1,12 +1,15 @@
 """Agents of the tests on Temporal. What they do to the world, they write into the file EFFECTS."""
 
+import importlib
 import os
 import signal
 from pathlib import Path
+from types import FrameType
 
 import anyio
 import msgspec
 from temporalio import activity
+from watching import calls_of
 
 from supervisor import Context, ToolContext, agent, tool
 from supervisor.tools import shell
@@ -23,6 +26,17 @@ def die_once(where: str) -> None:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_where(module: str, name: str) -> None:
+    """Kill the worker, the first time that a module of ours calls a function."""
+    place = importlib.import_module(f"supervisor.temporal.{module}")
+
+    def act(frame: FrameType) -> None:
+        if frame.f_back is not None and frame.f_back.f_globals is vars(place):
+            die_once(name)
+
+    calls_of(getattr(place, name), act).__enter__()
 
 
 @tool
@@ -238,19 +252,5 @@ async def enduring(ctx: Context, rounds: int) -> list[str]:
     return [*sorted(said), str(timer.expired)]
 
 
-if os.environ.get(
-    "DIES_IN", "."
-).isidentifier():  # a worker of a test: it dies where a tree leaves its workflow, or begins its next one
-    from supervisor.temporal.workflow import journal, moving
-
-    def _dying(name: str) -> None:
-        place = {"pack": moving, "unpack": journal}[name]
-        usual = getattr(place, name)
-
-        def die(given: object, **options: object) -> object:
-            die_once(name)
-            return usual(given, **options)
-
-        setattr(place, name, die)
-
-    _dying(os.environ["DIES_IN"])
+if (_place := {"pack": "workflow.moving", "unpack": "workflow.journal"}.get(os.environ.get("DIES_IN", ""))) is not None:
+    die_where(_place, os.environ["DIES_IN"])  # as a tree leaves its workflow, or begins its next one

@@ -12,7 +12,6 @@ from pathlib import Path
 import preloaded
 import pytest
 
-from supervisor.transcripts import write
 from supervisor.transcripts.liveness import read_lock
 from supervisor.transcripts.repair import find_files
 from supervisor.transcripts.session import ChangedError, RefusedError, read_session
@@ -114,7 +113,7 @@ def test_the_backup_is_a_copy_where_links_are_not_possible(session, mend, monkey
             raise OSError(95, "Operation not supported")
         link(source, target)
 
-    monkeypatch.setattr(write.os, "link", no_backup_links)
+    monkeypatch.setattr(os, "link", no_backup_links)
     assert Path(mend(path).backup).read_bytes() == before
 
 
@@ -183,7 +182,7 @@ def test_a_file_that_changes_during_the_write_is_not_replaced(session, monkeypat
         with path.open("ab") as file:
             file.write(b'{"type":"label"}\n')
 
-    monkeypatch.setattr(write.os, "fsync", append_meanwhile)
+    monkeypatch.setattr(os, "fsync", append_meanwhile)
     with pytest.raises(ChangedError):
         write_plan(judged, plan, _wish().now, as_copy=False)
     assert path.read_bytes().endswith(b'{"type":"label"}\n')

@@ -16,8 +16,9 @@ from scenes import HeldStore, opened
 from watching import next_of
 
 from supervisor import Answer, Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.runtime.journal import writer
 from supervisor.runtime.lifecycle.passivate import Passivation
-from supervisor.testing import AutojumpLoop, slow_disk, virtual_asyncio, virtual_trio
+from supervisor.testing import AutojumpLoop, replaced, slow_disk, virtual_asyncio, virtual_trio, wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -308,7 +309,7 @@ async def answered_together(ctx: Context) -> str:
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
 async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, enter):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.FEW", 0)  # the writer commits the answers together
+    enter(replaced(writer, "FEW", 0))  # the writer commits the answers together
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(answered_together, session="s")
@@ -400,17 +401,17 @@ async def test_operations_that_follow_from_results_of_one_commit_share_commits()
     assert store.commits < 200  # of 400 that a commit for each would be
 
 
-async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(monkeypatch):
+async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(enter):
     """Its tree is suspended with the reason, and can be resumed."""
-    look_at, faults = Passivation.look_at, ["bad"]
+    faults = ["bad"]
 
-    def fails_once(quiet, attempt) -> None:
+    def fails_once(look_at, quiet, attempt) -> None:
         if attempt.session in faults:
             faults.remove(attempt.session)
             raise ZeroDivisionError("a defect of ours")
         look_at(quiet, attempt)
 
-    monkeypatch.setattr(Passivation, "look_at", fails_once)
+    enter(wrapped(Passivation, "look_at", fails_once))
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(races, "yields", session="bad")
