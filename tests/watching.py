@@ -2,7 +2,10 @@
 
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+
+until_death = ExitStack().enter_context
+"""Enter a context in a process of a test, which never leaves it."""
 
 
 async def next_of(watch):

@@ -61,6 +61,10 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 class Connection:
     """`transport`: what sends requests, if not httpx's own."""
 
+    shortest_pause: float = 0.2
+    longest_pause: float = 5.0
+    """Seconds between two tries."""
+
     def __init__(
         self,
         address: Address,

@@ -6,6 +6,8 @@ journal. The program that runs the tests plays the older one; whatever calls `be
 
 from contextlib import closing, contextmanager
 
+from watching import until_death
+
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.testing import replaced
@@ -22,7 +24,7 @@ REQUESTER = {OLD: "ann", NEW: "Ann of the next format"}
 
 def be_newer():
     """Run as a program of the next format, until the process ends."""
-    replaced(schema, "STEPS", (*schema.STEPS, STEP)).__enter__()
+    until_death(replaced(schema, "STEPS", (*schema.STEPS, STEP)))
 
 
 @contextmanager

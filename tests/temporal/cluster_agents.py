@@ -9,7 +9,7 @@ from types import FrameType
 import anyio
 import msgspec
 from temporalio import activity
-from watching import calls_of
+from watching import calls_of, until_death
 
 from supervisor import Context, ToolContext, agent, tool
 from supervisor.tools import shell
@@ -36,7 +36,7 @@ def die_where(module: str, name: str) -> None:
         if frame.f_back is not None and frame.f_back.f_globals is vars(place):
             die_once(name)
 
-    calls_of(getattr(place, name), act).__enter__()
+    until_death(calls_of(getattr(place, name), act))
 
 
 @tool

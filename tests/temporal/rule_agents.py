@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from cluster_agents import die_once, effect
+from watching import until_death
 
 from supervisor import Context, agent, tool
 from supervisor.temporal.rules import NamespaceRules
@@ -18,7 +19,7 @@ async def dying_change(change: Callable[..., Awaitable[None]], rules: NamespaceR
             die_once(where)
 
 
-wrapped(NamespaceRules, "change", dying_change).__enter__()
+until_death(wrapped(NamespaceRules, "change", dying_change))
 
 
 @tool

@@ -264,8 +264,8 @@ async def test_a_decision_that_came_too_late_stays_so_without_a_worker(enter):
     async def unread(*_) -> None:
         raise ServerUnavailable("no worker answers", maybe_done=False)
 
-    for module in (commands, decisions):
-        enter(replaced(module, "SOON_ENOUGH", 0.1))
+    enter(replaced(commands, "SOON_ENOUGH", 0.1))
+    enter(replaced(decisions, "SOON_ENOUGH", 0.1))
     url = await namespace()
     async with open_temporal(url) as supervisor:
         async with working(url, [asking]):

@@ -140,10 +140,10 @@ def test_a_run_looks_for_processes_once(session, capsys):
     path = session("pi_v3/dangling-at-the-end")
     for number in range(5):
         shutil.copy(path, path.with_name(f"{number}.jsonl"))
-    with calls_of(liveness._pids) as looks:
+    with calls_of(liveness._pids, lambda frame: frame) as looks:  # a generator, whose frame is called again
         assert cli.repair(path.parent, json=True) == 1
     assert len(json.loads(capsys.readouterr().out)["files"]) == 6
-    assert len(looks) == 1
+    assert len({*looks}) == 1
 
 
 @LINUX

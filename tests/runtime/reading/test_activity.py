@@ -167,5 +167,5 @@ async def test_the_activity_of_a_long_run_of_another_process_costs_what_is_open(
                 await anyio.sleep(10)
                 with calls_of(is_open) as looks:
                     assert "timer" in (await told(activities))["listens_long"][0]
-                assert 0 < len(looks) < 20
+                assert len(looks) < 20
         await run.cancel()
