@@ -20,8 +20,6 @@ import asyncio
 import selectors
 from typing import Any
 
-import trio.testing
-
 from supervisor.testing.approving import scripted_approver
 from supervisor.testing.channels import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, Failure, run_scene
 from supervisor.testing.clocks import WallClock, wall_clock
@@ -97,4 +95,6 @@ def virtual_asyncio() -> tuple[str, dict[str, Any]]:
 
 def virtual_trio() -> tuple[str, dict[str, Any]]:
     """Return the value that `anyio_backend` or `anyio.run` takes for trio on virtual time."""
+    import trio.testing  # it imports pytest, for which other processes of a test have no use
+
     return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}

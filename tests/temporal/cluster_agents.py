@@ -3,13 +3,14 @@
 import importlib
 import os
 import signal
+import sys
+import threading
 from pathlib import Path
 from types import FrameType
 
 import anyio
 import msgspec
 from temporalio import activity
-from watching import calls_of, until_death
 
 from supervisor import Context, ToolContext, agent, tool
 from supervisor.tools import shell
@@ -31,12 +32,14 @@ def die_once(where: str) -> None:
 def die_where(module: str, name: str) -> None:
     """Kill the worker, the first time that a module of ours calls a function."""
     place = importlib.import_module(f"supervisor.temporal.{module}")
+    code, caller = getattr(place, name).__code__, vars(place)
 
-    def act(frame: FrameType) -> None:
-        if frame.f_back is not None and frame.f_back.f_globals is vars(place):
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is code and frame.f_back is not None and frame.f_back.f_globals is caller:
             die_once(name)
 
-    until_death(calls_of(getattr(place, name), act))
+    sys.setprofile(watch)
+    threading.setprofile(watch)  # workflows run in threads, which begin later
 
 
 @tool

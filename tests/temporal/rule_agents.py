@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 from cluster_agents import die_once, effect
-from watching import until_death
 
 from supervisor import Context, agent, tool
 from supervisor.temporal.rules import NamespaceRules
@@ -19,7 +19,8 @@ async def dying_change(change: Callable[..., Awaitable[None]], rules: NamespaceR
             die_once(where)
 
 
-until_death(wrapped(NamespaceRules, "change", dying_change))
+_for_ever = ExitStack()
+_for_ever.enter_context(wrapped(NamespaceRules, "change", dying_change))
 
 
 @tool

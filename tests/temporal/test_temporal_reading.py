@@ -1,5 +1,7 @@
 """Reading where not every tree can be read, or nothing is there."""
 
+import sqlite3
+
 import anyio
 import pytest
 from clusters import histories
@@ -121,9 +123,8 @@ async def test_a_server_that_waits_to_write_into_its_mirror_is_cancelled_at_once
     mirror.open()
     feed = FileFeed(mirror)
     feed.open()
-    other = SqliteStore(tmp_path / "mirror.db")
-    other.open()
-    assert other.begin()
+    other = sqlite3.connect(mirror.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
     with anyio.fail_after(30), calls_of(SqliteStore.begin) as looks, anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(feed.add, "r", [], Reached("run", 3))
@@ -131,7 +132,7 @@ async def test_a_server_that_waits_to_write_into_its_mirror_is_cancelled_at_once
                 await anyio.sleep(0.001)
             scope.cancel()
     assert scope.cancelled_caught, "it waits no longer, although the file is locked"
-    other.rollback()
+    other.execute("ROLLBACK")
     other.close()
     assert feed.reached("r") == Reached()
     feed.close()
