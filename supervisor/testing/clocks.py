@@ -15,11 +15,10 @@ from supervisor.testing.replacing import wrapped
 class WallClock:
     """The wall clock that the supervisors of a test read."""
 
-    def __init__(self) -> None:
-        self.ahead = 0.0
-        """Seconds by which it was set forward; negative: back."""
-        self.stands_at: datetime | None = None
-        """The instant at which it stands still, aware UTC; None: it goes on."""
+    ahead: float = 0.0
+    """Seconds by which it was set forward; negative: back."""
+    stands_at: datetime | None = None
+    """The instant at which it stands still, aware UTC; None: it goes on."""
 
 
 @contextmanager
