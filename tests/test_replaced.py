@@ -148,7 +148,7 @@ def test_no_test_assigns_to_a_part_of_the_package():
     assert found == []
 
 
-def test_what_tests_replace_is_listed_and_little():
+def test_all_that_tests_replace_is_listed_and_little():
     """24 functions of the package, by two functions of `supervisor.testing`; no more than MOST."""
     found = {
         f"{ast.unparse(call.args[0])}.{ast.literal_eval(call.args[1])}"
