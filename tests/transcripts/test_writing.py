@@ -42,7 +42,7 @@ def count(frame, event, called):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.setprofile(count)
-report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True))
+report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True, not_running=True))
 sys.setprofile(None)
 assert report.state == "repaired", report
 print(steps)
@@ -76,7 +76,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new_one(session
             assert len(now) == new_size
         if len(now) == new_size:
             assert [backup.read_bytes() for backup in path.parent.glob("*.bak")] == [old]
-        assert mend(path).state == ("repaired" if now == old else "clean")
+        assert mend(path, not_running=True).state == ("repaired" if now == old else "clean")
         assert len(path.read_bytes()) == new_size
         assert not list(path.parent.glob("*.repair-tmp"))
     assert left_old
