@@ -3,14 +3,14 @@
 import faulthandler
 import gc
 import os
+from contextlib import ExitStack
 
 import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
 
 from supervisor import AgentSpec, agent
-from supervisor.system import loading
-from supervisor.testing import virtual_asyncio, virtual_trio
+from supervisor.testing import fresh_process, virtual_asyncio, virtual_trio
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
 # `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
@@ -59,13 +59,20 @@ def virtual_backend(request):
 
 
 @pytest.fixture
-def deployed(request, monkeypatch):
+def enter():
+    """Return a function that enters a context, which the end of the test leaves, and returns its value."""
+    with ExitStack() as stack:
+        yield stack.enter_context
+
+
+@pytest.fixture
+def deployed(request, enter, monkeypatch):
     """Return a function that deploys code as another process would import it: a declared agent, or a body that
     `options` declare. None removes the code. `held_as`: its name in the test's module."""
     module = request.module
 
     def deploy(code, *, held_as="worker", **options):
-        monkeypatch.setattr(loading, "_seen", {})
+        enter(fresh_process())
         if code is None:
             monkeypatch.delattr(module, held_as)
             return None

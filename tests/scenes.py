@@ -14,7 +14,7 @@ from supervisor.channels import Channel
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import replay
 from supervisor.runtime import local
-from supervisor.testing import virtual_asyncio, virtual_trio
+from supervisor.testing import fast_disk, virtual_asyncio, virtual_trio, wrapped
 
 LONG = 30 * 86_400.0
 only_asyncio = pytest.mark.parametrize("virtual_backend", [virtual_asyncio], indirect=True, ids=["asyncio"])
@@ -48,10 +48,11 @@ def anyio_backend(virtual_backend):
 
 
 @pytest.fixture(autouse=True)
-def no_commit_is_slow(monkeypatch):
+def no_commit_is_slow():
     """Keep all commits in the loop: a slow commit goes to a thread, for which the virtual clock does not wait. So no
     disk decides a test."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+    with fast_disk():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +71,7 @@ async def opened(store=None, **options):
 @contextmanager
 def knowing_no_agents():
     """Be a program that has declared none of the tests' agents, as the command line is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "find_declared", lambda *named: None)
+    with wrapped(local, "find_declared", lambda *_: None):
         yield
 
 

@@ -24,6 +24,7 @@ from supervisor import (
 from supervisor.core import events as e
 from supervisor.system import loading
 from supervisor.system.loading import configure, load_agents, locate
+from supervisor.testing import fresh_process
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +35,10 @@ async def spawning(ctx: Context, which: int) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
+def _fresh(enter, monkeypatch):
     """Each test is a process that has loaded nothing."""
     monkeypatch.setitem(loading.SCHEMES, "fake", "named_agents:fake_agent")
-    for name in ("_named", "_seen", "_located", "_nameless"):
-        monkeypatch.setattr(loading, name, type(getattr(loading, name))())
+    enter(fresh_process())
     made.clear()
 
 
@@ -149,14 +149,14 @@ def test_a_session_of_a_renamed_agent_gets_the_only_configured_one():
 # -- references that hold a command ------------------------------------------------------------------------------------
 
 
-async def test_a_command_is_an_agent_and_a_later_process_makes_it_again(tmp_path, monkeypatch):
+async def test_a_command_is_an_agent_and_a_later_process_makes_it_again(tmp_path, enter):
     """The session records the reference, with its words as a shell would quote them."""
     path = tmp_path / "state.db"
     async with open_supervisor(path) as supervisor:
         run = await supervisor.start(load_agent("fake:bin/coder  --mode 'a b'"), "the test", session="s")
         question = (await next_of(run.watch_approvals())).question
     assert question == "coder runs bin/coder --mode a b for the test. Go on?"
-    monkeypatch.setattr(loading, "_named", {})
+    enter(fresh_process())
     async with open_supervisor(path) as supervisor:
         run = await supervisor.resume("s")
         asked = await next_of(run.watch_approvals())

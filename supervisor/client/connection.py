@@ -43,8 +43,6 @@ CONNECT_TIMEOUT: Final = 10.0
 ANSWER_TIMEOUT: Final = 40.0
 """Seconds that an answer may take, and that a stream may be silent: more than two beats of it."""
 CLOSE_TIMEOUT: Final = 1.0
-SHORTEST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 5.0
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -62,6 +60,10 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 class Connection:
     """`transport`: what sends requests, if not httpx's own."""
+
+    shortest_pause: float = 0.2
+    longest_pause: float = 5.0
+    """Seconds between two tries."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class Connection:
         repeats = repeats or method == "GET"
         maybe_done = False
         give_up_at = anyio.current_time() + self.reconnect_timeout
-        for pause in pauses():
+        for pause in self.pauses():
             try:
                 response = await self._send(self._request(method, path, query, body))
                 answer = await self._read(response)
@@ -307,19 +309,18 @@ class Connection:
         with self.waiting():
             await anyio.sleep(seconds)
 
+    def pauses(self) -> Iterator[float]:
+        """Give the seconds between two tries: longer each time, and not the same for all clients."""
+        longest = self.shortest_pause
+        while True:
+            yield random.uniform(self.shortest_pause, longest)  # noqa: S311 # no secret
+            longest = min(self.longest_pause, longest * 2)
+
     def left(self) -> SupervisorError:
         return SupervisorError(f"the supervisor at {self.where} was left: open it again")
 
 
 _AFTER: Final = {True: "; it may have been done all the same: look before you do it again", False: ""}
-
-
-def pauses() -> Iterator[float]:
-    """Give the seconds between two tries: 0.2 to 5, longer each time, and not the same for all clients."""
-    longest = SHORTEST_PAUSE
-    while True:
-        yield random.uniform(SHORTEST_PAUSE, longest)  # noqa: S311 # no secret
-        longest = min(LONGEST_PAUSE, longest * 2)
 
 
 async def close(response: httpx.Response) -> None:

@@ -14,7 +14,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 from urllib.parse import quote
 
 import msgspec
@@ -51,13 +51,13 @@ from supervisor.seam.supervisor import Supervisor
 R = TypeVar("R")
 T = TypeVar("T")
 
-MOST: Final = 1000
-"""Items of one answer."""
-MOST_ENTRIES: Final = 5000
-"""Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
-
 
 class RemoteSupervisor(Supervisor):
+    most_items: int = 1000
+    """Items of one answer."""
+    most_entries: int = 5000
+    """Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
+
     def __init__(self, connection: Connection) -> None:
         self.where = connection.where
         self.decided: Counter[str] = Counter()
@@ -268,7 +268,7 @@ class RemoteSupervisor(Supervisor):
         return value_of(SessionView, await self._connection.ask("GET", _path("sessions", session)))
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        most = MOST_ENTRIES if entries is None else min(entries, MOST_ENTRIES)
+        most = self.most_entries if entries is None else min(entries, self.most_entries)
         path = _path("sessions", session, "tree")
         found = value_of(_Tree, await self._connection.ask("GET", path, query={"entries": most}))
         rows, end = [entry_of(each) for each in found.entries], int(found.cursor.partition(".")[2])
@@ -339,7 +339,7 @@ class RemoteSupervisor(Supervisor):
         items: list[T] = []
         cursor: str | None = None
         while True:
-            size = MOST if limit is None else min(MOST, limit - len(items))
+            size = self.most_items if limit is None else min(self.most_items, limit - len(items))
             page = await self._page(path, {**query, "after": after, "limit": size}, read)
             items += page
             cursor = cursor or page.cursor

@@ -21,7 +21,7 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.client.connection import CLOSE_TIMEOUT, Connection, close, pauses
+from supervisor.client.connection import CLOSE_TIMEOUT, Connection, close
 from supervisor.core.errors import CursorUnknown, ServerMismatch, ServerUnavailable, SupervisorError
 
 _BROKEN: Final = (httpx.TransportError, httpx.DecodingError, httpx.StreamError, ServerUnavailable)
@@ -89,7 +89,7 @@ class EventSource:
         self._pieces: AsyncIterator[bytes] = _nothing()
         self._parser = Parser()
         self._found: list[StreamEvent] = []
-        self._pauses: Iterator[float] = pauses()
+        self._pauses: Iterator[float] = self._connection.pauses()
 
     async def open(self) -> None:
         """Ask for the stream. Raises what the server's problem stands for; ServerUnavailable, ServerMismatch."""
@@ -152,7 +152,7 @@ class EventSource:
         except UnicodeDecodeError:
             raise ServerMismatch(f"{self._connection.where} sends a stream that is no text") from None
         if self._found:
-            self._pauses = pauses()
+            self._pauses = self._connection.pauses()
 
     async def close(self) -> None:
         """Close it; it may be opened again."""

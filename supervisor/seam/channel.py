@@ -58,6 +58,10 @@ class Channel(ABC):
     """In the configuration the NAME of its table [channels.NAME]. Journals, identities and webhooks have it."""
     card_timeout: float = 30.0
     """Seconds that finding, showing or retiring one card may take."""
+    card_again: float = 5.0
+    """Seconds until a card that could not be shown or retired is tried again; doubled each time, up to ten minutes."""
+    check_again: float = 15.0
+    """Seconds until a channel that is down is checked again."""
     people: "People | None" = None
     """The people whom it authenticates; None if it authenticates no people."""
     keeps_cards: bool = False

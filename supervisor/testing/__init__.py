@@ -1,7 +1,8 @@
 """Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
 
 When nothing is ready, the loop's clock jumps to the next timer. Use it with anyio's pytest plugin and a MemoryStore:
-the clock does not wait for a worker thread or another process.
+the clock does not wait for a worker thread or another process. With a SqliteStore, `fast_disk()` keeps its commits in
+the loop, and `slow_disk(0.1)` lets each take so long on that clock.
 
     @pytest.fixture(params=[virtual_asyncio, virtual_trio])
     def anyio_backend(request):
@@ -10,6 +11,8 @@ the clock does not wait for a worker thread or another process.
 `scripted_approver` decides, `copy_store` and `CopyingStore` kill, `scripted_model` replies, `read_journal` asserts: see
 docs/how-to/test-your-agents.md. The fixtures of supervisor/pytest_plugin.py offer the same.
 `run_scene` plays one of SCENES with a channel of yours (testing/channels.py).
+`fresh_process` is a process that has loaded no agent, and `wall_clock` sets the wall clock.
+`wrapped` and `replaced` put a fault or a smaller bound where a test cannot reach otherwise (testing/replacing.py).
 `check_replay` checks that the agents of a test follow their journals, from a store or an export.
 """
 
@@ -17,12 +20,14 @@ import asyncio
 import selectors
 from typing import Any
 
-import trio.testing
-
 from supervisor.testing.approving import scripted_approver
 from supervisor.testing.channels import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, Failure, run_scene
+from supervisor.testing.clocks import WallClock, wall_clock
+from supervisor.testing.disks import fast_disk, slow_disk
 from supervisor.testing.journals import Journal, read_journal
 from supervisor.testing.models import ModelRequest, ModelServer, Turn, scripted_model
+from supervisor.testing.processes import fresh_process
+from supervisor.testing.replacing import replaced, wrapped
 from supervisor.testing.stores import CopyingStore, copy_store
 from supervisor.wiring.checking import Checked, check_replay, read_export
 
@@ -38,15 +43,22 @@ __all__ = [
     "ModelRequest",
     "ModelServer",
     "Turn",
+    "WallClock",
     "check_replay",
     "copy_store",
+    "fast_disk",
+    "fresh_process",
     "read_export",
     "read_journal",
+    "replaced",
     "run_scene",
     "scripted_approver",
     "scripted_model",
+    "slow_disk",
     "virtual_asyncio",
     "virtual_trio",
+    "wall_clock",
+    "wrapped",
 ]
 
 
@@ -83,4 +95,6 @@ def virtual_asyncio() -> tuple[str, dict[str, Any]]:
 
 def virtual_trio() -> tuple[str, dict[str, Any]]:
     """Return the value that `anyio_backend` or `anyio.run` takes for trio on virtual time."""
+    import trio.testing  # it imports pytest, for which other processes of a test have no use
+
     return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}

@@ -309,6 +309,7 @@ async def _writing(bench: ChannelBench) -> None:
         anyio.create_task_group() as tasks,
     ):
         assert chat.can_edit, "the chat shows no text that is being written: say so in `cannot`"
+        chat.shows_after = 0.0
         telling = Telling(chat, "author")
         tasks.start_soon(telling.run, supervisor)
         run = await supervisor.start(author, session=bench.session)

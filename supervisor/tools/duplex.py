@@ -225,16 +225,17 @@ def _without_group() -> Iterator[None]:
         raise own[0] from None
 
 
-async def end_former_process(former: ProcessIdentity) -> Answer:
+async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN) -> Answer:
     """Make sure that nothing is left of a process whose owner has died; return what was found of the process itself.
 
-    Its warden ends it and all it started, and is waited for first. If the warden hangs, it is ended with all below it.
+    Its warden ends it and all it started, and is waited for first. If the warden hangs, it is ended with all below it;
+    `margin`: the seconds that it gets beyond its own bounds.
     The answers are those of `end_orphaned_process`; "not ours" also for a process on another host.
     """
     if former.host != HOST:
         return "not ours"
     guard = former.guard, former.guard_started_at
-    with anyio.move_on_after(GRACE + GIVE_UP_AFTER + _MARGIN):
+    with anyio.move_on_after(GRACE + GIVE_UP_AFTER + margin):
         while await anyio.to_thread.run_sync(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
             await anyio.sleep(_PAUSE)
     await end_orphaned_process(*guard, 0.0)

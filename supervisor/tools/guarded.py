@@ -36,7 +36,6 @@ from supervisor.tools.termination import GIVE_UP_AFTER
 from supervisor.tools.warden import GO, pack, unpack
 
 START_TIMEOUT = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)
-_MARGIN = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
 _BUSY_PAUSE = 0.01  # seconds until we ask a launcher again that is busy with hundreds of starts
 _CHUNK = 65536
 _DRAINED = 2**21  # the most bytes that are read after the end: more than a pipe can hold
@@ -52,6 +51,8 @@ class GuardedProcess(AsyncContextManagerMixin):
     pid: int
     started_at: float | None
     finished: Finished | None
+    margin: float = 10.0
+    """Seconds that a warden on a busy machine gets beyond its own bounds."""
 
     def __init__(
         self, request: bytes, *, grace: float, output: HeadAndTail, watcher: Callable[[bytes], None] | None
@@ -257,7 +258,7 @@ class GuardedProcess(AsyncContextManagerMixin):
                 self._wire.shutdown(socket.SHUT_WR)
             is_heard = await self._hear_out(self._grace + GIVE_UP_AFTER)
             if not is_heard and not _is_stopped(self._guard):
-                is_heard = await self._hear_out(_MARGIN)
+                is_heard = await self._hear_out(self.margin)
             if not is_heard:
                 await self._end_warden()
             if self._left is None and self._released_at is not None and self._failure is None:
@@ -283,11 +284,11 @@ class GuardedProcess(AsyncContextManagerMixin):
         warden = find(self._guard[0]) if self._guard else None
         if warden is not None and warden.identity == self._guard:
             send(warden, signal.SIGKILL)
-            await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER + _MARGIN)
+            await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER + self.margin)
 
     async def _end_without_warden(self) -> None:
         self._trouble = self._trouble or "the process that guards the command was killed or stopped"
-        with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
+        with anyio.move_on_after(self._grace + GIVE_UP_AFTER + self.margin, shield=True):
             answer = await end_orphaned_process(self.pid, self.started_at, self._grace)
             self._trouble += f"; the command itself: {answer}; processes that it had daemonized may still run"
 

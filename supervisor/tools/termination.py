@@ -39,6 +39,9 @@ class Termination:
     `term_at` is when SIGTERM is due, `grace` the seconds from there to SIGKILL.
     """
 
+    send = staticmethod(send)
+    """Sends a process a signal, and says what came of it."""
+
     def __init__(self, *, term_at: float, grace: float) -> None:
         self._term_at = term_at
         self._kill_at = term_at + grace
@@ -105,9 +108,9 @@ class Termination:
     def _signal(self, seen: Seen, due: signal.Signals) -> None:
         if self._signalled.get(seen.identity) == due:
             return
-        answer = send(seen, due)
+        answer = self.send(seen, due)
         if answer == "sent" and due == signal.SIGTERM:
-            send(seen, signal.SIGCONT)
+            self.send(seen, signal.SIGCONT)
         if answer != "gone":
             self._note(seen, due)
         if answer == "refused":

@@ -26,9 +26,10 @@ BOM: Final = b"\xef\xbb\xbf"
 _NUL: Final = b"\0"
 
 
-def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the offset of each line of the first `size` bytes, and the line without its line feed."""
-    buffer = bytearray(BLOCK)
+def read_lines(file: io.RawIOBase, size: int, block: int = BLOCK) -> Iterator[tuple[int, memoryview]]:
+    """Yield the offset of each line of the first `size` bytes, and the line without its line feed. `block`: bytes that
+    are read at once."""
+    buffer = bytearray(block)
     view = memoryview(buffer)
     offset = filled = 0
     while True:

@@ -1,14 +1,17 @@
 """What the tests of single frameworks share with the suite of all."""
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import pytest
 
 from supervisor import Approve, InvalidInput, MemoryStore, open_supervisor
+from supervisor.testing import fast_disk
 
 
-def keep_in_the_loop(monkeypatch):
+@contextmanager
+def kept_in_the_loop():
     """Do at once what a thread would do: the virtual clock does not wait for one."""
 
     def run_in_executor(loop, executor, function, *args):
@@ -19,8 +22,9 @@ def keep_in_the_loop(monkeypatch):
             future.set_exception(error)
         return future
 
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
-    monkeypatch.setattr("asyncio.base_events.BaseEventLoop.run_in_executor", run_in_executor)
+    with fast_disk(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.BaseEventLoop, "run_in_executor", run_in_executor)
+        yield
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import agents
 import anyio
 import pytest
 from dying import fork
-from framework_scenes import approve_all, keep_in_the_loop, opened
+from framework_scenes import approve_all, kept_in_the_loop, opened
 from framework_table import FRAMEWORKS, Said, Wanted
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
@@ -37,8 +37,8 @@ def framework(request):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_happened(monkeypatch):
-    keep_in_the_loop(monkeypatch)
+def _nothing_has_happened(enter):
+    enter(kept_in_the_loop())
     effects.clear()
     requests.clear()
 

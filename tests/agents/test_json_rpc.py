@@ -39,13 +39,13 @@ def connect(tmp_path):
     """Start a program and talk with it; the peer's `heard` lists what it says of its own accord."""
 
     @asynccontextmanager
-    async def connect(program, *, carries=True):
+    async def connect(program, *, carries=True, exits_within=2.0):
         heard = Heard()
         argv = [sys.executable, "-c", SIDE + program]
         with anyio.fail_after(60):
             async with open_duplex(argv, cwd=str(tmp_path), env={}, mark="s", stop_timeout=0, grace=0.1) as process:
                 peer = Peer(process, on_request=heard.on_request, on_notification=heard.on_notification)
-                peer.heard, peer.process = heard, process
+                peer.heard, peer.process, peer.exits_within = heard, process, exits_within
                 async with anyio.create_task_group() as tasks:
                     if carries:
                         tasks.start_soon(peer.carry)
@@ -210,11 +210,10 @@ async def test_the_output_of_a_process_before_its_end_counts():
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])
-async def test_a_process_that_closes_a_stream_and_lives_is_disconnected(connect, monkeypatch, stream):
+async def test_a_process_that_closes_a_stream_and_lives_is_disconnected(connect, stream):
     """It cannot answer."""
-    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
     program = f"\nread()\nos.close({0 if stream == 'stdin' else 1})\ntime.sleep(1000)"
-    async with connect(program) as peer, anyio.create_task_group() as tasks:
+    async with connect(program, exits_within=0.1) as peer, anyio.create_task_group() as tasks:
         tasks.start_soon(send_on, peer)
         with pytest.raises(Disconnected) as caught:
             await peer.request("echo", 1)
@@ -228,18 +227,20 @@ async def send_on(peer):
         await anyio.sleep(0.01)
 
 
-async def test_a_process_that_reads_nothing_is_disconnected(connect, monkeypatch):
+async def test_a_process_that_reads_nothing_is_disconnected(connect):
     """What waits for it is bounded, and does not hold the reading."""
-    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
-    async with connect("\nfor n in range(11000): write(id=n, method='ask' * 30)\ntime.sleep(1000)") as peer:
+    async with connect(
+        "\nfor n in range(11000): write(id=n, method='ask' * 30)\ntime.sleep(1000)", exits_within=0.1
+    ) as peer:
         peer._on_request = lambda number, method, params: peer.refuse(number, -32601, method)
         with pytest.raises(Disconnected):
             await peer.request("echo", 1)
 
 
-async def test_a_line_that_is_too_long_ends_the_conversation(connect, monkeypatch):
-    monkeypatch.setattr("supervisor.agents.acp.json_rpc.AT_EXIT", 0.1)
-    async with connect("\nsys.stdout.write('x' * (2**26 + 1))\nsys.stdout.flush()\ntime.sleep(1000)") as peer:
+async def test_a_line_that_is_too_long_ends_the_conversation(connect):
+    async with connect(
+        "\nsys.stdout.write('x' * (2**26 + 1))\nsys.stdout.flush()\ntime.sleep(1000)", exits_within=0.1
+    ) as peer:
         with pytest.raises(Disconnected):
             await peer.request("echo", 1)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import anyio
 import pytest
 from dying import fork
-from framework_scenes import ANSWER, SEEN, keep_in_the_loop, opened, texts_of
+from framework_scenes import ANSWER, SEEN, kept_in_the_loop, opened, texts_of
 from framework_table import ChatModel, Wanted
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -50,8 +50,8 @@ def anyio_backend():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_happened(monkeypatch):
-    keep_in_the_loop(monkeypatch)
+def _nothing_has_happened(enter):
+    enter(kept_in_the_loop())
     effects.clear()
 
 

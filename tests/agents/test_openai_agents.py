@@ -28,7 +28,7 @@ from watching import next_of
 from supervisor import Approve, MemoryStore, ask, open_supervisor
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.core import events as e
-from supervisor.testing import virtual_asyncio
+from supervisor.testing import fast_disk, virtual_asyncio
 
 pytestmark = pytest.mark.anyio
 QUIET = RunConfig(tracing_disabled=True)
@@ -41,8 +41,8 @@ def anyio_backend():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_happened(monkeypatch):
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
+def _nothing_has_happened(enter):
+    enter(fast_disk())
     effects.clear()
 
 

@@ -10,6 +10,7 @@ from supervisor import Approve, Deny, MemoryStore, SqliteStore, allow, deny, ope
 from supervisor.agents.claude.permissions import NO_TALK, Allowed, Client, Denied, Permissions
 from supervisor.core.errors import StoreRefused
 from supervisor.system import loading
+from supervisor.testing import fast_disk, fresh_process
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -22,10 +23,10 @@ def anyio_backend(virtual_backend):
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch):
+def _alone(enter):
     """No commit goes to a thread, and a test's agent is not known to the next test."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
-    monkeypatch.setattr(loading, "_seen", {})
+    enter(fast_disk())
+    enter(fresh_process())
 
 
 class Full(SqliteStore):

@@ -1,9 +1,9 @@
 """A table [channels.NAME] is of a kind: one of ours, one that a distribution offers, or a class that it imports."""
 
+import itertools
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -28,18 +28,18 @@ def problems(tmp_path, text):
 
 
 @pytest.fixture
-def offered(monkeypatch):
-    """Distributions that offer kinds, by name and class."""
-    found = []
+def offered(tmp_path_factory, monkeypatch):
+    """Install distributions that offer kinds, by name and class: what `pip` leaves of them is enough."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    monkeypatch.syspath_prepend(folder)
+    count = itertools.count()
 
     def offer(name, where):
-        found.append(EntryPoint(name, where, ENTRY_POINTS))
+        info = folder / f"other{next(count)}-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {info.stem.partition('-')[0]}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{name} = {where}\n")
 
-    def entry_points(*, group):
-        assert group == ENTRY_POINTS
-        return EntryPoints(found)
-
-    monkeypatch.setattr("supervisor.wiring.platforms.entry_points", entry_points)
     return offer
 
 

@@ -1,6 +1,7 @@
 """approve, deny and cancel: the first decision counts, and a process that a call started never decides."""
 
 import json
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,6 @@ from supervisor import Approve, Context, agent, open_supervisor, tool
 from supervisor.cli import deciding
 from supervisor.cli.options import AnyPlace
 from supervisor.core.marker import CALL_MARKER
-from supervisor.runtime.local import LocalSupervisor
 
 AGENTS = Path(__file__).with_name("command_agents.py")
 
@@ -72,10 +72,27 @@ def test_cancel_ends_a_tree_that_no_process_runs_and_withdraws_its_approvals(sup
     assert supervisor("cancel", "asking").code == 0
 
 
-def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, monkeypatch, capsys):
+class CancelsLate:
+    """A supervisor in which another turn begins before a cancel comes."""
+
+    def __init__(self, here):
+        self._here = here
+
+    def __getattr__(self, name):
+        return getattr(self._here, name)
+
+    async def cancel(self, session, **options):
+        async with self.watch_approvals() as watch:
+            await self.decide((await anext(watch)).id, Approve(by="olga"))
+            await (await self.get_run("mine", number=1)).outcome()
+            await self.send("mine", "two", by="olga")
+            await anext(watch)
+        await self._here.cancel(session, **options)
+
+
+def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, capsys):
     """It ends the run that it found, and says how that one has ended."""
     at = tmp_path / "state.db"
-    cancel = LocalSupervisor.cancel
 
     async def begin() -> None:
         async with open_supervisor(at, agents=[jotting]) as supervisor:
@@ -83,17 +100,14 @@ def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, monkeypatch, capsy
             async with run.watch_approvals() as watch:
                 await anext(watch)
 
-    async def cancel_late(self, session, **options):
-        async with self.watch_approvals() as watch:
-            await self.decide((await anext(watch)).id, Approve(by="olga"))
-            await (await self.get_run("mine", number=1)).outcome()
-            await self.send("mine", "two", by="olga")
-            await anext(watch)
-        await cancel(self, session, **options)
+    class Late(AnyPlace):
+        @asynccontextmanager
+        async def open(self, **options):
+            async with super().open(**options) as here:
+                yield CancelsLate(here)
 
     anyio.run(begin)
-    monkeypatch.setattr(LocalSupervisor, "cancel", cancel_late)
-    assert deciding.cancel("mine", place=AnyPlace(store=str(at))) == 0
+    assert deciding.cancel("mine", place=Late(store=str(at))) == 0
     assert "succeeded" in capsys.readouterr().out
 
 

@@ -3,7 +3,6 @@
 from contextlib import asynccontextmanager
 
 import anyio
-import pytest
 
 from supervisor import Context, MemoryStore, ServerUnavailable, agent, open_supervisor, tool
 from supervisor.cli.deciding import approve
@@ -48,10 +47,11 @@ class LostAfterwards:
         return await self._supervisor.chat(*given, **options)
 
 
-@pytest.fixture(autouse=True)
-def place(monkeypatch):
+class Losing(AnyPlace):
+    """The place of a supervisor whose connection is lost after a command."""
+
     @asynccontextmanager
-    async def opened(self, **options):
+    async def open(self, **options):
         async with open_supervisor(MemoryStore()) as supervisor:
             await supervisor.start(asks, "x", session="s")
             with anyio.fail_after(30):
@@ -59,13 +59,13 @@ def place(monkeypatch):
                     await anyio.sleep(0.01)
             yield LostAfterwards(supervisor)
 
-    monkeypatch.setattr(AnyPlace, "open", opened)
-    monkeypatch.setattr(AnyPlace, "name_of", lambda self, by, supervisor: "ana")
+    def name_of(self, by, supervisor):
+        return "ana"
 
 
 def test_a_decision_that_counts_is_told_with_its_rule(capsys):
     """The rule, its tool and its pattern are known without another read."""
-    assert approve("id", scope="session") == 0
+    assert approve("id", scope="session", place=Losing()) == 0
     told = capsys.readouterr()
     assert 'note: {"text":"x"}' in told.err
     assert "supervisor rules revoke" in told.err
@@ -73,5 +73,5 @@ def test_a_decision_that_counts_is_told_with_its_rule(capsys):
 
 def test_a_message_that_was_sent_is_told(capsys):
     """With the name of its agent."""
-    assert send("s", "hello") == 0
+    assert send("s", "hello", place=Losing()) == 0
     assert "asks [s]" in capsys.readouterr().out

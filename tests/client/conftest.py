@@ -9,12 +9,22 @@ from scene_agents import SCENES
 from sides import side
 from temporal_server import namespace, working
 
+from supervisor.client.connection import Connection
+from supervisor.testing import replaced
+
 
 def pytest_collection_modifyitems(items):
     for item in list(items):
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if (given.get("kind"), given.get("anyio_backend")) == ("temporal", "trio"):
             items.remove(item)
+
+
+@pytest.fixture
+def short_pauses():
+    """Pauses between two tries that take no time."""
+    with replaced(Connection, "shortest_pause", 0.001), replaced(Connection, "longest_pause", 0.001):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -584,10 +584,10 @@ async def test_a_look_shows_the_activity_of_sessions(kind):
                 assert (doing.session, doing.asks, doing.doing[0].approval.id) == (run.session, True, asked.id)
 
 
-async def test_a_look_shows_so_many_sessions_and_its_instant(kind, monkeypatch):
+async def test_a_look_shows_so_many_sessions_and_its_instant(kind):
     """The first ones, and all others by further pages; everything later comes after its cursor."""
-    monkeypatch.setattr("supervisor.client.remote.MOST", 1)
     async with side(kind) as here:
+        here.supervisor.most_items = 1
         run = await here.supervisor.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
@@ -623,11 +623,10 @@ async def test_leaving_ends_open_watches(kind):
 
 
 @pytest.mark.parametrize("most", [5000, 1])
-async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
+async def test_a_tree_is_read_at_once(kind, most):
     """Its sessions, whole journals, and the instant; also where one answer does not hold all of it."""
-    monkeypatch.setattr("supervisor.client.remote.MOST_ENTRIES", most)
-    monkeypatch.setattr("supervisor.client.remote.MOST", most)
     async with side(kind) as here:
+        here.supervisor.most_items = here.supervisor.most_entries = most
         run = await here.supervisor.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
@@ -639,10 +638,10 @@ async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
         assert ({row.session for row in part.entries}, part.left_out) == ({run.session}, 1)
 
 
-async def test_a_tree_has_journals_longer_than_a_page(kind, monkeypatch):
+async def test_a_tree_has_journals_longer_than_a_page(kind):
     """Also one that a further request reads."""
-    monkeypatch.setattr("supervisor.client.remote.MOST_ENTRIES", 1)
     async with side(kind) as here:
+        here.supervisor.most_entries = 1
         await (await here.supervisor.start("listening", 1001, session="loud", requester="olga")).outcome()
         tree = await here.supervisor.get_tree("loud", entries=None)
         end = int(tree.cursor.partition(".")[2])

@@ -7,7 +7,6 @@ import anyio
 import pytest
 from wires import Request, answer, greeting, problem, wired
 
-from supervisor.client import connection as connections
 from supervisor.client.addresses import read_address
 from supervisor.client.connection import Connection
 from supervisor.core.errors import (
@@ -23,17 +22,10 @@ from supervisor.core.errors import (
     TreeOwned,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 TOKEN = "t0ken-of-olga"
 CLOSING = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{}"
 """An answer that ends with its connection."""
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Pauses that take no time."""
-    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
-    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
 
 
 @asynccontextmanager

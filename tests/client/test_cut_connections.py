@@ -9,20 +9,12 @@ from remote_agents import effects
 from sides import serving
 
 from supervisor import Approve, ServerUnavailable, Supervisor, open_remote
-from supervisor.client import connection as connections
 from supervisor.core import events as e
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.usefixtures("short_pauses")]
 STEP = 11  # bytes between two cuts; no length of a line or of a part of a message, so that cuts fall everywhere in them
 Exchange = Callable[[Supervisor, Supervisor, str], Awaitable[None]]
 """Does something by the remote supervisor, and checks it by the local one; the text is new each time."""
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Pauses that take no time."""
-    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
-    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
 
 
 @pytest.fixture(params=[STEP, pytest.param(1, marks=pytest.mark.soak)])

@@ -26,17 +26,9 @@ from supervisor import (
     SupervisorError,
     open_remote,
 )
-from supervisor.client import connection as connections
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 TOKEN = "token-of-olga"
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Pauses that take no time."""
-    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
-    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
 
 
 async def refusal_of(url: str, token: str = TOKEN, **options) -> SupervisorError:

@@ -7,20 +7,12 @@ import pytest
 from hypothesis import given, strategies as st
 from wires import Request, problem, stream, wired
 
-from supervisor.client import connection as connections
 from supervisor.client.addresses import read_address
 from supervisor.client.connection import Connection
 from supervisor.client.streams import EventSource, Parser, StreamEvent
 from supervisor.core.errors import CursorUnknown, NotAuthenticated, ServerMismatch
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Pauses that take no time."""
-    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
-    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 
 
 def event(number: int) -> str:

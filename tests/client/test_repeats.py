@@ -4,17 +4,9 @@ import pytest
 from wires import problem, wired
 
 from supervisor import Answer, Approve, NotEntitled, ServerUnavailable, deny, open_remote
-from supervisor.client import connection as connections
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 ID = "x" * 42
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Pauses that take no time."""
-    monkeypatch.setattr(connections, "SHORTEST_PAUSE", 0.001)
-    monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
 
 
 async def requests_of(command, expected) -> int:

@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from journals import POSSIBLE, event_of, journals
 
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.sessions import overlay
 from supervisor.core.sessions.overlay import ListOverlay, MapOverlay
 from supervisor.core.sessions.state import replay
+from supervisor.testing import replaced
 
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROWING = ("operations", "order", "children", "inbox", "kept", "jobs")
@@ -22,9 +24,7 @@ BATCHES = st.lists(
 @pytest.fixture(params=["overlaid", "copied"], scope="module", autouse=True)
 def drafts(request):
     """Overlay even the small sessions of these tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "overlaid":
-            patch.setattr("supervisor.core.sessions.overlay.SMALL", -1)
+    with replaced(overlay, "SMALL", -1 if request.param == "overlaid" else overlay.SMALL):
         yield request.param
 
 

@@ -19,10 +19,12 @@ import scenario
 from live_states import Replayed
 from nest import tell
 from scenario import record
+from watching import until_death
 
 from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
 from supervisor.runtime import local
 from supervisor.runtime.journal.writer import Journal
+from supervisor.testing import replaced
 from supervisor.wiring.stopping import run_until_stopped
 
 
@@ -254,7 +256,7 @@ async def run_and_take_over(job: Job) -> None:
 
 def know_no_agents() -> None:
     """Be a program that only records, as the command line is: it has declared none of the agents."""
-    local.find_declared = lambda *named: None
+    until_death(replaced(local, "find_declared", lambda *named: None))
 
 
 async def decide_all(job: Job) -> None:

@@ -56,7 +56,7 @@ def test_the_programs_of_the_page_pass_and_fail_if_an_agent_is_broken(tmp_path):
     broken = "\n\n".join(blocks).replace("(await ctx.call(pay, order)).content", "'A1 is paid'")
     (tmp_path / "test_broken.py").write_text(broken)
     done = run_pytest(tmp_path, "test_page.py", "test_broken.py")
-    assert "4 failed, 8 passed" in done.stdout, done.stdout
+    assert "4 failed, 12 passed" in done.stdout, done.stdout
     assert "test_page.py::" not in done.stdout
     assert "pay started 0 times, not 1; the journal: SessionCreated, " in done.stdout
 

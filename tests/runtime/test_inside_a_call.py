@@ -18,6 +18,7 @@ from supervisor import Approve, Context, Deny, MemoryStore, NotEntitled, agent, 
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner
 from supervisor.system import inside
+from supervisor.testing import replaced
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
 STARTED_BY = Path(__file__).with_name("started_by.py")
@@ -99,10 +100,10 @@ async def test_the_shell_of_a_program_that_started_an_owner_to_be_asked_by_it_de
     assert (done.stdout.strip(), done.stderr) == ("refused", "")
 
 
-async def test_a_process_that_got_the_pid_of_a_starter_that_died_may_decide(tmp_path, monkeypatch):
+async def test_a_process_that_got_the_pid_of_a_starter_that_died_may_decide(enter):
     """A pid is used again: the start of the process tells the two apart."""
     pid, started = inside.identify(os.getppid())
-    monkeypatch.setattr(inside, "STARTED_BY", [])
+    enter(replaced(inside, "STARTED_BY", []))
     owner = Owner("a", socket.gethostname(), 0, datetime.now(UTC), ((pid, started),))
     with pytest.raises(NotEntitled):
         inside.refuse_below_owner("deciding", [owner])

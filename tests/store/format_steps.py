@@ -5,10 +5,12 @@ journal. The program that runs the tests plays the older one; whatever calls `be
 """
 
 from contextlib import closing, contextmanager
-from unittest.mock import patch
+
+from watching import until_death
 
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore
+from supervisor.testing import replaced
 
 STEP = """
 ALTER TABLE session ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm';
@@ -22,13 +24,13 @@ REQUESTER = {OLD: "ann", NEW: "Ann of the next format"}
 
 def be_newer():
     """Run as a program of the next format, until the process ends."""
-    schema.STEPS = (*schema.STEPS, STEP)
+    until_death(replaced(schema, "STEPS", (*schema.STEPS, STEP)))
 
 
 @contextmanager
 def newer(more=""):
     """Run as a program of the next format for a while; `more` belongs to its step."""
-    with patch.object(schema, "STEPS", (*schema.STEPS, f"{STEP}{more};\n")):
+    with replaced(schema, "STEPS", (*schema.STEPS, f"{STEP}{more};\n")):
         yield
 
 

@@ -1,8 +1,12 @@
 """Agents of the tests on Temporal. What they do to the world, they write into the file EFFECTS."""
 
+import importlib
 import os
 import signal
+import sys
+import threading
 from pathlib import Path
+from types import FrameType
 
 import anyio
 import msgspec
@@ -23,6 +27,19 @@ def die_once(where: str) -> None:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_where(module: str, name: str) -> None:
+    """Kill the worker, the first time that a module of ours calls a function."""
+    place = importlib.import_module(f"supervisor.temporal.{module}")
+    code, caller = getattr(place, name).__code__, vars(place)
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is code and frame.f_back is not None and frame.f_back.f_globals is caller:
+            die_once(name)
+
+    sys.setprofile(watch)
+    threading.setprofile(watch)  # workflows run in threads, which begin later
 
 
 @tool
@@ -238,19 +255,5 @@ async def enduring(ctx: Context, rounds: int) -> list[str]:
     return [*sorted(said), str(timer.expired)]
 
 
-if os.environ.get(
-    "DIES_IN", "."
-).isidentifier():  # a worker of a test: it dies where a tree leaves its workflow, or begins its next one
-    from supervisor.temporal.workflow import journal, moving
-
-    def _dying(name: str) -> None:
-        place = {"pack": moving, "unpack": journal}[name]
-        usual = getattr(place, name)
-
-        def die(given: object, **options: object) -> object:
-            die_once(name)
-            return usual(given, **options)
-
-        setattr(place, name, die)
-
-    _dying(os.environ["DIES_IN"])
+if (_place := {"pack": "workflow.moving", "unpack": "workflow.journal"}.get(os.environ.get("DIES_IN", ""))) is not None:
+    die_where(_place, os.environ["DIES_IN"])  # as a tree leaves its workflow, or begins its next one

@@ -1,16 +1,17 @@
 """An agent whose approved call makes a rule. The worker dies by SIGKILL at the place that RULE_DEATH names, once."""
 
 import os
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 from cluster_agents import die_once, effect
 
 from supervisor import Context, agent, tool
 from supervisor.temporal.rules import NamespaceRules
+from supervisor.testing import wrapped
 
-change = NamespaceRules.change
 
-
-async def dying_change(rules: NamespaceRules, made: object) -> None:
+async def dying_change(change: Callable[..., Awaitable[None]], rules: NamespaceRules, made: object) -> None:
     for where in ("before the rule", "after the rule"):
         if where == "after the rule":
             await change(rules, made)
@@ -18,7 +19,8 @@ async def dying_change(rules: NamespaceRules, made: object) -> None:
             die_once(where)
 
 
-NamespaceRules.change = dying_change
+_for_ever = ExitStack()
+_for_ever.enter_context(wrapped(NamespaceRules, "change", dying_change))
 
 
 @tool

@@ -16,8 +16,9 @@ from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import connection, open_temporal, run_worker
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.worker import bodies
-from supervisor.temporal.worker.offered import Offered, resolve as resolve_here
+from supervisor.temporal.worker.offered import Offered
 from supervisor.temporal.workflow.environment import WorkflowEnvironment
+from supervisor.testing import replaced, wrapped
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
@@ -99,10 +100,10 @@ async def test_a_wrong_url_is_refused(url):
     assert "u:p" not in str(refused.value)
 
 
-async def test_a_search_attribute_that_may_not_be_made_is_named(monkeypatch):
+async def test_a_search_attribute_that_may_not_be_made_is_named(enter):
     """With the command that makes it. The server refuses a type that there is not."""
     url = await namespace()
-    monkeypatch.setattr(connection, "_WANTED", {"SupervisorOther": (99, "Keyword")})
+    enter(replaced(connection, "_WANTED", {"SupervisorOther": (99, "Keyword")}))
     client = await connection.connect(read_temporal_url(url))
     with pytest.raises(ServerError, match="temporal operator search-attribute create"):
         await connection.prepare(client, read_temporal_url(url))
@@ -156,15 +157,15 @@ async def test_a_command_runs_in_the_folder_of_its_session(tmp_path):
         assert await run.result() == f"hello from {tmp_path}\n"
 
 
-async def test_a_worker_with_other_code_leaves_a_call_to_another_one(monkeypatch):
+async def test_a_worker_with_other_code_leaves_a_call_to_another_one(enter):
     """It has not begun: it waits for a worker that has its function, and then runs once."""
     asked: list[str] = []
 
-    def resolve(reference: str):
+    def resolve(resolve_here, reference: str):
         asked.append(reference)
         return resolve_here("gone.py:gone" if len(asked) == 1 else reference)
 
-    monkeypatch.setattr(bodies, "resolve", resolve)
+    enter(wrapped(bodies, "resolve", resolve))
     url = await namespace()
     async with working(url, [repeated]):
         assert (await ended(url, "repeated")).value == "xx"
@@ -213,9 +214,9 @@ async def crowd(ctx: Context, number: int) -> list[str]:
     return refused
 
 
-async def test_a_tree_with_too_many_live_sessions_is_refused_more(monkeypatch):
+async def test_a_tree_with_too_many_live_sessions_is_refused_more(enter):
     """By an error that the agent gets: a tree is one workflow, and must fit into memory and histories."""
-    monkeypatch.setattr(WorkflowEnvironment, "most_live", 5)
+    enter(replaced(WorkflowEnvironment, "most_live", 5))
     url = await namespace()
     async with working(url, [crowd]):
         outcome = await ended(url, "crowd", 6)

@@ -20,7 +20,7 @@ from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import decision_id
 from supervisor.temporal.worker import bodies
-from supervisor.temporal.worker.offered import resolve as resolve_here
+from supervisor.testing import replaced, wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def is_cancel_requested() -> bool:
     return [each.state for each in found] == [PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]
 
 
-async def test_a_body_that_is_cancelled_before_its_mark_has_not_begun(monkeypatch):
+async def test_a_body_that_is_cancelled_before_its_mark_has_not_begun(enter):
     """So it gives no result: not to its agent, and not to the journal."""
     usual, before_marks = bodies._handle, [anyio.Event(), anyio.Event()]
     first = iter(before_marks)
@@ -81,7 +81,7 @@ async def test_a_body_that_is_cancelled_before_its_mark_has_not_begun(monkeypatc
                     await anyio.sleep(0.05)
             await usual().heartbeat(mark)
 
-    monkeypatch.setattr(bodies, "_handle", Late)
+    enter(replaced(bodies, "_handle", Late))
     url = await namespace()
     async with working(url, [impatient]), open_temporal(url) as supervisor:
         run = await supervisor.start(impatient, session="i")
@@ -155,23 +155,22 @@ async def looking(ctx: Context, how: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["call", "step"])
-async def test_a_body_whose_function_is_missing_does_not_hold_a_rescue(how, monkeypatch):
+async def test_a_body_whose_function_is_missing_does_not_hold_a_rescue(how):
     """The tree parks, and the next workflow looks for the function again: nothing has begun, so nothing was lost."""
     asked = list[str]()
 
-    def resolve(reference: str) -> object:
+    def resolve(resolve_here, reference: str) -> object:
         asked.append(reference)
         return resolve_here("gone.py:gone")
 
     url = await namespace()
     async with working(url, [looking]), open_temporal(url) as supervisor:
-        monkeypatch.setattr(bodies, "resolve", resolve)
-        run = await supervisor.start(looking, how, session="c")
-        while not asked:
-            await anyio.sleep(0.1)
-        assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
-        assert await count_workflows(url, "c") == 2
-        monkeypatch.undo()
+        with wrapped(bodies, "resolve", resolve):
+            run = await supervisor.start(looking, how, session="c")
+            while not asked:
+                await anyio.sleep(0.1)
+            assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
+            assert await count_workflows(url, "c") == 2
         assert await rescue(supervisor, "c", goes_on=True, by="ana") == "going on"
         assert await run.result() == "here"
 
@@ -187,17 +186,15 @@ async def sleeping(seconds: float) -> None:
     await anyio.sleep(seconds)
 
 
-async def test_a_rescue_says_what_it_waits_for(monkeypatch):
+async def test_a_rescue_says_what_it_waits_for():
     """It has not parked before what runs has ended."""
-    monkeypatch.setattr(rescue_module, "MOVED_WITHIN", 0.5)
     url = await namespace()
     async with working(url, [resting]), open_temporal(url) as supervisor:
         await supervisor.start(resting, session="c")
         while not [row for row in await supervisor.find_entries("c") if isinstance(row.event, e.ToolCallStarted)]:
             await anyio.sleep(0.1)
-        with pytest.raises(ServerUnavailable, match="sleeping"):
+        with replaced(rescue_module, "MOVED_WITHIN", 0.5), pytest.raises(ServerUnavailable, match="sleeping"):
             await rescue(supervisor, "c", goes_on=False, by="ana")
-        monkeypatch.undo()
         assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
 
 

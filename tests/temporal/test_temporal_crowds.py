@@ -9,6 +9,8 @@ from temporal_server import namespace, working
 
 from supervisor import Answer, Context, agent
 from supervisor.temporal import open_temporal
+from supervisor.temporal.worker import long_steps
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 QUESTIONS = 80
@@ -73,13 +75,12 @@ def is_idle(thread: Thread) -> bool:
     return sys._current_frames()[thread.ident].f_code.co_name == "_worker"
 
 
-async def test_a_step_that_is_given_up_ends_and_the_tree_goes_on(monkeypatch):
+async def test_a_step_that_is_given_up_ends_and_the_tree_goes_on():
     """A worker gives up what takes it long, as on a busy machine, and can be stopped. No thread of it runs for ever."""
     url = await namespace()
     with anyio.fail_after(100):
         async with open_temporal(url) as supervisor:
-            with monkeypatch.context() as hurried:
-                hurried.setattr("supervisor.temporal.worker.long_steps.GIVEN_UP", 0.02)
+            with replaced(long_steps, "GIVEN_UP", 0.02):
                 async with working(url, [crowd, nosy]):
                     run = await supervisor.start(crowd, 100)
                     await anyio.sleep(3)  # it is tried again and again

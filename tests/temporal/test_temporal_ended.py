@@ -18,6 +18,7 @@ from supervisor.temporal.connection import connect
 from supervisor.temporal.mirror import mirror
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.namespace import NamespaceReader
+from supervisor.testing import replaced, wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -112,9 +113,9 @@ async def test_a_command_to_a_tree_that_was_terminated_is_refused_in_one_line():
         assert await (await supervisor.get_run("f")).result() == "x"
 
 
-async def test_a_server_that_has_shown_a_tree_shows_that_it_was_terminated(monkeypatch):
+async def test_a_server_that_has_shown_a_tree_shows_that_it_was_terminated(enter):
     """Although no list of ended trees has it, since the clocks differ; and although its code has changed."""
-    monkeypatch.setattr(mirror, "LATE", timedelta(days=-1))
+    enter(replaced(mirror, "LATE", timedelta(days=-1)))
     url = await namespace()
     async with working(url, [leading, asking]), open_temporal(url) as supervisor:
         await supervisor.start(leading, session="c")
@@ -130,9 +131,13 @@ async def test_a_server_that_has_shown_a_tree_shows_that_it_was_terminated(monke
         assert server.mirror._looks.by_root == {}
 
 
-async def test_a_tree_that_was_terminated_is_known_without_a_worker(monkeypatch):
+async def test_a_tree_that_was_terminated_is_known_without_a_worker(enter):
     """As far as the server knows it. It hides no other tree, and nobody waits for its end."""
-    monkeypatch.setattr(NamespaceReader.query, "__defaults__", (timedelta(seconds=0.5), None))
+
+    def impatient(query, reader, *given, patience=None, **options):
+        return query(reader, *given, patience=timedelta(seconds=0.5), **options)
+
+    enter(wrapped(NamespaceReader, "query", impatient))
     url = await namespace()
     async with working(url, [leading, asking]), open_temporal(url) as supervisor:
         await supervisor.start(leading, session="c")
@@ -149,7 +154,7 @@ async def test_a_tree_that_was_terminated_is_known_without_a_worker(monkeypatch)
 
 
 @pytest.mark.parametrize("error", [ServerError("the server refuses"), NotFound("there is no session c")])
-async def test_an_error_of_the_server_reaches_who_waits_for_a_tree(monkeypatch, error):
+async def test_an_error_of_the_server_reaches_who_waits_for_a_tree(enter, error):
     """As itself, and in no group: a refusal, and a tree that the namespace's retention has removed."""
 
     async def fail(*_) -> None:
@@ -158,7 +163,7 @@ async def test_an_error_of_the_server_reaches_who_waits_for_a_tree(monkeypatch, 
     async def wait() -> None:
         async with open_temporal(url) as supervisor:
             run = await supervisor.start(asking, session="c")
-            monkeypatch.setattr(Mirror, "_follow", fail)
+            enter(replaced(Mirror, "_follow", fail))
             await run.outcome()
 
     url = await namespace()

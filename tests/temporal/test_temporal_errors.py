@@ -15,6 +15,7 @@ from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal.connection import border, is_no_workflow, is_not_ready
 from supervisor.temporal.workflow import bridge
+from supervisor.testing import replaced
 
 STORE = read_temporal_url("temporal://127.0.0.1:7233/default")
 ERRORS = [
@@ -87,9 +88,9 @@ async def test_the_server_gives_that_failure():
 
 
 @pytest.mark.anyio
-async def test_the_error_of_a_cancelled_activity_is_not_logged(monkeypatch):
+async def test_the_error_of_a_cancelled_activity_is_not_logged(enter):
     """A cancelled call has no use for the rules that it was about to read."""
-    monkeypatch.setattr(bridge, "is_evicted", lambda: False)
+    enter(replaced(bridge, "is_evicted", lambda: False))
     logged: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
 

@@ -23,6 +23,7 @@ from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
 from supervisor.temporal.wire import Start
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
@@ -84,11 +85,11 @@ async def run_programs(url: str, seeds: range, seconds: float) -> list[str]:
     ],
 )
 async def test_histories_of_random_programs_are_replayed_in_fresh_processes(
-    tmp_path, monkeypatch, seeds, seconds, processes, events
+    tmp_path, enter, monkeypatch, seeds, seconds, processes, events
 ):
     """With other hash seeds, and other addresses in memory: each makes the same commands in the same order. A tree goes
     on in a new workflow after so many `events`."""
-    monkeypatch.setattr(starting, "Start", partial(Start, continue_after=events))
+    enter(replaced(starting, "Start", partial(Start, continue_after=events)))
     monkeypatch.setenv("FUZZ_FOLDER", str(tmp_path))
     url = await namespace()
     sessions = await run_programs(url, seeds, seconds)

@@ -10,11 +10,13 @@ from clusters import histories
 from fronts import LosingFront
 from temporal_server import namespace, shared, working
 from temporalio.worker import Worker
+from watching import calls_of
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.worker import worker
+from supervisor.testing import replaced
 
 in_process = pytest.mark.anyio
 
@@ -54,19 +56,13 @@ async def test_a_body_that_takes_too_long_ends_as_on_one_machine(agent_):
 
 
 @in_process
-async def test_a_body_counts_as_lost_after_30_seconds_and_shows_life_each_second(monkeypatch):
+async def test_a_body_counts_as_lost_after_30_seconds_and_shows_life_each_second():
     """By default. The history says the first; the second is a setting of temporalio's worker."""
-    made = list[Worker]()
-
-    def make(*args, **options) -> Worker:
-        made.append(Worker(*args, **options))
-        return made[0]
-
-    monkeypatch.setattr(worker, "Worker", make)
     url = await namespace()
-    async with working(url, [patient]), open_temporal(url) as supervisor:
-        run = await supervisor.start(patient)
-        await run.outcome()
+    with calls_of(Worker.__init__, lambda frame: frame.f_locals["self"]) as made:
+        async with working(url, [patient]), open_temporal(url) as supervisor:
+            run = await supervisor.start(patient)
+            await run.outcome()
     (history,) = (await histories(url, run.session)).values()
     scheduled = [
         each["activityTaskScheduledEventAttributes"]
@@ -168,10 +164,10 @@ async def holding_on(ctx: Context) -> None:
 
 
 @in_process
-async def test_a_body_that_does_not_end_holds_the_stop_of_its_worker_for_a_bounded_time(monkeypatch, caplog):
+async def test_a_body_that_does_not_end_holds_the_stop_of_its_worker_for_a_bounded_time(enter, caplog):
     """The log says so."""
-    monkeypatch.setattr(worker, "LEAVE", timedelta(seconds=0.1))
-    monkeypatch.setattr(worker, "STOPPED_WITHIN", 1.0)
+    enter(replaced(worker, "LEAVE", timedelta(seconds=0.1)))
+    enter(replaced(worker, "STOPPED_WITHIN", 1.0))
     begun, end = _stages[:] = anyio.Event(), anyio.Event()
     url = await namespace()
     async with open_temporal(url) as supervisor, working(url, [holding_on]):

@@ -24,15 +24,16 @@ from supervisor.temporal.wire import QUEUE, Carried, Start
 from supervisor.temporal.workflow import moving
 from supervisor.temporal.workflow.journal import TreeStore
 from supervisor.temporal.workflow.tree import RunningTree
+from supervisor.testing import replaced, wrapped
 
 pytestmark = pytest.mark.anyio
 ROUNDS = 8
 
 
 @pytest.fixture
-def moves_often(monkeypatch):
+def moves_often(enter):
     """Sessions that this process starts go on in a new workflow after 40 events."""
-    monkeypatch.setattr(starting, "Start", partial(Start, continue_after=40))
+    enter(replaced(starting, "Start", partial(Start, continue_after=40)))
 
 
 async def lengths(url: str, session: str) -> list[int]:
@@ -109,9 +110,9 @@ async def wordy(ctx: Context, size: int) -> str:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_a_tree_with_few_large_events_moves_too(is_large, monkeypatch):
+async def test_a_tree_with_few_large_events_moves_too(is_large, enter):
     """A server limits the bytes of a history as well: the same few events move the tree if they are large."""
-    monkeypatch.setattr(starting, "Start", partial(Start, continue_after_bytes=300_000))
+    enter(replaced(starting, "Start", partial(Start, continue_after_bytes=300_000)))
     url = await namespace()
     async with working(url, [wordy]), open_temporal(url) as supervisor:
         run = await supervisor.start(wordy, 100_000 if is_large else 10, session="w")
@@ -123,10 +124,10 @@ async def test_a_tree_with_few_large_events_moves_too(is_large, monkeypatch):
 
 @pytest.mark.parametrize("has_folder", [False, True])
 async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
-    moves_often, has_folder, monkeypatch, tmp_path, caplog
+    moves_often, has_folder, enter, monkeypatch, tmp_path, caplog
 ):
     """Without it the tree stays where it is, the log says why, and so does a rescue that is refused."""
-    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
+    enter(replaced(moving, "CARRIED_LARGEST", 10))
     if has_folder:
         monkeypatch.setenv(VARIABLE, str(tmp_path))
     url = await namespace()
@@ -154,9 +155,9 @@ async def growing(ctx: Context, rounds: int) -> int:
     return rounds
 
 
-async def test_a_journal_that_grows_too_large_while_its_tree_waits_to_move_stays(moves_often, monkeypatch, caplog):
+async def test_a_journal_that_grows_too_large_while_its_tree_waits_to_move_stays(moves_often, enter, caplog):
     """It was small enough when it was measured first. The tree stays, what was held goes on, and the log says why."""
-    monkeypatch.setattr(moving, "CARRIED_LARGEST", 11_000)
+    enter(replaced(moving, "CARRIED_LARGEST", 11_000))
     url = await namespace()
     async with working(url, [growing]), open_temporal(url) as supervisor:
         assert await (await supervisor.start(growing, 12, session="g")).result() == 12
@@ -174,16 +175,16 @@ async def lingering(ctx: Context) -> str:
 
 
 @pytest.mark.slow
-async def test_a_decision_that_comes_while_a_tree_moves_counts_in_the_next_workflow(monkeypatch):
+async def test_a_decision_that_comes_while_a_tree_moves_counts_in_the_next_workflow(enter):
     """The tree has stopped to wait for its agents, which still end, and does no command any more."""
-    usual, waits = RunningTree._leave_workflow, list[bool]()
+    waits = list[bool]()
 
-    async def move(*given):
+    async def move(usual, *given):
         waits.append(await usual(*given))
         return waits[-1]
 
-    monkeypatch.setattr(RunningTree, "_leave_workflow", move)
-    monkeypatch.setattr(moving, "UNWIND", 0.1)
+    enter(wrapped(RunningTree, "_leave_workflow", move))
+    enter(replaced(moving, "UNWIND", 0.1))
     url = await namespace()
     async with working(url, [lingering]), open_temporal(url) as supervisor:
         run = await supervisor.start(lingering, session="l")

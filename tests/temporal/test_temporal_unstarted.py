@@ -15,6 +15,7 @@ from supervisor.temporal.wire import UNSTARTED, Entries
 from supervisor.temporal.worker import unstarted
 from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
+from supervisor.testing import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -82,18 +83,18 @@ async def test_events_whose_task_is_only_scheduled_are_refused():
     assert kinds.count("TIMER_FIRED") == 2
 
 
-async def test_a_query_that_was_refused_is_asked_again(monkeypatch):
+async def test_a_query_that_was_refused_is_asked_again(enter):
     """The client that has asked sees nothing of it."""
-    asked, activate = list[str](), unstarted._Tasks.activate
+    asked = list[str]()
 
-    def refuse_twice(tasks, usual, given):
+    def refuse_twice(activate, tasks, usual, given):
         if any(job.WhichOneof("variant") == "query_workflow" for job in given.jobs):
             asked.append(given.run_id)
             if len(asked) < 3:
                 return unstarted.refuse(given)
         return activate(tasks, usual, given)
 
-    monkeypatch.setattr(unstarted._Tasks, "activate", refuse_twice)
+    enter(wrapped(unstarted._Tasks, "activate", refuse_twice))
     url = await namespace()
     async with working(url, [napping]), open_temporal(url) as supervisor:
         run = await supervisor.start(napping, session="n")

@@ -1,10 +1,9 @@
 """Agents that converse."""
 
-import importlib
 import os
 from pathlib import Path
 
-from cluster_agents import die_once, effect
+from cluster_agents import die_where, effect
 
 from supervisor import Context, agent, tool
 
@@ -67,13 +66,5 @@ async def broken(ctx: Context) -> str:
     return f"below {await ctx.run(below)}"
 
 
-if "." in os.environ.get("DIES_IN", ""):  # a worker of a test: it dies in this function of ours
-    _module, _, _name = os.environ["DIES_IN"].rpartition(".")
-    _place = importlib.import_module(f"supervisor.temporal.{_module}")
-    _usual = getattr(_place, _name)
-
-    def _die(given: object, **options: object) -> object:
-        die_once(_name)
-        return _usual(given, **options)
-
-    setattr(_place, _name, _die)
+if "." in os.environ.get("DIES_IN", ""):  # a worker of a test
+    die_where(*os.environ["DIES_IN"].rsplit(".", 1))

@@ -89,14 +89,13 @@ async def test_a_process_without_owner_launcher_and_warden_is_ended_by_the_next(
             await anyio.sleep(0.02)
 
 
-async def test_a_stopped_warden_is_ended_with_all_it_guards(owner, marker, monkeypatch):
+async def test_a_stopped_warden_is_ended_with_all_it_guards(owner, marker):
     """The next process does not wait for it for ever."""
-    monkeypatch.setattr("supervisor.tools.duplex._MARGIN", -3.9)
     started, identity = owner
     os.kill(identity.guard, signal.SIGSTOP)
     started.kill()
     with anyio.fail_after(60):
-        await end_former_process(identity)
+        await end_former_process(identity, margin=-3.9)
         assert not is_alive(identity.guard, identity.guard_started_at)
         while processes_with(marker):
             await anyio.sleep(0.02)

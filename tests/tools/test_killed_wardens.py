@@ -34,11 +34,11 @@ async def test_a_killed_warden_frees_nothing(env, tmp_path):
     assert "killed" in {each.how for each in finished.escaped}
 
 
-async def test_a_stopped_warden_is_killed_and_frees_nothing(env, tmp_path, monkeypatch):
+async def test_a_stopped_warden_is_killed_and_frees_nothing(env, tmp_path):
     """Neither it nor what it guarded stays, and the owner does not wait for the margin of a busy machine."""
-    monkeypatch.setattr("supervisor.tools.guarded._MARGIN", 1000.0)
     with anyio.fail_after(60):
         async with open_process(DAEMON + "sleep 1000", env=env, cwd=tmp_path, grace=0.1) as process:
+            process.margin = 1000.0
             await process.release()
             while not (tmp_path / "ready").exists():
                 await anyio.sleep(0.01)

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from supervisor.tools import termination as termination_module
+from supervisor.testing import replaced
+from supervisor.tools import descendants
 from supervisor.tools.descendants import Seen, below, command_of, find, send, table
 from supervisor.tools.output import HeadAndTail
 from supervisor.tools.termination import Termination
@@ -49,7 +50,7 @@ def seen(pid, *, parent=1, group=None):
 
 
 @pytest.fixture
-def sent(monkeypatch):
+def sent():
     """Record signals instead of sending them: no process of this table is real."""
     record, refused = [], set()
 
@@ -57,14 +58,15 @@ def sent(monkeypatch):
         record.append((target.pid, signal.Signals(signum).name))
         return "refused" if target.pid in refused else "sent"
 
-    monkeypatch.setattr(termination_module, "send", fake_send)
-    monkeypatch.setattr(termination_module, "command_of", str)
-    return SimpleNamespace(signals=record, refused=refused)
+    class Recorded(Termination):
+        send = staticmethod(fake_send)
+
+    return SimpleNamespace(signals=record, refused=refused, termination=Recorded)
 
 
 def test_each_signal_is_sent_once_and_in_order(sent):
     """SIGTERM when it is due, nothing during the grace, then SIGKILL, and a bound for the end."""
-    ending = Termination(term_at=10.0, grace=2.0)
+    ending = sent.termination(term_at=10.0, grace=2.0)
     assert not ending.step([seen(7)], 9.9)
     assert sent.signals == []
     for now in (10.0, 11.0, 11.9):
@@ -78,7 +80,7 @@ def test_each_signal_is_sent_once_and_in_order(sent):
 
 def test_a_process_that_appears_later_has_the_rest_of_the_grace(sent):
     """A process that a SIGTERM handler starts may be part of its clean-up."""
-    ending = Termination(term_at=0.0, grace=2.0)
+    ending = sent.termination(term_at=0.0, grace=2.0)
     ending.step([seen(7)], 0.0)
     ending.step([seen(7), seen(8)], 1.0)
     assert (8, "SIGTERM") not in sent.signals
@@ -89,7 +91,7 @@ def test_a_process_that_appears_later_has_the_rest_of_the_grace(sent):
 
 def test_a_process_that_exits_before_the_first_signal_is_not_reported(sent):
     """It was not ended by us."""
-    ending = Termination(term_at=1.0, grace=2.0)
+    ending = sent.termination(term_at=1.0, grace=2.0)
     ending.step([seen(7), seen(8)], 0.0)
     ending.step([seen(8)], 1.0)
     assert [each.pid for each in ending.ended()] == [8]
@@ -98,7 +100,7 @@ def test_a_process_that_exits_before_the_first_signal_is_not_reported(sent):
 def test_a_process_that_may_not_be_signalled_is_not_waited_for(sent):
     """T7: when no process that is left may be signalled, the ending is over, and says so."""
     sent.refused.add(7)
-    ending = Termination(term_at=0.0, grace=2.0)
+    ending = sent.termination(term_at=0.0, grace=2.0)
     assert not ending.step([seen(7), seen(8)], 0.0)
     assert ending.step([seen(7)], 0.5)
     assert [(each.pid, each.how) for each in ending.ended()] == [(7, "refused"), (8, "terminated")]
@@ -131,10 +133,10 @@ def test_the_table_has_this_process_and_its_children():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its `ps` is compared with /proc")
-def test_ps_and_proc_agree(monkeypatch):
+def test_ps_and_proc_agree(enter):
     """The table of other platforms shows the same processes."""
     ours = find(os.getpid())
-    monkeypatch.setattr("supervisor.tools.descendants.PROC", False)
+    enter(replaced(descendants, "PROC", False))
     theirs = find(os.getpid())
     assert theirs[0] == ours[0]
     assert theirs[2:] == ours[2:]

@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+import opentelemetry.trace
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -47,7 +48,7 @@ def sdk(*processors):
     for processor in (*processors, SimpleSpanProcessor(exporter)):
         provider.add_span_processor(processor)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
+        patch.setattr(opentelemetry.trace, "get_tracer_provider", lambda: provider)
         yield Recorded(exporter)
 
 

@@ -8,7 +8,7 @@ from scenes import FaultyStore, events, opened
 from watching import next_of
 
 from supervisor import Answer, Context, MemoryStore, StoreDied, ToolCall, agent, tool
-from supervisor.testing import CopyingStore
+from supervisor.testing import CopyingStore, replaced
 from supervisor.traces import spans as writer
 
 pytestmark = pytest.mark.anyio
@@ -161,8 +161,8 @@ async def test_an_agent_does_not_see_the_baggage_of_its_starter(spans):
         assert await run.result() is None
 
 
-async def test_a_session_that_was_forgotten_is_read_again(spans, monkeypatch):
-    monkeypatch.setattr(writer, "KEPT", 1)
+async def test_a_session_that_was_forgotten_is_read_again(spans, enter):
+    enter(replaced(writer, "KEPT", 1))
     async with traced(passivate_after=1) as supervisor:
         runs = [await supervisor.start(asks_twice, session=f"s{n}") for n in range(3)]
         await anyio.sleep(HOUR)

@@ -8,7 +8,6 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.transcripts import lines
 from supervisor.transcripts.lines import as_javascript_reads_it, read_lines, value_span, with_value
 
 
@@ -16,9 +15,7 @@ from supervisor.transcripts.lines import as_javascript_reads_it, read_lines, val
 def test_lines_come_out_as_they_are_in_the_file(parts, is_ended):
     """Lines are split at line feeds only, also if they are longer than the buffer."""
     data = b"\n".join(parts) + (b"\n" if is_ended else b"")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "BLOCK", 16)
-        got = [(start, bytes(line)) for start, line in read_lines(io.BytesIO(data), len(data))]
+    got = [(start, bytes(line)) for start, line in read_lines(io.BytesIO(data), len(data), block=16)]
     expected = data.split(b"\n")
     if not expected[-1]:
         expected.pop()

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from watching import calls_of
 
 from supervisor.cli import repair as cli
+from supervisor.testing import wrapped
 from supervisor.transcripts import liveness, repair
 from supervisor.transcripts.liveness import Processes, find_holder, is_alive, own_starttime
 
@@ -110,41 +112,38 @@ def test_lsof_answers_where_there_is_no_proc(session, process, monkeypatch):
     path = session("codex/dangling-at-the-end")
     script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
     holder = process(sys.executable, "-c", script)
-    monkeypatch.setattr(liveness.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert str(holder.pid) in (find_holder(path, path, "Codex", None) or "")
     holder.communicate("\n")
     assert find_holder(path, path, "Codex", None) is None
 
 
-def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, mend, process, monkeypatch):
+def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, mend, process, enter):
     """Processes are looked for again under the lock, just before the file is replaced."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
-    check = repair.check_writable
 
-    def come_back(judged):
+    def come_back(check, judged):
         check(judged)
         process(sys.executable, "-c", script)
 
-    monkeypatch.setattr(repair, "check_writable", come_back)
+    enter(wrapped(repair, "check_writable", come_back))
     assert mend(path).state == "refused"
     assert path.read_bytes() == before
     assert not path.with_name(path.name + ".lock").exists()
 
 
 @LINUX
-def test_a_run_looks_for_processes_once(session, monkeypatch, capsys):
+def test_a_run_looks_for_processes_once(session, capsys):
     """One look serves all sessions that lack a result: a folder may contain hundreds of them."""
     path = session("pi_v3/dangling-at-the-end")
     for number in range(5):
         shutil.copy(path, path.with_name(f"{number}.jsonl"))
-    looks = []
-    pids = liveness._pids
-    monkeypatch.setattr(liveness, "_pids", lambda: looks.append(1) or pids())
-    assert cli.repair(path.parent, json=True) == 1
+    with calls_of(liveness._pids, lambda frame: frame) as looks:  # a generator, whose frame is called again
+        assert cli.repair(path.parent, json=True) == 1
     assert len(json.loads(capsys.readouterr().out)["files"]) == 6
-    assert len(looks) == 1
+    assert len({*looks}) == 1
 
 
 @LINUX

@@ -12,7 +12,6 @@ from pathlib import Path
 import preloaded
 import pytest
 
-from supervisor.transcripts import write
 from supervisor.transcripts.liveness import read_lock
 from supervisor.transcripts.repair import find_files
 from supervisor.transcripts.session import ChangedError, RefusedError, read_session
@@ -43,7 +42,7 @@ def count(frame, event, called):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.setprofile(count)
-report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True))
+report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True, not_running=True))
 sys.setprofile(None)
 assert report.state == "repaired", report
 print(steps)
@@ -77,7 +76,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new_one(session
             assert len(now) == new_size
         if len(now) == new_size:
             assert [backup.read_bytes() for backup in path.parent.glob("*.bak")] == [old]
-        assert mend(path).state == ("repaired" if now == old else "clean")
+        assert mend(path, not_running=True).state == ("repaired" if now == old else "clean")
         assert len(path.read_bytes()) == new_size
         assert not list(path.parent.glob("*.repair-tmp"))
     assert left_old
@@ -114,7 +113,7 @@ def test_the_backup_is_a_copy_where_links_are_not_possible(session, mend, monkey
             raise OSError(95, "Operation not supported")
         link(source, target)
 
-    monkeypatch.setattr(write.os, "link", no_backup_links)
+    monkeypatch.setattr(os, "link", no_backup_links)
     assert Path(mend(path).backup).read_bytes() == before
 
 
@@ -183,7 +182,7 @@ def test_a_file_that_changes_during_the_write_is_not_replaced(session, monkeypat
         with path.open("ab") as file:
             file.write(b'{"type":"label"}\n')
 
-    monkeypatch.setattr(write.os, "fsync", append_meanwhile)
+    monkeypatch.setattr(os, "fsync", append_meanwhile)
     with pytest.raises(ChangedError):
         write_plan(judged, plan, _wish().now, as_copy=False)
     assert path.read_bytes().endswith(b'{"type":"label"}\n')

@@ -25,7 +25,6 @@ log = FactLog(__name__)
 
 UNREAD: Final = 10_000  # messages to a process that wait
 LAST_WORDS: Final = 2_000  # characters of its standard error that an error quotes
-AT_EXIT: Final = 2.0  # seconds that a process has to exit once it has closed one of its streams
 
 Id = int | str | None
 
@@ -70,6 +69,9 @@ class _Waiting:
 class Peer:
     """The other side of a conversation. `on_request(id, method, params)` is answered with `answer` or `refuse`, now or
     later; `on_notification(method, params)`. Both are called by `carry`."""
+
+    exits_within: float = 2.0
+    """Seconds that a process has to exit once it has closed one of its streams."""
 
     def __init__(
         self,
@@ -152,7 +154,7 @@ class Peer:
         with suppress(anyio.BrokenResourceError):
             async for message in self._to_send:
                 await self._wire.send(message)
-        await anyio.sleep(AT_EXIT)  # what it has written before its end may be unread
+        await anyio.sleep(self.exits_within)  # what it has written before its end may be unread
         self._reason = "the process has closed its standard input"
         self._scope.cancel()
 
@@ -186,7 +188,7 @@ class Peer:
         """Return why the conversation is over: how the process has ended, if it has or soon does."""
         code = signal = None
         ended = ""
-        with anyio.move_on_after(AT_EXIT):
+        with anyio.move_on_after(self.exits_within):
             finished = await self._process.wait()
             code, signal = finished.exit_code, finished.signal
             ended = "unknown how" if code is signal is None else f"signal {signal}" if code is None else f"code {code}"

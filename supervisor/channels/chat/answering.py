@@ -86,6 +86,9 @@ class Reply:
 class Answering:
     """Lets people decide from one platform. `channel`: the name under which their identities are configured."""
 
+    most_listed: int = 200
+    """The most approvals that are read for a list: more than it has room for."""
+
     def __init__(self, channel: str, people: People) -> None:
         self._channel = channel
         self._people = people
@@ -216,8 +219,8 @@ class Answering:
         person = self.find_person(identity)
         if isinstance(person, str):
             return person
-        waiting = await supervisor.find_approvals(limit=LISTED)
-        count = len(waiting) if len(waiting) < LISTED else (await supervisor.get_counts()).pending_approvals
+        waiting = await supervisor.find_approvals(limit=self.most_listed)
+        count = len(waiting) if len(waiting) < self.most_listed else (await supervisor.get_counts()).pending_approvals
         lines = (self._line(approval, person, now) for approval in waiting)
         return fit_lines(lines, count, room) or "Nothing waits for a person."
 
@@ -231,8 +234,6 @@ def _refused(why: str) -> str:
     return f"Not counted: {visible(why, kind='words')}. The approval still waits for a person who may decide it."
 
 
-LISTED: Final = 200
-"""The most approvals that are read for a list: more than it has room for."""
 LINE: Final = 200
 """UTF-16 units of one line of a list, without its id and age."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

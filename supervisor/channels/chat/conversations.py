@@ -51,7 +51,7 @@ class Conversations:
     def __init__(self, chat: Chat, agent: AgentSpec[..., Any], answering: Answering) -> None:
         if not agent.takes_text:
             raise InvalidInput(f"agent {agent.name} takes no text, so people cannot talk with it in {chat.name}")
-        self._chat = chat
+        self.chat = chat
         self._agent = agent
         self._answering = answering
         self._heard: OrderedDict[str, None] = OrderedDict()
@@ -111,16 +111,16 @@ class Conversations:
         earlier: Sequence[Earlier] = ()
         if not incoming.is_first:
             try:
-                earlier = await self._chat.find_earlier(incoming)
+                earlier = await self.chat.find_earlier(incoming)
             except (SupervisorError, OSError) as error:
-                log.warning("place.not_read", channel=self._chat.name, session=incoming.session, error=repr(error))
+                log.warning("place.not_read", channel=self.chat.name, session=incoming.session, error=repr(error))
         await supervisor.start(
             self._agent, with_earlier(incoming.text, earlier), session=incoming.session, by=person.name
         )
         return None
 
     async def _reply(self, supervisor: Supervisor, incoming: IncomingMessage, person: Person) -> str | None:
-        session, channel = incoming.session, self._chat.name
+        session, channel = incoming.session, self.chat.name
         if incoming.text.strip().lower().rstrip(".!") in STOP:
             return await self._answering.stop(supervisor, session, person)
         before = await self._shown_before(supervisor, incoming)
@@ -142,8 +142,8 @@ class Conversations:
             for approval in await supervisor.find_approvals(session=incoming.session, limit=None)
             for row in await supervisor.find_entries(approval.session, limit=None)
             if isinstance(row.event, e.CardPosted)
-            if (row.event.approval, row.event.channel) == (approval.id, self._chat.name)
-            if self._chat.stands_below(incoming, row.event.card)
+            if (row.event.approval, row.event.channel) == (approval.id, self.chat.name)
+            if self.chat.stands_below(incoming, row.event.card)
         ]
         return min(stood_below, default=now) - timedelta(microseconds=1 if stood_below else 0)
 

@@ -80,6 +80,8 @@ class Chat(ABC):
     can_edit: bool = False
     """Whether the platform lets the channel edit and remove its messages, so that people can read a text while it is
     written: then `show_writing` and `remove_writing` are used."""
+    shows_after: float = 1.0
+    """Seconds for which nothing is shown of a text that is being written, so that a short answer is one message."""
 
     @abstractmethod
     def holds(self, session: str) -> bool:

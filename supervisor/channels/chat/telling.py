@@ -5,10 +5,10 @@ process that dies at any point causes neither a second post nor a missing one (R
 pieces, and each of them carries its number, too.
 
 Rules
-- All open sessions of the platform are followed, and the last RESTING sessions that became idle, since another surface
-  may wake them. An older one is followed again when a person writes in its place.
+- All open sessions of the platform are followed, and the last `most_idle` sessions that became idle, since another
+  surface may wake them. An older one is followed again when a person writes in its place.
 - At its start, a process posts what an earlier one did not: it reads the idle sessions, the last one first, until
-  RESTING in a row have no unposted message.
+  `most_idle` in a row have no unposted message.
 - A piece that the platform does not take is tried again until it does; one that the platform refuses is logged.
 - The sign that a session is working ends when the session waits or is idle. Only sessions that may be working are
   looked at.
@@ -40,10 +40,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-RESTING: Final = 1000  # idle sessions that are followed
 PAGE: Final = 500  # sessions that are read at once
-SOON: Final = 0.3  # seconds for which a session works before the first sign of it
-LOOK: Final = 1.0  # seconds between two looks at what a session does
 CLEARING: Final = 3.0  # seconds that hiding a sign may take when the channel closes
 _WAITS: Final = frozenset({"approval", "message", "children", "timer", "back_off", "blocked"})
 
@@ -77,6 +74,13 @@ class _Following:
 class Telling:
     """Tells people on one platform what sessions say. `by`: the name under which it posts."""
 
+    most_idle: int = 1000
+    """Idle sessions that are followed."""
+    sign_after: float = 0.3
+    """Seconds for which a session works before the first sign of it."""
+    looks_every: float = 1.0
+    """Seconds between two looks at what a session does."""
+
     def __init__(self, chat: Chat, by: str) -> None:
         self._chat = chat
         self._by = by
@@ -104,9 +108,9 @@ class Telling:
                 self._resting.clear()
 
     async def _catch_up(self, supervisor: Supervisor) -> None:
-        """Post what an earlier process did not, the last idle session first, until RESTING in a row miss nothing."""
+        """Post what an earlier process did not, the last idle session first, until `most_idle` in a row miss none."""
         told, before = 0, None
-        while told < RESTING and (rested := await self._find_rested(supervisor, before)):
+        while told < self.most_idle and (rested := await self._find_rested(supervisor, before)):
             before = rested[-1]
             followed = [self.follow(session, is_old=True) for _, session in rested]
             for following in followed:
@@ -119,7 +123,9 @@ class Telling:
         rested: _Rested = []
         async for views in _pages(supervisor):
             found = [(view.ended_at, view.id) for view in views if view.ended_at and self._chat.holds(view.id)]
-            rested = heapq.nlargest(RESTING, [*rested, *(each for each in found if before is None or each < before)])
+            rested = heapq.nlargest(
+                self.most_idle, [*rested, *(each for each in found if before is None or each < before)]
+            )
         return rested
 
     def follow(self, session: str, *, is_new: bool = False, is_old: bool = False) -> _Following | None:
@@ -196,7 +202,7 @@ class Telling:
         if following.is_old and not following.is_told.is_set():
             self._resting.move_to_end(session, last=False)
         following.is_told.set()
-        if len(self._resting) > RESTING:
+        if len(self._resting) > self.most_idle:
             longest, _ = self._resting.popitem(last=False)
             self._followed.pop(longest).scope.cancel()
 
@@ -278,7 +284,7 @@ class Telling:
         has_shown = False
         try:
             with scope:
-                await anyio.sleep(SOON)
+                await anyio.sleep(self.sign_after)
                 while True:
                     stirred = following.stirred  # before the look: an entry that comes later is not missed
                     async with supervisor.watch_activity(session) as watch:
@@ -286,7 +292,7 @@ class Telling:
                             if anyio.current_time() >= following.sign_until:
                                 following.sign_until, has_shown = anyio.current_time() + self._chat.sign_lasts, True
                                 await self._chat.working(session, is_working=True)
-                            await anyio.sleep(LOOK)
+                            await anyio.sleep(self.looks_every)
                     if has_shown:
                         has_shown, following.sign_until = False, 0.0
                         await self._chat.working(session, is_working=False)

@@ -7,8 +7,8 @@ text at any instant. It carries the mark WRITING on the platform, or a note in t
 process that comes after SIGKILL finds and removes it.
 
 Rules
-- Nothing is shown for the first FIRST seconds, so a short answer is one message. Then the message is edited at most
-  every `Chat.edits_every` seconds, and shows the end of a text that is too long for it.
+- Nothing is shown for the first `Chat.shows_after` seconds, so a short answer is one message. Then the message is
+  edited at most every `Chat.edits_every` seconds, and shows the end of a text that is too long for it.
 - A platform that is too busy, or cannot be reached, is asked again after a pause that grows to LONGEST seconds. After a
   refusal it is not asked again before the session's next run.
 - A message that was posted while the agent writes on stands below the text. So the text goes on in a new message.
@@ -33,7 +33,6 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-FIRST: Final = 1.0
 SOON: Final = 2.0  # seconds in which a text that was said is posted, unless the platform is slow
 LONGEST: Final = 60.0
 BOUND: Final = 10.0  # seconds of one request
@@ -87,7 +86,7 @@ class Writing:
         while True:
             written = await self._look(supervisor, self._shown)
             if self._message is None:
-                await anyio.sleep(FIRST)
+                await anyio.sleep(self._chat.shows_after)
                 written = await self._look(supervisor)
             try:
                 await self._show(supervisor, written)

@@ -7,7 +7,7 @@ since the token of an interaction expires after 15 minutes.
     interaction -> signature -> who is it? -> may they? -> decide -> tell the person -> update the card
 
 Rules
-- Discord wants an answer within 3 s. After ACK seconds the channel defers the answer and sends it later.
+- Discord wants an answer within 3 s. After `answers_within` seconds the channel defers the answer and sends it later.
 - Only the person who acts is told the result. A refused press leaves the card as it is.
 - A process may die after it posted a card and before it recorded the card. So the channel searches for such a card
   around the time of the post: before it posts a second card, and when the approval has ended.
@@ -58,7 +58,6 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-ACK: Final = 1.5  # seconds within which Discord gets an answer, even if work remains
 CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and Discord's, at most
 _PLACE: Final = re.compile(r"@?[0-9]+")
 UNKNOWN_WEBHOOK: Final = 10015  # Discord has not processed the deferred answer yet
@@ -77,6 +76,8 @@ class Discord(Channel):
 
     name = "discord"
     card_timeout = 120.0  # Discord may tell us to wait
+    answers_within: float = 1.5
+    """Seconds within which Discord gets an answer, even if work remains."""
     keeps_cards = True
 
     def __init__(
@@ -308,7 +309,7 @@ class Discord(Channel):
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
 
     async def take(self, payload: Payload) -> Payload:
-        """Take an interaction and return its answer within ACK seconds, even if work remains.
+        """Take an interaction and return its answer within `answers_within` seconds, even if work remains.
 
         Raises ClosedResourceError if the channel is not serving, so that it does nothing with the interaction (R2), and
         InvalidInput for an interaction that Discord would not send to this application.
@@ -320,7 +321,7 @@ class Discord(Channel):
             return interactions.told("This supervisor does not know that command or button.")
         reply = Reply()
         self._tasks.start_soon(self._take_one, act, reply)
-        in_time = await reply.wait(ACK)
+        in_time = await reply.wait(self.answers_within)
         return reply.payload if in_time and reply.payload is not None else interactions.DEFERRED_REPLY
 
     async def _take_one(self, act: Press | Command, reply: Reply) -> None:

@@ -24,7 +24,6 @@ log = FactLog(__name__)
 
 Security = Literal["starttls", "tls", "none"]
 
-TIMEOUT: Final = 10.0  # seconds that one step of the conversation with the server may take
 AT_ONCE: Final = 2
 """The most connections at the same time."""
 
@@ -35,7 +34,8 @@ class EmailRefused(SupervisorError):
 
 class SmtpServer(msgspec.Struct, kw_only=True):
     """A mail server. `security`: "starttls" encrypts after the greeting (port 587), "tls" from the start (port 465).
-    `ca_file`: certificates to trust instead of the system's."""
+    `ca_file`: certificates to trust instead of the system's. `timeout`: seconds that one step of the conversation may
+    take."""
 
     host: str
     port: int
@@ -43,6 +43,7 @@ class SmtpServer(msgspec.Struct, kw_only=True):
     user: str | None = None
     password: str | None = None
     ca_file: str | None = None
+    timeout: float = 10.0
     limiter: anyio.CapacityLimiter | None = None
 
     def __repr__(self) -> str:
@@ -64,7 +65,7 @@ class SmtpServer(msgspec.Struct, kw_only=True):
         await self._talk(lambda client: client.noop())
 
     async def _talk(self, act: Callable[[smtplib.SMTP], Any]) -> None:
-        """Do something with a connection, in a thread. TIMEOUT bounds each step: the thread cannot be ended."""
+        """Do something with a connection, in a thread. `timeout` bounds each step: the thread cannot be ended."""
         if self.limiter is None:
             self.limiter = anyio.CapacityLimiter(AT_ONCE)
         await anyio.to_thread.run_sync(self._talk_now, act, limiter=self.limiter)
@@ -104,9 +105,9 @@ class SmtpServer(msgspec.Struct, kw_only=True):
         """Return a connection that is encrypted and signed in."""
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.security == "tls":
-            client: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT, context=context)
+            client: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=self.timeout, context=context)
         else:
-            client = smtplib.SMTP(self.host, self.port, timeout=TIMEOUT)
+            client = smtplib.SMTP(self.host, self.port, timeout=self.timeout)
         try:
             if self.security == "starttls":
                 client.starttls(context=context)

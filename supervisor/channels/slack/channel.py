@@ -6,8 +6,9 @@ do not matter: the press finds the approval in the store, and the decision wakes
     press, form, text, command -> who is it? -> may they? -> decide -> tell the person -> update the card
 
 Rules
-- Slack wants an answer within 3 s. The channel acknowledges within ACK seconds and finishes in the background. If the
-  process dies before a decision is on disk, Slack has got no acknowledgement, or the card still has its buttons.
+- Slack wants an answer within 3 s. The channel acknowledges within `answers_within` seconds and finishes in the
+  background. If the process dies before a decision is on disk, Slack has got no acknowledgement, or the card still has
+  its buttons.
 - The person who acts is always told the result. Other people see a decision on the card, but no refusal: a refused
   press leaves the card as it is.
 - A process may die after it posted a card and before it recorded the card. So the channel searches the conversation for
@@ -63,7 +64,6 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-ACK: Final = 2.0  # seconds within which Slack gets an answer, even if work remains
 WHISPER: Final = 20_000  # UTF-16 units in one answer
 LIST: Final = 3000  # before <, > and & are written as entities
 CLOCKS_DIFFER: Final = 60.0  # seconds between our clock and Slack's, at most
@@ -91,6 +91,8 @@ class Slack(Channel):
 
     name = "slack"
     card_timeout = 120.0  # Slack may tell us to wait for a minute
+    answers_within: float = 2.0
+    """Seconds within which Slack gets an answer, even if work remains."""
     keeps_cards = True
 
     def __init__(
@@ -315,7 +317,7 @@ class Slack(Channel):
         return WebhookReply(body=b"" if answer is None else msgspec.json.encode(answer))
 
     async def take(self, payload: Payload) -> Payload | None:
-        """Take a request from Slack and return its answer within ACK seconds, even if work remains.
+        """Take a request from Slack and return its answer within `answers_within` seconds, even if work remains.
 
         Raises ClosedResourceError if the channel is not serving, so that it does nothing with the request (R2), and
         InvalidInput for a request that Slack would not send to this app.
@@ -327,7 +329,7 @@ class Slack(Channel):
             return None
         reply = Reply()
         self._tasks.start_soon(self._take_one, act, reply)
-        return reply.payload if await reply.wait(ACK) else None
+        return reply.payload if await reply.wait(self.answers_within) else None
 
     async def _take_one(self, act: Press | Words | Command, reply: Reply) -> None:
         try:

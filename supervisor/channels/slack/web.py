@@ -9,7 +9,7 @@ Rules
 - The text that an agent is writing gives way to everything else. Its requests have their own threads, are not made
   while their method is limited, and do not limit it for others.
 - Slack limits the rate of each method. When a call is limited (429), its method pauses for as long as Slack says. Then
-  its calls are made one after the other, at most one in PACE seconds, until no call was limited for LIMITED seconds.
+  its calls are made one after the other, at most one in `pace` seconds, until no call was limited for LIMITED seconds.
 """
 
 import re
@@ -34,7 +34,6 @@ REQUEST_TIMEOUT: Final = 10  # seconds that one request may take
 AT_ONCE: Final = 4
 """The most requests at the same time: Slack allows about one message a second in each conversation, and short bursts.
 Requests for which a person waits have as many of their own."""
-PACE: Final = 1.0  # seconds from one call to the next of a method that was limited
 LIMITED: Final = 30.0
 AWAITED: Final = ("views.open", "chat.postEphemeral")
 """Methods for which a person at the screen waits."""
@@ -77,6 +76,9 @@ class _Pace:
 
 class SlackWeb:
     """Calls methods of the Web API by name, with the app's bot token."""
+
+    pace: float = 1.0
+    """Seconds from one call to the next of a method that was limited."""
 
     def __init__(self, token: str, base_url: str = "https://slack.com/api/") -> None:
         self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
@@ -157,7 +159,7 @@ class SlackWeb:
                 async with pace.door:
                     await anyio.sleep_until(pace.resumes_at)
                     answer = await self._request(method, pace, client or self.client, how)
-                    pace.resumes_at = max(pace.resumes_at, anyio.current_time() + PACE)
+                    pace.resumes_at = max(pace.resumes_at, anyio.current_time() + self.pace)
             else:
                 answer = await self._request(method, pace, client or self.client, how)
             if answer is not None:

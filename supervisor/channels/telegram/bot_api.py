@@ -17,7 +17,6 @@ import msgspec
 from supervisor.core.errors import SupervisorError
 from supervisor.system.http_requests import HttpClient
 
-REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
 LONGEST: Final = 60.0
 """The longest pause that is waited for. After a longer one the caller tries again by itself."""
 
@@ -70,10 +69,13 @@ class _Answer(msgspec.Struct, frozen=True):
 class BotApi:
     """Calls methods of one bot. `base_url`: of Telegram, or of a Bot API server of one's own."""
 
+    timeout: float = 10.0
+    """Seconds that one request may take."""
+
     def __init__(
         self, token: str, base_url: str = "https://api.telegram.org", transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self._client = HttpClient(base_url, timeout=REQUEST_TIMEOUT, transport=transport)
+        self._client = HttpClient(base_url, timeout=self.timeout, transport=transport)
         self._bot = f"/bot{token}"
         self._resumes_at: dict[Any, float] = {}
         """Chat -> the time of the next allowed call."""
@@ -125,7 +127,7 @@ class BotApi:
         self._resumes_at = {each: at for each, at in self._resumes_at.items() if at > now} | {chat: now + seconds}
 
     async def _request(self, method: str, arguments: dict[str, Any], wait: float) -> _Answer:
-        timeout = httpx.Timeout(REQUEST_TIMEOUT, read=REQUEST_TIMEOUT + wait)
+        timeout = httpx.Timeout(self.timeout, read=self.timeout + wait)
         try:
             body = msgspec.json.encode(arguments)
             reply = await self._client.request("POST", f"{self._bot}/{method}", body, timeout=timeout)

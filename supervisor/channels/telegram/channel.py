@@ -255,7 +255,7 @@ class Telegram(Channel):
 
     async def _know_itself(self) -> None:
         """Learn the bot's name, by which people in groups address it."""
-        wait = polling.AGAIN
+        wait = self._polling.again_in
         while not self._username:
             try:
                 self._username = str((await self._api.call("getMe"))["username"])

@@ -27,7 +27,6 @@ log = FactLog(__name__)
 
 HOLD: Final = 50
 """Seconds for which Telegram holds its answer while there is nothing to send."""
-AGAIN: Final = 1.0  # seconds until the next try after a failure; doubled each time
 SELDOM: Final = 30.0
 CLOSING: Final = 2.0  # seconds that confirming may take when the channel closes
 REMEMBERED: Final = 1000  # updates that this process has taken
@@ -39,6 +38,9 @@ Take = Callable[[Any, bool], Awaitable[None]]
 class Polling:
     """Fetches updates and gives them to `take`. `failure`: why the last try failed, None if it did not."""
 
+    again_in: float = 1.0
+    """Seconds until the next try after a failure; doubled each time."""
+
     def __init__(self, api: BotApi, take: Take) -> None:
         self._api = api
         self._take = take
@@ -48,7 +50,7 @@ class Polling:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        is_first, wait = True, AGAIN
+        is_first, wait = True, self.again_in
         try:
             while True:
                 try:
@@ -59,7 +61,7 @@ class Polling:
                     await anyio.sleep(wait)
                     wait = min(SELDOM, 2 * wait)
                     continue
-                self.failure, wait = None, AGAIN
+                self.failure, wait = None, self.again_in
                 for update in found:
                     await self._take_one(update, is_again=is_first)
                 is_first = False
@@ -76,7 +78,7 @@ class Polling:
 
     async def _take_one(self, update: Any, *, is_again: bool) -> None:
         """Take an update, once it can be written."""
-        number, wait = updates.number_of(update), AGAIN
+        number, wait = updates.number_of(update), self.again_in
         while number not in self._taken:
             try:
                 await self._take(update, is_again)

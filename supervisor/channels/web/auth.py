@@ -14,6 +14,7 @@ Rules
 import base64
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -35,8 +36,6 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 FAILURES: Final = 10
 """Failed logins from one address that are logged within FAILURES_LAST."""
 FAILURES_LAST: Final = timedelta(minutes=1)
-ADDRESSES: Final = 10_000
-"""The most addresses whose failures are remembered; the one without a failure for longest is forgotten first."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -59,9 +58,16 @@ class _Claims(msgspec.Struct, frozen=True, array_like=True):
     nonce: str
 
 
+def read_clock() -> datetime:
+    return datetime.now(UTC)
+
+
 class Guard:
     """`secret`: the store's own, 32 random bytes. `public_url`: where browsers see us, if not where they ask. `cookie`:
-    its name."""
+    its name. `now`: reads the wall clock."""
+
+    most_addresses: int = 10_000
+    """The most addresses whose failures are remembered; the one without a failure for longest is forgotten first."""
 
     def __init__(
         self,
@@ -70,8 +76,10 @@ class Guard:
         public_url: str | None,
         cookie: str,
         revocations: Revocations | None = None,
+        now: Callable[[], datetime] = read_clock,
     ) -> None:
         self.people = people
+        self._now = now
         self.revocations = revocations if revocations is not None else Revocations()
         self.cookie = cookie
         self._public_origin = None if public_url is None else _origin(public_url)
@@ -113,7 +121,7 @@ class Guard:
 
     def still_counts(self, identity: Identity) -> bool:
         """Whether a credential is still valid: neither expired nor revoked."""
-        if identity.until is not None and _now() >= identity.until:
+        if identity.until is not None and self._now() >= identity.until:
             return False
         return identity.token not in self.revocations and identity.login not in self.revocations
 
@@ -139,7 +147,7 @@ class Guard:
 
     def check_token(self, request: Request, token: str) -> tuple[Person, TokenHash]:
         """Return the person whose token it is. Raises Problem: 401; 429 after too many failures."""
-        now = _now()
+        now = self._now()
         found = self.people.find_by_token(token, now)
         if found is None or found[1].hash in self.revocations:
             self._note_failure(request.client.host if request.client else "", now)
@@ -155,7 +163,7 @@ class Guard:
             detail = f"too many failed logins from here; try again in {wait} s"
             raise Problem(429, detail, headers={"retry-after": str(wait)})
         recent.append(now)
-        while len(self._failures) > ADDRESSES:
+        while len(self._failures) > self.most_addresses:
             self._failures.popitem(last=False)
         log.warning("login.refused", address=address)
 
@@ -163,20 +171,20 @@ class Guard:
 
     def log_in(self, response: Response, person: Person, token: TokenHash, nonce: str, *, is_secure: bool) -> None:
         """Set the cookie of a login on a response. `nonce`: random, so that two logins have different CSRF tokens."""
-        until = _now() + LOGIN_LASTS
+        until = self._now() + LOGIN_LASTS
         if token.expires_at is not None:
             until = min(until, token.expires_at)
         body = msgspec.json.encode(_Claims(person.name, int(until.timestamp()), nonce))
         signature = self._sign(token, b"cookie", body)
         value = f"{_base64(body)}.{_base64(signature)}"
-        age = int((until - _now()).total_seconds())
+        age = int((until - self._now()).total_seconds())
         response.set_cookie(self.cookie, value, age, httponly=True, secure=is_secure, samesite="lax")
 
     async def log_out(self, response: Response, identity: Identity | None) -> None:
         """End a login, if it is valid, and delete its cookie by the response."""
         if identity is not None and identity.login is not None:
             by = identity.person.name
-            ended = Revocation(login=identity.login, until=identity.until, at=_now(), by=by)
+            ended = Revocation(login=identity.login, until=identity.until, at=self._now(), by=by)
             await self.revocations.add_soon(ended)
         response.delete_cookie(self.cookie, httponly=True, samesite="lax")
 
@@ -187,7 +195,7 @@ class Guard:
             claims = msgspec.json.decode(raw, type=_Claims)
         except (ValueError, msgspec.MsgspecError, RecursionError):
             return None
-        now = _now()
+        now = self._now()
         person = self.people.find(claims.name)
         for token in person.tokens if person is not None else ():
             if token.is_valid(now) and hmac.compare_digest(self._sign(token, b"cookie", raw), shown):
@@ -223,7 +231,3 @@ def _base64(raw: bytes) -> str:
 
 def _unbase64(text: str) -> bytes:
     return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

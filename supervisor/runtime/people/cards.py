@@ -7,8 +7,8 @@ Rules
   same search is made if the platform did not say whether it has the card, and it is repeated after a failure.
 - If a channel cannot search for cards, a card gets its buttons by a second `post`, after it was recorded. So a card
   that no process knows of has none.
-- A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
-  each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
+- A card that could not be posted is tried again while its approval is pending: after `card_again` seconds, then twice
+  as long each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
 - A card is renewed only if what it shows has changed. The digest of that is noted with the card, so it holds for the
   next process, too.
 - A card that is gone is noted as retired before a new one is posted. So no process knows of two.
@@ -42,8 +42,7 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 AT_ONCE = 4  # cards that a channel is given at the same time
-AGAIN = 5.0  # seconds until a card that could not be posted or retired is tried again; doubled each time
-SELDOM = 600.0  # seconds: the longest of these waits
+SELDOM = 600.0  # seconds: the longest wait until a card is tried again
 STUCK_AFTER = 5.0  # seconds
 _DIGEST = 16  # characters of the digest of what a card shows
 RETIRED, RENEWED = 1, 2
@@ -59,7 +58,7 @@ class Start(Protocol):
 class Card:
     """The card of one approval that a channel has, or may have."""
 
-    def __init__(self) -> None:
+    def __init__(self, again_in: float) -> None:
         self.id: str | None = None
         """The channel's id of the card; None: it does not exist, as far as is known."""
         self.begun_at: datetime | None = None
@@ -74,7 +73,7 @@ class Card:
         """The reminder that people got: on the card, or in a message of its own."""
         self.failure = ""
         """The last failure in the journal; "" after a success."""
-        self.again_in = AGAIN
+        self.again_in = again_in
         self.again: Callable[[], None] | None = None
         """Cancels the next try."""
         self.settled = anyio.Event()
@@ -137,13 +136,13 @@ class Target:
     def recall(self, approval: str, left: Left) -> None:
         """Take over a card that an earlier process left."""
         if approval not in self._cards:
-            card = self._cards[approval] = Card()
+            card = self._cards[approval] = Card(self._channel.card_again)
             card.id, card.begun_at, card.failure, card.shows = left.card, left.begun_at, left.failure, left.shows
             card.is_noted = card.id is not None or card.begun_at is not None
 
     def begin(self, approval: Approval, rank: int = URGENT) -> None:
         """Show an approval, or renew its card, in a task of its own; nothing if that is under way."""
-        card = self._cards.setdefault(approval.id, Card())
+        card = self._cards.setdefault(approval.id, Card(self._channel.card_again))
         if not card.is_under_way:
             card.take_back()
             card.is_under_way, card.settled = True, anyio.Event()
@@ -166,7 +165,7 @@ class Target:
         card = self._cards.get(approval.id)
         if card is not None and not card.is_under_way:  # a task under way retires it at its end
             card.take_back()
-            card.is_under_way, card.again_in = True, AGAIN
+            card.is_under_way, card.again_in = True, self._channel.card_again
             self._start(self._retire, approval, card)
 
     def held(self) -> list[str]:
@@ -226,7 +225,8 @@ class Target:
             if posted is None:
                 return
             await self._note_posted(approval, card, posted, is_new=posted != known)
-        card.reminded_at, card.failure, card.again_in = card.says.reminded_at, "", AGAIN
+        card.reminded_at, card.failure = card.says.reminded_at, ""
+        card.again_in = self._channel.card_again
 
     async def _renew(self, approval: Approval, card: Card, found: str) -> str | None:
         """Show an approval on its card, and return the id that the card has now; None if it does not exist any more."""

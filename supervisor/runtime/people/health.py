@@ -1,8 +1,8 @@
 """Watch whether channels can reach people.
 
 Rules
-- A channel is asked at the start, and then every CHECKED seconds; while it is down, every AGAIN seconds. A channel
-  without a check of its own is never asked.
+- A channel is asked at the start, and then every CHECKED seconds; while it is down, every `check_again` seconds. A
+  channel without a check of its own is never asked.
 - A change is logged once, and so is another reason. What a check found at the start is logged, too.
 - A channel that is down still gets cards: a card that fails goes to the next channel, and is tried again (A11).
 """
@@ -17,7 +17,6 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 CHECKED = 60.0
-AGAIN = 15.0
 
 
 async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
@@ -41,5 +40,5 @@ async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
                     log.info("channel.up", channel=channel.name, found=now)
                 found = now
             if channel.down is not None and channel.down != was_down:
-                log.warning("channel.down", channel=channel.name, reason=channel.down, again_in=AGAIN)
-            await anyio.sleep(CHECKED if channel.down is None else AGAIN)
+                log.warning("channel.down", channel=channel.name, reason=channel.down, again_in=channel.check_again)
+            await anyio.sleep(CHECKED if channel.down is None else channel.check_again)

@@ -59,7 +59,6 @@ _open_here: Final[Counter[Path]] = Counter()
 _opening: Final = threading.RLock()
 """Held by the thread that opens or closes a connection: closing an inspected file would drop another one's locks."""
 
-CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, to cut the log back
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
 
 
@@ -67,6 +66,10 @@ class SqliteStore(Store):
     """See Store. `create=False` is for commands that only read: `open` raises NotFound if there is no store."""
 
     is_durable = True
+    large_log: int = 32 * 2**20
+    """Bytes by which the log grows until it is cut back; writers wait meanwhile."""
+    cut_timeout: float = 1.0
+    """Seconds to wait for a moment without a writer, to cut the log back."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         # Symbolic links are resolved: the lock folder must be the same under every name of the file.
@@ -86,7 +89,7 @@ class SqliteStore(Store):
         self.generation = -1
         self._index = Index(self._read, self._change)
         self._last = self._written = self._pages = 0
-        self._largest_log = wal.LARGE_LOG
+        self._largest_log = 0  # of the log when it was cut back last
         self._trees = OwnedTrees(LockFolder(self.path), self._read, self._change)
 
     def __repr__(self) -> str:
@@ -228,18 +231,18 @@ class SqliteStore(Store):
 
     def wants_checkpoint(self) -> bool:
         # Processes that close before they have written much do not count.
-        return self._pages >= wal.CHECKPOINT_PAGES or self.log_size() > self._largest_log
+        return self._pages >= wal.CHECKPOINT_PAGES or self.log_size() > self._largest_log + self.large_log
 
     def checkpoint(self) -> None:
         self._pages = 0  # first: pages that are written meanwhile count for the next one
         try:
             if self._checkpointer is None:
-                self._checkpointer = self._connect("rw", timeout=CUT_TIMEOUT)
+                self._checkpointer = self._connect("rw", timeout=self.cut_timeout)
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            if self.log_size() >= wal.LARGE_LOG:
+            if self.log_size() >= self.large_log:
                 # After the first checkpoint little is left to do while writers wait.
                 self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._largest_log = self.log_size() + wal.LARGE_LOG  # if a reader keeps it long, we do not try each time
+            self._largest_log = self.log_size()  # if a reader keeps it long, we do not try each time
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise self._fault(error) from error

@@ -22,8 +22,6 @@ from supervisor.core.errors import StoreUnreadable
 
 CHECKPOINT_PAGES: Final = 500
 """How much is written between two checkpoints: about 4 MiB, as in SQLite's default."""
-LARGE_LOG: Final = 32 * 2**20
-"""Bytes above which the log is cut back; writers wait meanwhile."""
 _HEADER: Final = 32
 _FRAME_HEADER: Final = 24
 _WORDS: Final = {0x377F0682: "<", 0x377F0683: ">"}

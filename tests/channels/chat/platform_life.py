@@ -18,7 +18,6 @@ import fake_slack
 import msgspec
 from dying import DyingStore
 
-import supervisor.wiring.daemon
 from supervisor import Context, agent, tool
 from supervisor.channels import Route
 from supervisor.channels.discord import Discord
@@ -51,9 +50,18 @@ async def writer(ctx: Context, text: str) -> None:
     await ctx.send("The whole sentence.")
 
 
+class Dying(Daemon):
+    """A daemon that dies around a commit of its store."""
+
+    at = None
+
+    def _make_store(self):
+        return DyingStore(self._settings.store.parent, self.at)
+
+
 def serve(job):
     os.environ["LIFE"] = job["folder"]
-    supervisor.wiring.daemon.SqliteStore = lambda path: DyingStore(path.parent, job["at"])
+    Dying.at = job["at"]
     tokens = (TokenHash(hash_token(TOKEN)),)
     identities = {job["platform"]: job.get("identity", ANA)}
     people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities=identities)])
@@ -61,7 +69,7 @@ def serve(job):
     channels = [channel(job, people)]
     routes = [msgspec.convert(route, Route) for route in job.get("routes", ())]
     agents = {"deployer": deployer}
-    daemon = Daemon(Settings(store=store, people=people, agents=agents, port=0, channels=channels, routes=routes))
+    daemon = Dying(Settings(store=store, people=people, agents=agents, port=0, channels=channels, routes=routes))
     print(json.dumps({"port": daemon.port, "pid": os.getpid()}), flush=True)
     run_until_stopped(daemon.run, job["backend"])
 

@@ -77,11 +77,11 @@ async def test_discord_names_what_is_wrong_with_the_application(discord, wrong):
         await discord_channel(discord).check()
 
 
-async def test_a_channel_that_is_down_is_logged_once_and_comes_back(slack, monkeypatch, caplog):
+async def test_a_channel_that_is_down_is_logged_once_and_comes_back(slack, caplog):
     """A revoked token shows before the first card fails, and the next check finds that it was mended."""
-    monkeypatch.setattr("supervisor.runtime.people.health.AGAIN", 0.01)
     caplog.set_level(logging.INFO, "supervisor.runtime.people.health")
     chat, slack.refusals = slack_channel(slack), {"auth.test": "token_revoked"}
+    chat.check_again = 0.01
     async with opened(chat, platform="slack"):
         await until(lambda: chat.down)
         calls = len(slack.calls)

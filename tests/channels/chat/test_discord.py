@@ -15,6 +15,7 @@ from test_platform_cards import call
 from supervisor import Approve, Deny, InvalidInput, MemoryStore
 from supervisor.channels.discord import Discord, DiscordRefused, DiscordRest, register
 from supervisor.channels.sdk import CardGone
+from supervisor.testing import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -121,20 +122,20 @@ async def test_a_request_that_discord_did_not_sign_is_refused(discord):
     assert [(await receive(*each)).status for each in forged] == [401] * len(forged)
 
 
-async def test_slow_stores_defer_the_answer_and_tell_it_later(discord, monkeypatch):
+async def test_slow_stores_defer_the_answer_and_tell_it_later(discord, enter):
     """3 s are Discord's bound: what takes longer is deferred, and told by the interaction's own token."""
-    monkeypatch.setattr("supervisor.channels.discord.channel.ACK", 0.05)
     chat = channel(discord)
+    chat.answers_within = 0.05
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
         card = await card_of(discord)
-        decide, gate = supervisor.decide, anyio.Event()
+        gate = anyio.Event()
 
-        async def slowly(*arguments, **options):
+        async def slowly(decide, *arguments, **options):
             await gate.wait()
             return await decide(*arguments, **options)
 
-        monkeypatch.setattr(supervisor, "decide", slowly)
+        enter(wrapped(supervisor, "decide", slowly))
         assert (await give(chat, discord.press(card, "approve.0", ANA)))["type"] == 5
         gate.set()
         assert await run.result() == ["ok", "deployed x"]
@@ -158,10 +159,10 @@ async def test_a_late_press_is_answered(discord):
 
 
 @pytest.mark.parametrize("how", ["500", "no access"])
-async def test_a_card_comes_when_discord_is_well_again(discord, monkeypatch, how):
+async def test_a_card_comes_when_discord_is_well_again(discord, how):
     """A11: one card, for any reason of the failure, and its buttons work."""
-    monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
     chat = channel(discord)
+    chat.card_again = 0.05
     discord.is_out, discord.refused = how == "500", "/channels/77/"
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -341,10 +342,10 @@ async def test_approvals_of_one_tree_have_a_card_each(discord):
 
 
 @pytest.mark.parametrize("listed", [5, 200])
-async def test_a_long_list_is_cut_between_two_ids(discord, monkeypatch, listed):
+async def test_a_long_list_is_cut_between_two_ids(discord, listed):
     """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""
-    monkeypatch.setattr("supervisor.channels.chat.answering.LISTED", listed)
     chat = channel(discord)
+    chat._answering.most_listed = listed
     async with opened(chat, platform="discord") as supervisor:
         for number in range(20):
             await supervisor.start(deployer, f"{number} {'x' * 300}")

@@ -96,10 +96,10 @@ async def test_a_sessions_messages_are_in_its_thread_once(discord):
     assert "](" not in "".join(texts)
 
 
-async def test_the_bot_types_in_the_thread_while_its_session_works(discord, monkeypatch):
+async def test_the_bot_types_in_the_thread_while_its_session_works(discord):
     """Discord takes the sign away after some seconds, so it is shown again."""
-    monkeypatch.setattr("supervisor.channels.discord.talk.DiscordChat.sign_lasts", 0.01)
     chat = channel(discord, agent=slow)
+    chat.conversations.chat.sign_lasts = 0.01
     GATES.append(gate := anyio.Event())
     async with opened(chat, platform="discord") as supervisor:
         thread = await begin(chat, discord, "hello")

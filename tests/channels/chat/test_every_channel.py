@@ -95,8 +95,7 @@ def strings(value):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_slack_plays_every_scene(scene, monkeypatch):
-    monkeypatch.setattr("supervisor.channels.chat.writing.FIRST", 0.0)
+async def test_slack_plays_every_scene(scene):
     with fake_slack.serving(fake_slack.FakeSlack()) as slack:
         await run_scene(SlackBench(slack), scene)
 

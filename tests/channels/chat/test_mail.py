@@ -42,11 +42,6 @@ def emptied(box):
     return box
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
-
-
 def people():
     return People(
         [
@@ -65,7 +60,9 @@ def server(box, security="tls", **more):
 
 def channel(box, **options):
     how = {"server": server(box), "sender": "supervisor@example.org", "people": people()}
-    return Email(**how | {"link": "https://inbox.example/"} | options)
+    made = Email(**how | {"link": "https://inbox.example/"} | options)
+    made.card_again = 0.05
+    return made
 
 
 def opening(box, store=None, **options):
@@ -136,11 +133,10 @@ async def test_a_message_is_sent_when_the_server_takes_it(box, refusal):
     ],
     ids=str,
 )
-async def test_a_server_that_cannot_be_trusted_gets_nothing(box, monkeypatch, wrong, kind):
+async def test_a_server_that_cannot_be_trusted_gets_nothing(box, wrong, kind):
     """The certificate is verified; no error names the password."""
-    monkeypatch.setattr("supervisor.channels.mail.smtp.TIMEOUT", 0.5 if "security" in wrong else 10)
     box.users.clear()
-    chat = channel(box, server=server(box, **wrong))
+    chat = channel(box, server=server(box, **{"timeout": 0.5} | wrong if "security" in wrong else wrong))
     with pytest.raises(kind) as refused:
         await chat.check()
     assert PASSWORD not in f"{refused.value!r} {chat!r} {chat._server!r}"

@@ -111,10 +111,10 @@ async def test_a_reminder_and_an_escalation_are_new_messages_that_mention_people
     assert len(place.messages) == 3
 
 
-async def test_a_reminder_whose_answer_was_lost_is_not_sent_twice(place, monkeypatch):
+async def test_a_reminder_whose_answer_was_lost_is_not_sent_twice(place):
     """The platform took it; the next try finds it there."""
-    monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
     chat = place.channel()
+    chat.card_again = 0.05
 
     def taken(_, when):
         if when == "after" and len(place.messages) == 2 and not lost:

@@ -100,8 +100,7 @@ class TelegramBench(ChannelBench):
 
 
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if scene not in TelegramBench.cannot])
-async def test_telegram_plays_every_scene(scene, monkeypatch):
-    monkeypatch.setattr("supervisor.channels.chat.writing.FIRST", 0.0)
+async def test_telegram_plays_every_scene(scene):
     with fake_telegram.serving(fake_telegram.FakeTelegram()) as telegram:
         bench = TelegramBench(telegram)
         await run_scene(bench, scene)
@@ -170,8 +169,7 @@ class DiscordBench(ChannelBench):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_discord_plays_every_scene(scene, monkeypatch):
-    monkeypatch.setattr("supervisor.channels.chat.writing.FIRST", 0.0)
+async def test_discord_plays_every_scene(scene):
     with fake_discord.serving(fake_discord.FakeDiscord()) as discord:
         await run_scene(DiscordBench(discord), scene)
 

@@ -17,6 +17,7 @@ from supervisor.channels.sdk import CardGone
 from supervisor.channels.slack import Slack, payloads
 from supervisor.channels.slack.web import SlackWeb
 from supervisor.core.errors import StoreUnreadable
+from supervisor.testing import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -199,10 +200,10 @@ PORTAL = 200, b"<html>Sign in"
 
 
 @pytest.mark.parametrize("how", ["500", "portal", "revoked", "not there"])
-async def test_a_card_comes_when_slack_is_well_again(slack, monkeypatch, how):
+async def test_a_card_comes_when_slack_is_well_again(slack, how):
     """A11: one card, for any reason of the failure, and its buttons work."""
-    monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
     chat, url = channel(slack), slack.url
+    chat.card_again = 0.05
     if how == "not there":
         chat._web.client.base_url = "http://127.0.0.1:9/api/"
     slack.out = {"500": (500, b"{}"), "portal": PORTAL}.get(how)
@@ -281,10 +282,10 @@ async def test_a_form_opens_and_a_person_is_told_while_cards_hang(slack):
             await supervisor.decide(approval.id, Deny(by="ana"))
 
 
-async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack, monkeypatch):
+async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack):
     """429: the next call of the method waits, too, and is not limited again."""
-    monkeypatch.setattr("supervisor.channels.slack.web.PACE", 0.01)
     web = SlackWeb(TOKEN, slack.url)
+    web.pace = 0.01
     slack.chat_postMessage("C1", "x", [])
     update = {"channel": "C1", "ts": slack.messages["C1"][0]["ts"], "text": "y", "blocks": []}
     slack.allowed_at["chat.update"] = time.monotonic() + 1.5
@@ -298,20 +299,20 @@ async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack, monke
     assert len(slack.messages["C1"]) == 2
 
 
-async def test_slack_is_answered_in_time_whatever_the_store_does(slack, monkeypatch):
+async def test_slack_is_answered_in_time_whatever_the_store_does(slack, enter):
     """3 s are Slack's bound: a disk that takes longer makes no click fail, and the decision counts."""
-    monkeypatch.setattr("supervisor.channels.slack.channel.ACK", 0.05)
     chat = channel(slack)
+    chat.answers_within = 0.05
     async with opened(chat, platform="slack") as supervisor:
         run = await supervisor.start(deployer, "x")
         card = await card_of(slack)
-        decide, gate = supervisor.decide, anyio.Event()
+        gate = anyio.Event()
 
-        async def slowly(*arguments, **options):
+        async def slowly(decide, *arguments, **options):
             await gate.wait()
             return await decide(*arguments, **options)
 
-        monkeypatch.setattr(supervisor, "decide", slowly)
+        enter(wrapped(supervisor, "decide", slowly))
         assert (await give(chat, slack.press(card, "approve.0", ANA))).status == 200
         assert ran == []
         gate.set()
@@ -424,7 +425,7 @@ async def test_a_person_who_may_not_make_rules_makes_none_with_any_supervisor(sl
         assert await run.result() == ["ok", "deployed x"]
 
 
-async def test_a_press_while_we_leave_is_not_accepted(slack, monkeypatch):
+async def test_a_press_while_we_leave_is_not_accepted(slack, enter):
     """R2: Slack is told to try again, rather than that all is well; the approval stays pending."""
     chat, store = channel(slack), MemoryStore()
     answers = []
@@ -440,7 +441,7 @@ async def test_a_press_while_we_leave_is_not_accepted(slack, monkeypatch):
         async def act():
             answers.append((await give(chat, press)).status)
 
-        monkeypatch.setattr(supervisor, "decide", never)
+        enter(wrapped(supervisor, "decide", never))
         tasks.start_soon(act)
         await begun.wait()
     answers.append((await give(chat, press)).status)
@@ -583,15 +584,15 @@ def catches_up(chat):
     return done
 
 
-async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_sessions(slack, monkeypatch):
+async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_sessions(slack):
     """R9: the next process reads back until as many idle sessions in a row miss no post as it follows."""
-    monkeypatch.setattr("supervisor.channels.chat.telling.RESTING", 2)
     store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(7)]
     async with opened(channel(slack), store) as supervisor:
         for thread in threads[:3]:
             await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
     for told in (threads[:3], threads):  # a process catches up, and is followed by another
         chat = channel(slack, agent=failer)
+        chat.conversations.telling.most_idle = 2
         has_caught_up = catches_up(chat)
         async with opened(chat, store, platform="slack") as supervisor:
             await has_caught_up.wait()
@@ -604,10 +605,10 @@ async def test_an_end_that_was_not_told_is_told_after_any_number_of_idle_session
     assert slack.calls.count("conversations.replies") == 3 + 4 + 2  # and the first of all is not looked at again
 
 
-async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeypatch):
+async def test_an_old_session_that_is_spoken_in_is_followed_again(slack):
     """A session that is idle for long is not followed until a person writes in its thread."""
-    monkeypatch.setattr("supervisor.channels.chat.telling.RESTING", 1)
     chat, said_at = channel(slack, agent=failer), f"{time.time() + 1:.6f}"
+    chat.conversations.telling.most_idle = 1
     async with opened(chat, platform="slack"):
         for thread in (THREAD, "1900000000.000001"):
             await give(chat, slack.say("<@UBOT> x", ANA, thread, mention=True))
@@ -617,18 +618,17 @@ async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeyp
         await until(lambda: len(said(slack)) == 3)
 
 
-async def test_a_session_that_cannot_be_read_silences_no_other(slack, monkeypatch):
+async def test_a_session_that_cannot_be_read_silences_no_other(slack, enter):
     """The messages of a damaged journal are not posted, and the log says so; all other sessions are followed."""
     chat, damaged = channel(slack, agent=failer), "slack-c1-1700000000.000001"
     async with opened(chat, platform="slack") as supervisor:
-        watch = supervisor.watch_session
 
-        def watched(session, *arguments, **options):
+        def watched(watch, session, *arguments, **options):
             if session == damaged:
                 raise StoreUnreadable("damaged")
             return watch(session, *arguments, **options)
 
-        monkeypatch.setattr(supervisor, "watch_session", watched)
+        enter(wrapped(supervisor, "watch_session", watched))
         await until(lambda: chat.conversations.telling._tasks)
         for session in (damaged, f"slack-c1-{THREAD}"):
             chat.conversations.telling.follow(session)

@@ -12,10 +12,15 @@ pytestmark = pytest.mark.anyio
 THREAD = "1800000000.000001"
 
 
+def talking(slack, agent):
+    """Return a channel that shows at once that a session works."""
+    chat = channel(slack, agent=agent)
+    chat.conversations.telling.sign_after, chat.conversations.telling.looks_every = 0.0, 0.01
+    return chat
+
+
 @pytest.fixture
-def slack(monkeypatch):
-    monkeypatch.setattr("supervisor.channels.chat.telling.SOON", 0)
-    monkeypatch.setattr("supervisor.channels.chat.telling.LOOK", 0.01)
+def slack():
     with serving(FakeSlack()) as fake:
         yield fake
 
@@ -37,7 +42,7 @@ GATES: list[anyio.Event] = []
 @pytest.mark.parametrize("refusals", [{}, {"assistant.threads.setStatus": "missing_scope"}], ids=["status", "reaction"])
 async def test_a_thread_shows_that_its_session_works(slack, refusals):
     """Between a message and its answer; a Slack that refuses the status shows a reaction on the message."""
-    chat, slack.refusals, said_at = channel(slack, agent=slow), refusals, later()
+    chat, slack.refusals, said_at = talking(slack, slow), refusals, later()
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> hello", ANA, THREAD, mention=True))
         GATES.append(gate := anyio.Event())
@@ -57,7 +62,7 @@ async def echo(ctx: Context, text: str) -> None:
 
 async def test_a_mention_inside_a_thread_brings_what_stood_there(slack):
     """The last 50 messages above it, by the names of people who are known; none of their words decides or starts."""
-    chat, thread = channel(slack, agent=echo), "1700000000.000001"
+    chat, thread = talking(slack, echo), "1700000000.000001"
     said = [f"170000000{n // 10}.00000{n % 10}" for n in range(1, 62)]
     slack.messages["C1"] = [
         {"ts": ts, "thread_ts": thread, "user": ANA, "text": "approve all\n&gt; now"} for ts in [thread, *said[1:]]
@@ -72,7 +77,7 @@ async def test_a_mention_inside_a_thread_brings_what_stood_there(slack):
 
 async def test_a_direct_message_begins_a_session_in_its_thread(slack):
     """Each message outside threads begins one, and a reply goes to the session; a chat word begins nothing."""
-    chat = channel(slack, agent=echo)
+    chat = talking(slack, echo)
     to_app = {"channel": "D1", "channel_type": "im"}
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("hello", ANA, THREAD, **to_app))

@@ -4,6 +4,7 @@ import logging
 import time
 import zlib
 
+import anyio
 import pytest
 from fake_telegram import GROUP, TOKEN, FakeTelegram, codes, live, serving
 from platform_scenes import asker, deployer, opened, ran, store_with_a_card, until
@@ -13,6 +14,7 @@ from supervisor.channels.sdk import CardGone
 from supervisor.channels.telegram import Telegram
 from supervisor.core import events as e
 from supervisor.core.approvals.people import People, Person
+from supervisor.testing import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -31,13 +33,6 @@ def anyio_backend(request):
     return ("asyncio", "trio")[zlib.crc32(request.node.name.encode()) % 2]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Failures are tried again at once."""
-    monkeypatch.setattr("supervisor.runtime.people.cards.AGAIN", 0.05)
-    monkeypatch.setattr("supervisor.channels.telegram.polling.AGAIN", 0.02)
-
-
 def people():
     return People(
         [
@@ -49,8 +44,11 @@ def people():
 
 
 def channel(telegram, **options):
+    """Return a channel that tries again at once what has failed."""
     how = {"token": TOKEN, "conversation": GROUP, "people": people(), "base_url": telegram.url}
-    return Telegram(**how | options)
+    made = Telegram(**how | options)
+    made.card_again, made._polling.again_in = 0.05, 0.02
+    return made
 
 
 def opening(telegram, store=None, **options):
@@ -104,9 +102,8 @@ async def test_a_reply_edits_the_arguments_and_another_says_why_not(telegram):
     assert "not on a Friday" in content
 
 
-async def test_answers_that_are_under_way_are_bounded(telegram, monkeypatch):
+async def test_answers_that_are_under_way_are_bounded(telegram):
     """Whoever presses how often: a press is taken when an earlier person has the answer."""
-    monkeypatch.setattr("supervisor.channels.telegram.channel.TELLING", 2)
     under_way, most = [], []
 
     def taken(method, when):
@@ -116,8 +113,9 @@ async def test_answers_that_are_under_way_are_bounded(telegram, monkeypatch):
             time.sleep(0.02)
             under_way.pop()
 
-    telegram.taken = taken
-    async with opening(telegram) as supervisor:
+    telegram.taken, chat = taken, channel(telegram)
+    chat._telling = anyio.Semaphore(2, max_value=2)
+    async with opened(chat, people=people()) as supervisor:
         run = await supervisor.start(deployer, "x")
         card = await card_of(telegram)
         for _ in range(10):
@@ -270,12 +268,13 @@ async def test_telegram_is_called_again_when_it_says_too_fast(telegram, monkeypa
 
 
 @pytest.mark.parametrize("how", ["502", "slow"])
-async def test_a_card_whose_answer_was_lost_is_posted_anew_and_the_first_never_looks_live(telegram, monkeypatch, how):
+async def test_a_card_whose_answer_was_lost_is_posted_anew_and_the_first_never_looks_live(telegram, how):
     """R3, A11: Telegram cannot be searched. So a card has no buttons until it is recorded."""
     telegram.unwell, slow = int(how == "502"), [1.6] * (how == "slow")
     telegram.taken = lambda method, when: time.sleep(slow.pop()) if slow and method == "sendMessage" else None
-    monkeypatch.setattr("supervisor.channels.telegram.bot_api.REQUEST_TIMEOUT", 1.0 if how == "slow" else 10)
-    async with opening(telegram) as supervisor:
+    chat = channel(telegram)
+    chat._api.timeout = 1.0 if how == "slow" else 10.0
+    async with opened(chat, people=people()) as supervisor:
         run = await supervisor.start(deployer, "x")
         await until(lambda: len(telegram.cards()) == 2 and any(map(codes, telegram.cards())))
         card, other = sorted(telegram.cards(), key=lambda each: not codes(each))
@@ -374,24 +373,23 @@ async def test_another_program_that_fetches_is_named(telegram, caplog):
         assert await run.result() == ["ok", "deployed x"]
 
 
-async def test_an_update_is_confirmed_when_it_is_on_disk(telegram, monkeypatch):
+async def test_an_update_is_confirmed_when_it_is_on_disk(telegram):
     """R2: while the store cannot be written, Telegram keeps the press; afterwards it counts."""
     from supervisor.core.errors import StoreUnreadable
 
     async with opening(telegram) as supervisor:
         run = await supervisor.start(deployer, "x")
         card = await card_of(telegram)
-        decide, tried = supervisor.decide, []
+        tried = []
 
         async def refuse(*_, **__):
             tried.append(1)
             raise StoreUnreadable("the disk is full")
 
-        monkeypatch.setattr(supervisor, "decide", refuse)
-        telegram.press(card, "approve.0", ANA)
-        await until(lambda: len(tried) > 1)
-        assert len(telegram.updates) == 1
-        monkeypatch.setattr(supervisor, "decide", decide)
+        with wrapped(supervisor, "decide", refuse):
+            telegram.press(card, "approve.0", ANA)
+            await until(lambda: len(tried) > 1)
+            assert len(telegram.updates) == 1
         assert await run.result() == ["ok", "deployed x"]
         telegram.say("/help", STRANGER)
         await until(lambda: not telegram.updates)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from platform_scenes import deployer, ran, until
 from schemas_and_values import schemas_with_values
 from test_platform_cards import call
-from test_telegram import ANA, BEN, anyio_backend, card_of, opening, quick, telegram
+from test_telegram import ANA, BEN, anyio_backend, card_of, opening, telegram
 from test_telegram_cards import OURS, keeps_limits
 
 from supervisor import Context, MemoryStore, agent
@@ -20,7 +20,7 @@ from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import field_message, filled_message
 from supervisor.core.approvals.fields import describe, same
 
-__all__ = ["anyio_backend", "quick", "telegram"]
+__all__ = ["anyio_backend", "telegram"]
 pytestmark = pytest.mark.anyio
 APPROVAL = replace(call({"target": "x"}), id=OURS)
 

@@ -78,11 +78,12 @@ async def slow(ctx: Context, text: str) -> str:
     return f"done: {(await ctx.call(deploy, text)).content}"
 
 
-async def test_the_bot_types_while_its_session_works(telegram, monkeypatch):
+async def test_the_bot_types_while_its_session_works(telegram):
     """Telegram takes the sign away after some seconds, so it is shown again."""
-    monkeypatch.setattr("supervisor.channels.telegram.talk.TelegramChat.sign_lasts", 0.01)
+    chat = channel(telegram, agent=slow)
+    chat._chat.sign_lasts = 0.01
     GATES.append(gate := anyio.Event())
-    async with talking(telegram, spec=slow):
+    async with opened(chat, people=people()):
         telegram.say("web-1", ANA, chat=ANA)
         await until(lambda: telegram.actions[1:])
         gate.set()

@@ -132,9 +132,9 @@ async def test_a_short_answer_is_one_message():
     assert [what for _, what, _ in chat.done] == ["said"]
 
 
-async def test_a_platform_without_edits_shows_nothing_before_the_whole(monkeypatch):
-    monkeypatch.setattr(ListChat, "can_edit", False)
+async def test_a_platform_without_edits_shows_nothing_before_the_whole():
     chat = ListChat()
+    chat.can_edit = False
     await play(chat, writer, 11.0)
     assert [what for _, what, _ in chat.done] == ["said"]
 

@@ -9,7 +9,6 @@ import pytest
 from sites import EVERYBODY, HOST, ORIGIN, world
 from starlette.requests import Request
 
-from supervisor.channels.web import auth
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.problems import Problem
 from supervisor.core import events as e
@@ -187,19 +186,19 @@ def guess(guard, address):
 
 
 @pytest.mark.parametrize(("later", "status"), [(59, 429), (60, 401)])
-async def test_failures_are_forgotten_after_a_minute(monkeypatch, later, status):
+async def test_failures_are_forgotten_after_a_minute(later, status):
     """From the first of them on, also while further ones come."""
-    guard, now = Guard(EVERYBODY, b"s" * 32, None, "x"), datetime.now(UTC)
-    monkeypatch.setattr(auth, "_now", lambda: now)
+    instants = [datetime.now(UTC)]
+    guard = Guard(EVERYBODY, b"s" * 32, None, "x", now=lambda: instants[-1])
     assert [guess(guard, "a") for _ in range(12)] == [401] * 10 + [429] * 2
-    monkeypatch.setattr(auth, "_now", lambda: now + timedelta(seconds=later))
+    instants.append(instants[0] + timedelta(seconds=later))
     assert guess(guard, "a") == status
 
 
-async def test_failures_of_many_addresses_take_bounded_memory(monkeypatch):
+async def test_failures_of_many_addresses_take_bounded_memory():
     """The address that has been quiet for the longest is forgotten first."""
-    monkeypatch.setattr(auth, "ADDRESSES", 2)
     guard = Guard(EVERYBODY, b"s" * 32, None, "x")
+    guard.most_addresses = 2
     for address in ("busy", "quiet"):
         assert [guess(guard, address) for _ in range(11)][-1] == 429
     assert guess(guard, "busy") == 429

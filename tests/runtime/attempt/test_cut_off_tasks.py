@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint
 from scenes import opened
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor.testing import slow_disk
 
 pytestmark = pytest.mark.anyio
 
@@ -99,18 +100,11 @@ async def cleans_up(ctx: Context, _: str) -> str:
     return (await ctx.call(tell, came[0])).value
 
 
-async def slowly(commit) -> None:
-    await anyio.sleep(0.02)
-    commit()
-
-
-async def paths(started, how: str, monkeypatch) -> list[object]:
+async def paths(started, how: str) -> list[object]:
     """Return what a run asks a person, while each commit takes 20 ms; and what it returns in a later attempt, in which
     commits are fast."""
     store = MemoryStore()
-    with monkeypatch.context() as patch:
-        patch.setattr("supervisor.runtime.journal.writer.in_thread", slowly)
-        patch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    with slow_disk(0.02):
         async with opened(store) as supervisor:
             run = await supervisor.start(started, how, session="s")
             async with run.watch_approvals() as watch:
@@ -125,11 +119,11 @@ async def paths(started, how: str, monkeypatch) -> list[object]:
 
 
 @pytest.mark.parametrize("how", WAYS)
-async def test_a_task_that_the_disk_may_delay_goes_on_after_those_that_wait_for_nothing(how, monkeypatch):
+async def test_a_task_that_the_disk_may_delay_goes_on_after_those_that_wait_for_nothing(how):
     """R1: in every attempt, even in one in which the disk does not delay it."""
-    assert await paths(races, how, monkeypatch) == ["free", "free"]
+    assert await paths(races, how) == ["free", "free"]
 
 
-async def test_a_call_that_is_cut_off_leaves_at_its_place_among_the_results(monkeypatch):
+async def test_a_call_that_is_cut_off_leaves_at_its_place_among_the_results():
     """R1: its clean-up took long in the first attempt, and takes no time in the next one."""
-    assert await paths(cleans_up, "", monkeypatch) == ["other", "other"]
+    assert await paths(cleans_up, "") == ["other", "other"]

@@ -20,6 +20,7 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
+from supervisor.testing import slow_disk
 
 pytestmark = pytest.mark.anyio
 effects: list[str] = []
@@ -201,16 +202,10 @@ async def keeps_the_store_busy(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("after", [0.105, 0.115])
-async def test_a_cancelled_operation_gets_no_result_although_it_is_committed(after, monkeypatch):
+async def test_a_cancelled_operation_gets_no_result_although_it_is_committed(after, enter):
     """R1: the result's place is after the result that ended the wait. A replay is cancelled before its turn."""
-
-    async def in_thread(commit):
-        await anyio.sleep(0.03)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
+    enter(slow_disk(0.03))
     async with opened() as supervisor:
-        supervisor._runner.journal._commit_time = 1e10
         await supervisor.start(keeps_the_store_busy)
         run = await supervisor.start(gives_up_in_the_last_moment, after)
         assert await run.result() == []

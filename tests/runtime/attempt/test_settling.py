@@ -16,8 +16,9 @@ from scenes import HeldStore, opened
 from watching import next_of
 
 from supervisor import Answer, Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.runtime.journal import writer
 from supervisor.runtime.lifecycle.passivate import Passivation
-from supervisor.testing import AutojumpLoop, virtual_asyncio, virtual_trio
+from supervisor.testing import AutojumpLoop, replaced, slow_disk, virtual_asyncio, virtual_trio, wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -204,16 +205,10 @@ PATHS = {"a timer's start": "first", "an abandonment": "second", "a commit that 
 
 
 @pytest.mark.parametrize("what", PATHS)
-async def test_a_wait_for_the_disk_in_the_first_attempt_changes_no_path(what, monkeypatch):
+async def test_a_wait_for_the_disk_in_the_first_attempt_changes_no_path(what, enter):
     """A later attempt finds the entry in the journal. A task that was cut off leaves after the results that came before
     that was on disk."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     assert await first_attempt(store, journals_between, (what, anyio.current_time())) == PATHS[what]
     assert await later_attempt(store) == PATHS[what]
@@ -246,15 +241,9 @@ async def lands_together(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, monkeypatch):
+async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, enter):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     first = await first_attempt(store, lands_together)
     assert await later_attempt(store) == first
@@ -284,15 +273,9 @@ async def tells_and_takes(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_report_that_waits_for_a_commit_delays_the_next_result(_, monkeypatch):
+async def test_a_report_that_waits_for_a_commit_delays_the_next_result(_, enter):
     """A later attempt reports nothing there, and goes on at once."""
-
-    async def in_thread(commit) -> None:
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+    enter(slow_disk(0.02))
     store = MemoryStore()
     first = await first_attempt(store, tells_and_takes)
     assert await later_attempt(store) == first
@@ -324,9 +307,9 @@ async def answered_together(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
-async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, monkeypatch):
+async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, enter):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
-    monkeypatch.setattr("supervisor.runtime.journal.writer.FEW", 0)  # the writer commits the answers together
+    enter(replaced(writer, "FEW", 0))  # the writer commits the answers together
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(answered_together, session="s")
@@ -418,17 +401,17 @@ async def test_operations_that_follow_from_results_of_one_commit_share_commits()
     assert store.commits < 200  # of 400 that a commit for each would be
 
 
-async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(monkeypatch):
+async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(enter):
     """Its tree is suspended with the reason, and can be resumed."""
-    look_at, faults = Passivation.look_at, ["bad"]
+    faults = ["bad"]
 
-    def fails_once(quiet, attempt) -> None:
+    def fails_once(look_at, quiet, attempt) -> None:
         if attempt.session in faults:
             faults.remove(attempt.session)
             raise ZeroDivisionError("a defect of ours")
         look_at(quiet, attempt)
 
-    monkeypatch.setattr(Passivation, "look_at", fails_once)
+    enter(wrapped(Passivation, "look_at", fails_once))
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(races, "yields", session="bad")

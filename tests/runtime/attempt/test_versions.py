@@ -9,7 +9,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, SessionConflict, UnknownAgent, agent, tool
 from supervisor.core import events as e
-from supervisor.system import loading
+from supervisor.testing import fresh_process
 
 pytestmark = pytest.mark.anyio
 
@@ -108,18 +108,18 @@ async def test_an_old_function_has_the_budgets_of_the_new_declaration_and_its_ow
     assert spec.at_version("1") is older
 
 
-async def test_an_agent_that_moved_is_found_under_its_old_name(deployed, monkeypatch):
+async def test_an_agent_that_moved_is_found_under_its_old_name(deployed, enter, monkeypatch):
     """`start(session=...)` accepts the agent under both names. Without the old name it is another agent."""
     store = await left_waiting(deployed(agent(old_code), held_as="ship"), "prod")
     moved = agent(old_code)
     moved.__module__, moved.__qualname__ = "scenes", "moved"
     monkeypatch.setattr(sys.modules["scenes"], "moved", moved, raising=False)
-    monkeypatch.setattr(loading, "_seen", {})
+    enter(fresh_process())
     async with opened(store) as supervisor:
         with pytest.raises(SessionConflict):
             await supervisor.start(moved, "prod", session="s")
     monkeypatch.setattr(sys.modules[__name__], "ship", moved)
-    monkeypatch.setattr(loading, "_seen", {})
+    enter(fresh_process())
     async with opened(store) as supervisor:
         assert not (await supervisor.start(moved, "prod", session="s")).is_new
     assert await finish(store) == "old 1 prod"

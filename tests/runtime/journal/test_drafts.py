@@ -12,7 +12,9 @@ from scenes import HeldStore, opened, replayed
 from supervisor import Context, StoreRefused, agent
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.sessions import overlay
 from supervisor.core.sessions.overlay import MapOverlay
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,9 +57,9 @@ def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_live_states_equal_the_journal_although_plans_and_commits_are_refused(seed, monkeypatch):
+async def test_live_states_equal_the_journal_although_plans_and_commits_are_refused(seed, enter):
     """A3, A5: plans come in one batch, and some raise half-way. The store refuses some of the commits."""
-    monkeypatch.setattr("supervisor.core.sessions.overlay.SMALL", -1)  # small sessions are overlaid, too
+    enter(replaced(overlay, "SMALL", -1))  # small sessions are overlaid, too
     random, store = Random(seed), RefusingStore()
 
     async def append(journal, plan) -> None:

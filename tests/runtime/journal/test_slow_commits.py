@@ -16,13 +16,15 @@ from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, to
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.runtime.operations.reports import MOST
+from supervisor.testing import slow_disk
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def _every_commit_is_slow(monkeypatch):
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+def _every_commit_is_slow(no_commit_is_slow):
+    with slow_disk():
+        yield
 
 
 @tool
@@ -56,17 +58,9 @@ async def limited(ctx: Context, seconds: tuple[float, float]) -> bool:
 
 
 @pytest.fixture
-def commits_take(monkeypatch):
+def commits_take(enter):
     """Make each commit take so many seconds of the virtual clock, for which a thread does not wait."""
-
-    def take(seconds):
-        async def slowly(commit) -> None:
-            await anyio.sleep(seconds)
-            commit()
-
-        monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", slowly)
-
-    return take
+    return lambda seconds: enter(slow_disk(seconds))
 
 
 @pytest.mark.parametrize(("limit", "work"), [(10.0, 10.2), (10.2, 10.0), (10.0, 10.0)])

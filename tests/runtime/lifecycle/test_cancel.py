@@ -11,6 +11,7 @@ from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, age
 from supervisor.core import events as e
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.plans.end import Ending
+from supervisor.testing import wrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -88,17 +89,16 @@ async def slower_below(ctx: Context, unwinding: list[float]) -> None:
             await anyio.sleep(first)
 
 
-async def test_a_run_that_unwinds_after_its_parent_has_left_does_not_wait(monkeypatch):
+async def test_a_run_that_unwinds_after_its_parent_has_left_does_not_wait(enter):
     """W13: a task that ends a session above it also ends this one, perhaps while it waits for the sessions below."""
     async with opened() as supervisor:
-        append = supervisor._runner.journal.append
 
-        async def told_late(plan, *options):
+        async def told_late(append, plan, *options):
             await append(plan, *options)
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(0.5)
 
-        monkeypatch.setattr(supervisor._runner.journal, "append", told_late)
+        enter(wrapped(supervisor._runner.journal, "append", told_late))
         run = await supervisor.start(slower_below, [0.0, 1.0, 2.0, 2.75])
         await anyio.sleep(10)
         await supervisor.cancel(run.session)

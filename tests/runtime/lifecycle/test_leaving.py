@@ -10,7 +10,8 @@ from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
 from supervisor.core import events as e
-from supervisor.testing import AutojumpLoop
+from supervisor.testing import AutojumpLoop, replaced, slow_disk
+from supervisor.wiring import app
 
 pytestmark = pytest.mark.anyio
 
@@ -294,12 +295,12 @@ async def waits_in_every_way(ctx: Context) -> list[str]:
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothing(monkeypatch, is_slow):
+def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothing(enter, is_slow):
     """W8: a second Ctrl-C does so. The cancellation belongs to no scope, and no operation is ended, withdrawn or
     abandoned."""
     if is_slow:  # every commit is in a thread, which holds no virtual clock: so the clock is the real one
-        monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
-        monkeypatch.setattr("supervisor.wiring.app.SHUTDOWN_TIMEOUT", 0.1)
+        enter(slow_disk())
+        enter(replaced(app, "SHUTDOWN_TIMEOUT", 0.1))
     store = MemoryStore()
 
     async def program() -> None:

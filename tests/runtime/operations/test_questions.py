@@ -20,6 +20,7 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
+from supervisor.testing import wall_clock
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -284,7 +285,7 @@ async def test_a_decision_after_the_expiry_journals_the_expiry():
 
 
 @pytest.mark.parametrize(("early", "kind"), [(1, "accepted"), (0, "closed"), (-1, "closed")])
-async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, kind):
+async def test_at_the_instant_of_the_expiry_it_has_expired(enter, early, kind):
     """A10: this is exact to the microsecond. A decision one microsecond before still counts."""
     store = MemoryStore()
     with anyio.CancelScope() as leave:
@@ -292,8 +293,7 @@ async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, k
             question = await asked_by(await supervisor.start(copes))
             leave.cancel()
     async with opened(store) as elsewhere:
-        now = question.expires_at - timedelta(microseconds=early)
-        monkeypatch.setattr(elsewhere._runner.clock, "now", lambda: now)
+        enter(wall_clock()).stands_at = question.expires_at - timedelta(microseconds=early)
         assert (await elsewhere.decide(question.id, Answer(value="so", by="ana"))).kind == kind
 
 

@@ -7,6 +7,7 @@ from watching import next_of
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
+from supervisor.testing import slow_disk
 
 pytestmark = pytest.mark.anyio
 
@@ -79,15 +80,10 @@ async def test_a_call_that_began_as_its_block_was_cancelled_is_asked_for_again_b
 
 
 @pytest.mark.parametrize("late", [-0.03, -0.02, -0.01, -0.005, 0, 0.005])
-async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is_one_or_the_other(late, monkeypatch):
+async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is_one_or_the_other(late, enter):
     """Commits are slow, and run in a thread. The first of the two is the timer's one result, and no task keeps
     waiting."""
-
-    async def in_thread(commit):
-        await anyio.sleep(0.02)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", in_thread)
+    enter(slow_disk(0.02))
 
     @agent
     async def just_in_time(ctx: Context) -> bool:
@@ -96,7 +92,6 @@ async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is
         return timer.expired
 
     async with open_supervisor(MemoryStore()) as supervisor:
-        supervisor._runner.journal._commit_time = 1.0
         run = await supervisor.start(just_in_time)
         ends = await run.result()
         timers = [

@@ -2,8 +2,6 @@
 
 import time
 from contextlib import suppress
-from datetime import timedelta
-from functools import partial
 
 import anyio
 import pytest
@@ -12,7 +10,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
 from supervisor.core import events as e
-from supervisor.runtime.clock import clock
+from supervisor.testing import wall_clock
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -314,20 +312,6 @@ async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
         assert len(effects) == len(set(effects))
 
 
-@pytest.fixture
-def set_wall_clock(monkeypatch):
-    """Set the wall clock forward by `seconds` from now on."""
-    real, ahead = clock.datetime, [0.0]
-
-    class Wall:
-        @staticmethod
-        def now(zone):
-            return real.now(zone) + timedelta(seconds=ahead[0])
-
-    monkeypatch.setattr(clock, "datetime", Wall)
-    return partial(ahead.__setitem__, 0)
-
-
 @agent
 async def listener(ctx: Context, seconds: float) -> str:
     async with ctx.move_on_after(seconds):
@@ -339,28 +323,28 @@ async def listener(ctx: Context, seconds: float) -> str:
 @pytest.mark.parametrize("timed", [sleeper, listener])
 @pytest.mark.parametrize("passivate_after", [1.0, 5000.0])
 @pytest.mark.parametrize("by", [-3600.0, 2 * DAY])
-async def test_a_wall_clock_that_is_set_moves_no_timer_of_this_process(set_wall_clock, timed, passivate_after, by):
+async def test_a_wall_clock_that_is_set_moves_no_timer_of_this_process(enter, timed, passivate_after, by):
     """W11: so it is for a run in memory and a passivated one, even if another entry wakes it meanwhile."""
     async with opened(passivate_after=passivate_after) as supervisor:
-        started = now()
+        started, clock = now(), enter(wall_clock())
         run = await supervisor.start(timed, 1000.0)
         await anyio.sleep(500)
-        set_wall_clock(by)
+        clock.ahead = by
         await supervisor.send(run.session, "wake up")
         assert await run.result() == "rested"
         assert_took(started, 1000, 1001)
         assert set(effects) == ({"wake up"} if timed is listener else set())
 
 
-async def test_the_next_process_goes_by_the_wall_clock_that_it_finds(set_wall_clock):
+async def test_the_next_process_goes_by_the_wall_clock_that_it_finds(enter):
     """R1: only wall time outlives a process."""
-    store = MemoryStore()
+    store, clock = MemoryStore(), enter(wall_clock())
     async with opened(store) as supervisor:
         await supervisor.start(sleeper, 1000.0, session="s")
         await anyio.sleep(500)
         killed = fork(store)
         await supervisor.cancel("s")
-    set_wall_clock(400)
+    clock.ahead = 400
     async with opened(killed) as supervisor:
         started = now()
         run = await supervisor.resume("s")

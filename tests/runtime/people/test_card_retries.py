@@ -229,11 +229,8 @@ class Printer(Board):
     asks = False
 
 
-async def test_a_daemon_shows_an_older_approval_of_another_process_without_a_card(tmp_path, monkeypatch):
+async def test_a_daemon_shows_an_older_approval_of_another_process_without_a_card(tmp_path):
     """A6, A11: when it claims the tree later, it continues with the same card."""
-    monkeypatch.setattr(
-        "supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9
-    )  # a thread does not hold the virtual clock
     board = Board()
     async with opened(tmp_path / "state.db", channels=[Printer("printer")]) as program:
         run = await program.start(deployer, "x")
@@ -249,11 +246,8 @@ async def test_a_daemon_shows_an_older_approval_of_another_process_without_a_car
 
 
 @pytest.mark.parametrize("is_asked_there", [False, True])
-async def test_a_daemon_shows_a_new_approval_of_another_process_without_a_card(tmp_path, monkeypatch, is_asked_there):
+async def test_a_daemon_shows_a_new_approval_of_another_process_without_a_card(tmp_path, is_asked_there):
     """A6, A11: another program only prints. An approval that has a card already is not shown twice."""
-    monkeypatch.setattr(
-        "supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9
-    )  # a thread does not hold the virtual clock
     here, there = Board("wall") if is_asked_there else Printer("printer"), Board()
     async with opened(tmp_path / "state.db", channels=[there], adopt=True) as daemon:
         async with opened(tmp_path / "state.db", channels=[here]) as program:

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import opened
+from watching import calls_of
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
 from supervisor.core.approvals.masking import MASK
@@ -153,20 +154,18 @@ async def listens_long(ctx: Context) -> None:
             await ctx.receive()
 
 
-async def test_the_activity_of_a_long_run_of_another_process_costs_what_is_open(monkeypatch):
+async def test_the_activity_of_a_long_run_of_another_process_costs_what_is_open():
     """After each entry only open operations are looked at, not all that the run has done."""
-    store, looked = MemoryStore(), []
+    store, is_open = MemoryStore(), Operation.is_open.fget
     async with opened(store) as owner:
         run = await owner.start(listens_long, session="s")
         await anyio.sleep(10)
         async with opened(store) as onlooker, onlooker.watch_activity() as activities:
             assert "timer" in (await told(activities))["listens_long"][0]
-            is_open = Operation.is_open.fget
-            monkeypatch.setattr(Operation, "is_open", property(lambda self: looked.append(self) or is_open(self)))
             for _ in range(3):
                 await owner.send("s", "go on", by="ana")
                 await anyio.sleep(10)
-                looked.clear()
-                assert "timer" in (await told(activities))["listens_long"][0]
-                assert len(looked) < 20
+                with calls_of(is_open) as looks:
+                    assert "timer" in (await told(activities))["listens_long"][0]
+                assert len(looks) < 20
         await run.cancel()

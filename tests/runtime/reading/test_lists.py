@@ -7,11 +7,13 @@ import anyio
 import pytest
 from counting import STEP, CountingMemory, CountingSqlite, most_in_a_step
 from scenes import opened
-from watching import next_of
+from watching import calls_of, next_of
 
 from supervisor import Context, CursorUnknown, Deny, InvalidInput, NotFound, agent, tool
+from supervisor.runtime.reading import sessions
 from supervisor.runtime.reading.pieces import PIECE
 from supervisor.runtime.reading.sessions import Trees
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 MANY = 250
@@ -91,15 +93,8 @@ async def test_no_list_holds_the_loop(store):
             assert most <= STEP < MANY
 
 
-async def test_a_list_of_many_trees_remembers_few_of_them(store, monkeypatch):
+async def test_a_list_of_many_trees_remembers_few_of_them(store):
     """A tree that was forgotten is read again for its other sessions; what is pending in it is forgotten in pieces."""
-    most = []
-
-    class Watched(Trees):
-        def view(self, row):
-            most.append(len(self._known))
-            return super().view(row)
-
     async with opened(store) as supervisor:
         await supervisor.start(early_and_late, session="top")
         for number in range(MANY):
@@ -107,10 +102,12 @@ async def test_a_list_of_many_trees_remembers_few_of_them(store, monkeypatch):
         await supervisor.send("top", "go on")
         await wait_for_all(supervisor, MANY + 2)
         found = list(await supervisor.find_sessions(limit=None))
-        monkeypatch.setattr("supervisor.runtime.reading.sessions.MOST", 1)
-        monkeypatch.setattr("supervisor.runtime.reading.lists.Trees", Watched)
-        assert list(await supervisor.find_sessions(limit=None)) == found
-        assert max(most) <= 1 + PIECE < MANY
+        with (
+            replaced(sessions, "MOST", 1),
+            calls_of(Trees.view, lambda frame: len(frame.f_locals["self"]._known)) as known,
+        ):
+            assert list(await supervisor.find_sessions(limit=None)) == found
+        assert max(known) <= 1 + PIECE < MANY
 
 
 async def test_no_command_over_many_trees_holds_the_loop(store):

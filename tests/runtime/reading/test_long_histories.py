@@ -49,10 +49,10 @@ async def parent(ctx: Context, count: int) -> None:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path, monkeypatch):
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", float("inf"))  # time is virtual
-    monkeypatch.setattr(CountingSqlite, "wants_checkpoint", lambda self: False)  # that of a long log has a thread, too
-    return CountingMemory() if request.param == "memory" else CountingSqlite(tmp_path / "state.db")
+def store(request, tmp_path):
+    found = CountingMemory() if request.param == "memory" else CountingSqlite(tmp_path / "state.db")
+    found.wants_checkpoint = lambda: False  # that of a long log has a thread, for which virtual time does not wait
+    return found
 
 
 read_from = []

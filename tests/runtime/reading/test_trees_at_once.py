@@ -6,6 +6,7 @@ from anyio.lowlevel import checkpoint
 from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, NotFound, SqliteStore, agent, open_supervisor, tool
+from supervisor.runtime.reading.pieces import PIECE
 
 pytestmark = pytest.mark.anyio
 
@@ -98,12 +99,12 @@ async def test_a_tree_that_another_process_removes_meanwhile_is_complete(tmp_pat
             await supervisor.get_tree("s")
 
 
-async def test_a_large_tree_ends_at_its_cursor_whatever_is_written_meanwhile(monkeypatch):
+async def test_a_large_tree_ends_at_its_cursor_whatever_is_written_meanwhile():
     """A watch that continues from the cursor returns the rest."""
-    for module in ("lists", "sessions"):
-        monkeypatch.setattr(f"supervisor.runtime.reading.{module}.PIECE", 1)
     async with open_supervisor(MemoryStore()) as supervisor:
         await decided(supervisor)
+        for number in range(2 * PIECE):
+            await supervisor.note_shown("s", f"mark {number}", channel="web")
         before = list(await supervisor.find_entries("s", tree=True, limit=None))
 
         async def write():

@@ -12,6 +12,7 @@ approval, its owner died, `done` has finished, and a rule denies a tool.
 import gzip
 import itertools
 import os
+import secrets
 import sqlite3
 import sys
 import tempfile
@@ -19,16 +20,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import anyio
 from msgspec import structs
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
-from supervisor.core import ids
-from supervisor.runtime.clock.clock import Clock
 from supervisor.store.sqlite import schema
-from supervisor.testing import virtual_asyncio
+from supervisor.testing import replaced, virtual_asyncio, wall_clock
 
 HERE = Path(__file__).parent
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,9 +56,10 @@ def without_machine(event: Any) -> Any:
 def make(path: Path) -> None:
     numbers = itertools.count(1)
     with (
-        patch.object(ids.secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
-        patch.object(Clock, "now", lambda _: AT),
+        replaced(secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
+        wall_clock() as clock,
     ):
+        clock.stands_at = AT
         os.chdir("/")  # a session records its folder
         backend, options = virtual_asyncio()
         found = anyio.run(rows, backend=backend, backend_options=options)

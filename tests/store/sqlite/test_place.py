@@ -12,6 +12,7 @@ from store_stories import append, asked, created, python, started
 from supervisor.core.errors import StoreDied, StoreUnreadable
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore
+from supervisor.testing import wrapped
 
 
 def opened(path):
@@ -112,13 +113,13 @@ def test_a_path_that_is_not_a_file_is_refused(tmp_path):
             opened(tmp_path / name)
 
 
-def test_no_thread_inspects_a_file_that_another_one_opens(path, monkeypatch):
+def test_no_thread_inspects_a_file_that_another_one_opens(path, enter):
     """Closing an inspected file drops the locks of the whole process; the last of other processes would then remove the
     log that this one uses."""
     opened(path).close()
-    look, others, threads = schema.check_header, [], []
+    others, threads = [], []
 
-    def look_slowly(file):
+    def look_slowly(look, file):
         look(file)
         if not threads:
             threads.append(threading.Thread(target=lambda: others.append(opened(path))))
@@ -126,7 +127,7 @@ def test_no_thread_inspects_a_file_that_another_one_opens(path, monkeypatch):
             threads[0].join(0.2)  # without the lock it would have finished long ago
             assert not others
 
-    monkeypatch.setattr(schema, "check_header", look_slowly)
+    enter(wrapped(schema, "check_header", look_slowly))
     store = opened(path)
     threads[0].join()
     for each in (store, *others):

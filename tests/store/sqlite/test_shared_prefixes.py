@@ -13,6 +13,7 @@ from supervisor.core.calls.rules import allow
 from supervisor.core.rows import JournalEntry
 from supervisor.store.sqlite import prefixes
 from supervisor.store.sqlite.store import SqliteStore
+from supervisor.testing import replaced
 
 HOSTILE = Raw(b'{"approval":"p","x":1,"y":"\\"approval\\":\\"p\\","}')
 
@@ -74,10 +75,10 @@ def test_a_head_has_no_text_of_a_person_model_or_folder(store):
     assert not [word for word in ("ann", "made_up", "secret") if word in texts]
 
 
-def test_when_there_are_too_many_entries_are_written_whole(store, tmp_path, monkeypatch):
+def test_when_there_are_too_many_entries_are_written_whole(store, tmp_path, enter):
     """They read the same, also in a list of pending approvals."""
     append(store, *told())
-    monkeypatch.setattr(prefixes, "MOST", 2)
+    enter(replaced(prefixes, "MOST", 2))
     full = SqliteStore(tmp_path / "full.db")
     full.open()
     append(full, *told())

@@ -16,6 +16,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.store.index.listing import UNREADABLE
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore
+from supervisor.testing import replaced
 
 
 def make(path, *entries):
@@ -197,7 +198,7 @@ def test_one_file_is_one_store_under_each_of_its_names(path, tmp_path):
         store.close()
 
 
-def test_a_step_and_its_number_commit_together(path, monkeypatch):
+def test_a_step_and_its_number_commit_together(path):
     """A step that fails leaves the version before it, whole; the next start goes on from there."""
     make(path)
     good, bad = (
@@ -205,14 +206,13 @@ def test_a_step_and_its_number_commit_together(path, monkeypatch):
         "CREATE TABLE extra (x);\nINSERT INTO missing VALUES (1);\n",
     )
     steps, version = schema.STEPS, schema.newest()
-    monkeypatch.setattr(schema, "STEPS", (*steps, good, bad))
-    with pytest.raises(StoreUnreadable):
+    with replaced(schema, "STEPS", (*steps, good, bad)), pytest.raises(StoreUnreadable):
         SqliteStore(path).open()
-    monkeypatch.setattr(schema, "STEPS", (*steps, good))
-    store = SqliteStore(path)
-    store.open()
-    assert store.get_session("a").agent == "agent"
-    store.close()
+    with replaced(schema, "STEPS", (*steps, good)):
+        store = SqliteStore(path)
+        store.open()
+        assert store.get_session("a").agent == "agent"
+        store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
         assert connection.execute("PRAGMA user_version").fetchone() == (version + 1,)
@@ -320,7 +320,7 @@ def test_a_store_that_was_closed_says_so(path):
 
 
 @pytest.mark.parametrize("call", ["fsync", "sqlite"])
-def test_a_disk_that_fails_while_a_store_is_made_is_reported(path, monkeypatch, call):
+def test_a_disk_that_fails_while_a_store_is_made_is_reported(path, call):
     """The error names the disk, not the file; the file that was made is used when the disk works again."""
 
     def fail(*given, **options):
@@ -330,8 +330,7 @@ def test_a_disk_that_fails_while_a_store_is_made_is_reported(path, monkeypatch, 
         error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC"
         raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(*((os, "fsync") if call == "fsync" else (schema, "migrate")), fail)
-        with pytest.raises(StoreDied):
-            SqliteStore(path).open()
+    failing = replaced(os, "fsync", fail) if call == "fsync" else replaced(schema, "migrate", fail)
+    with failing, pytest.raises(StoreDied):
+        SqliteStore(path).open()
     make(path)

@@ -100,7 +100,7 @@ def test_another_round_of_the_log_is_not_damage(path):
     store.close()
 
 
-def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
+def test_the_log_is_bounded_by_checkpoints(path):
     """It is overwritten from its beginning after a checkpoint, and cut back if it has become large."""
     store = SqliteStore(path)
     store.open()
@@ -111,17 +111,17 @@ def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
         if store.wants_checkpoint():
             store.checkpoint()
     assert 0 < store.log_size() < 2 * 1000 * 4096
-    monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 1)
+    store.large_log = 1
     store.checkpoint()
     assert store.log_size() == 0
     assert len(store.find_approvals()) == 300
     store.close()
 
 
-def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
+def test_a_log_that_grew_is_cut_back_between_writers(path):
     """A checkpoint that gives up because of a writer could meet another one the next time, while the log grows."""
-    monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 1)
     store = SqliteStore(path)
+    store.large_log = 1
     store.open()
     append(store, ("a", created()), ("a", started()))
     has_begun = threading.Event()
@@ -145,15 +145,16 @@ def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
     store.close()
 
 
-def test_a_log_to_which_many_processes_wrote_a_little_is_cut_back(path, monkeypatch):
+def test_a_log_to_which_many_processes_wrote_a_little_is_cut_back(path):
     """Each of them closes before it has written enough to count; a process that stays sees how long the log is."""
-    monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 200_000)
     idle = SqliteStore(path)
+    idle.large_log = 200_000
     idle.open()
     append(idle, ("a", created()))
     for n in range(20):
         assert idle.log_size() < 400_000
         brief = SqliteStore(path)
+        brief.large_log = 200_000
         brief.open()
         append(brief, ("a", asked(f"p{n}", f"o#{n}")))
         brief.close()
@@ -163,11 +164,10 @@ def test_a_log_to_which_many_processes_wrote_a_little_is_cut_back(path, monkeypa
     idle.close()
 
 
-def test_a_log_that_a_reader_keeps_is_not_cut_back_again_and_again(path, monkeypatch):
+def test_a_log_that_a_reader_keeps_is_not_cut_back_again_and_again(path):
     """Each attempt makes all writers wait."""
-    monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 1)
-    monkeypatch.setattr("supervisor.store.sqlite.store.CUT_TIMEOUT", 0.0)
     store = SqliteStore(path)
+    store.large_log, store.cut_timeout = 1, 0.0
     store.open()
     append(store, ("a", created()))
     reader = sqlite3.connect(path)

@@ -1,5 +1,7 @@
 """One store and several real processes: sharing, owning, being killed, and a failing disk."""
 
+import fcntl
+import secrets
 import shutil
 import signal
 import subprocess
@@ -135,17 +137,15 @@ def test_an_owner_that_lost_its_lock_file_before_it_held_it_takes_another(path, 
     path.parent.mkdir()
     path.touch()
     names = iter(["lost", "kept"])
-    monkeypatch.setattr("secrets.token_hex", lambda _: next(names))
-    take = folder._take
+    monkeypatch.setattr(secrets, "token_hex", lambda _: next(names))
+    flock = fcntl.flock
 
-    def interrupted(owner):
-        monkeypatch.setattr("fcntl.flock", lambda *_: LockFolder(path).folder.joinpath(owner).unlink())
-        found = take(owner)
-        monkeypatch.undo()
-        monkeypatch.setattr("secrets.token_hex", lambda _: "kept")
-        return found
+    def interrupted(lock, how):
+        if not (lost := folder.folder / "lost").exists():
+            return flock(lock, how)
+        return lost.unlink()
 
-    monkeypatch.setattr(folder, "_take", interrupted)
+    monkeypatch.setattr(fcntl, "flock", interrupted)
     assert folder.hold().id == "kept"
     assert not folder.folder.joinpath("lost").exists()
     assert LockFolder(path).is_alive("kept")
