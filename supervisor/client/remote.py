@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from supervisor.client.answers import error_of
+from supervisor.client.answers import AnswerTooLarge, error_of
 from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
@@ -53,6 +53,10 @@ T = TypeVar("T")
 
 MOST: Final = 1000
 """Items of one answer."""
+MOST_IN_ALL: Final = 1_000_000
+"""Items of a list without a limit."""
+EMPTY_PAGES: Final = 1000
+"""Pages without an item, in a row. A server reads a thousand rows for each."""
 MOST_ENTRIES: Final = 5000
 """Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
 
@@ -333,15 +337,25 @@ class RemoteSupervisor(Supervisor):
     async def _pages(
         self, path: str, query: Mapping[str, Any], read: Callable[[Any], T], after: str | None, limit: int | None
     ) -> Page[T]:
-        """Return so many items, by as many requests as that takes."""
+        """Return so many items, by as many requests as that takes. Raises ServerMismatch if the server's list does not
+        end: after EMPTY_PAGES pages without an item, or MOST_IN_ALL items."""
         if limit is not None and limit < 1:
             raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         items: list[T] = []
         cursor: str | None = None
+        largest, empty = MOST, 0
         while True:
-            size = MOST if limit is None else min(MOST, limit - len(items))
-            page = await self._page(path, {**query, "after": after, "limit": size}, read)
+            size = largest if limit is None else min(largest, limit - len(items))
+            try:
+                page = await self._page(path, {**query, "after": after, "limit": size}, read)
+            except AnswerTooLarge:
+                if (largest := size // 2) == 0:
+                    raise
+                continue
             items += page
+            empty = 0 if page else empty + 1
+            if empty >= EMPTY_PAGES or (limit is None and len(items) >= MOST_IN_ALL):
+                raise ServerMismatch(f"the list of {self.where} does not end: ask for a part of it, with `limit`")
             cursor = cursor or page.cursor
             after = page.next
             if after is None or len(items) == limit:
