@@ -180,7 +180,7 @@ def test_a_page_without_scripts_is_read_and_decides_nothing(one_daemon, person):
     """On a phone of 320 pixels: without the token of the script, a cookie may come from any port of this host."""
     start(one_daemon, "plain", {"jam": "/dev/null"})
     ana = person(one_daemon, java_script_enabled=False, viewport={"width": 320, "height": 640})
-    ana.see(ana.page.locator("noscript .connection"), "sign in again")
+    ana.see(ana.page.locator("noscript .problem"), "sign in again")
     ana.card("jam").get_by_role("button", name="Approve once").click()
     ana.see(ana.page.locator("main"), "sign in again")
     with one_daemon.client() as client:
