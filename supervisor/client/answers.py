@@ -65,6 +65,13 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300 and self.media_type in (DOCUMENT, STREAM)
 
 
+class AnswerTooLarge(ServerMismatch):
+    """The server sends more than a client reads of one answer."""
+
+    def __init__(self, where: str, largest: int) -> None:
+        super().__init__(f"{where} answers with over {largest} bytes: ask for less at once, if it is a supervisor")
+
+
 def read_document(body: bytes, media_type: str) -> Any:
     """Decode what an answer says, None for what is no JSON."""
     if media_type not in (DOCUMENT, PROBLEM):

@@ -11,6 +11,7 @@ Rules
 - A server that says that it is busy (503, 429) has done nothing.
 - The token is asked for anew at each request. After a 401 it is asked for once more, since it may just have changed.
 - The token stands in one header, and nowhere else: no URL, error, log or repr has it.
+- An answer is read up to a bound. A server that sends more is not read any further.
 - Leaving ends what is under way, in whatever task.
 """
 
@@ -27,7 +28,7 @@ import httpx
 import msgspec
 
 from supervisor.client.addresses import Address
-from supervisor.client.answers import Answer, error_of, read_document
+from supervisor.client.answers import Answer, AnswerTooLarge, error_of, read_document
 from supervisor.core.errors import (
     InvalidInput,
     NotFound,
@@ -35,7 +36,7 @@ from supervisor.core.errors import (
     ServerUnavailable,
     SupervisorError,
 )
-from supervisor.system.http_requests import Body
+from supervisor.system.http_requests import Body, read_up_to
 
 API: Final = 1
 """The version of the HTTP API that this client speaks."""
@@ -43,6 +44,9 @@ CONNECT_TIMEOUT: Final = 10.0
 ANSWER_TIMEOUT: Final = 40.0
 """Seconds that an answer may take, and that a stream may be silent: more than two beats of it."""
 CLOSE_TIMEOUT: Final = 1.0
+LARGEST_ANSWER: Final = 32 * 2**20
+"""Bytes; twice the largest result of a call, which an answer may contain."""
+LARGEST_GREETING: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -150,7 +154,7 @@ class Connection:
         for pause in self.pauses():
             try:
                 response = await self._send(self._request(method, path, query, body))
-                answer = await self._read(response)
+                answer = await self._read(response, LARGEST_ANSWER)
                 if isinstance(error := None if answer.is_good else error_of(answer, self.where), ServerUnavailable):
                     raise error
                 return answer
@@ -166,7 +170,7 @@ class Connection:
         self._is_known = False
         try:
             response = await self._send(self._request("GET", "/api"), is_greeting=True)
-            answer = await self._read(response)
+            answer = await self._read(response, LARGEST_GREETING)
             read_at = datetime.now(UTC)
             if not answer.is_good:
                 raise error_of(answer, self.where)
@@ -215,7 +219,7 @@ class Connection:
         response = await self._send(request)
         if response.status_code == 200 and _media_type(response) == "text/event-stream":
             return response
-        raise error_of(await self._read(response), self.where)
+        raise error_of(await self._read(response, LARGEST_GREETING), self.where)
 
     def _request(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None
@@ -256,12 +260,14 @@ class Connection:
             return await self._client.send(request, stream=True)
         raise self.left()
 
-    async def _read(self, response: httpx.Response) -> Answer:
-        """Read the rest of an answer, and close it."""
+    async def _read(self, response: httpx.Response, largest: int) -> Answer:
+        """Read the rest of an answer, and close it. `largest`: bytes. Raises AnswerTooLarge."""
         try:
             with self.waiting(), _translated(self.where, lambda: True):
-                body = await response.aread()
-                return self._answer(response, body)
+                content, is_whole = await read_up_to(response, largest)
+                if not is_whole:
+                    raise AnswerTooLarge(self.where, largest)
+                return self._answer(response, content)
             raise self.left()
         finally:
             await close(response)

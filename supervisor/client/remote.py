@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from supervisor.client.answers import error_of
+from supervisor.client.answers import AnswerTooLarge, error_of
 from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
@@ -55,6 +55,10 @@ T = TypeVar("T")
 class RemoteSupervisor(Supervisor):
     most_items: int = 1000
     """Items of one answer."""
+    most_in_all: int = 1_000_000
+    """Items of a list without a limit."""
+    most_empty_pages: int = 1000
+    """Pages without an item, in a row. A server reads a thousand rows for each."""
     most_entries: int = 5000
     """Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
 
@@ -333,15 +337,25 @@ class RemoteSupervisor(Supervisor):
     async def _pages(
         self, path: str, query: Mapping[str, Any], read: Callable[[Any], T], after: str | None, limit: int | None
     ) -> Page[T]:
-        """Return so many items, by as many requests as that takes."""
+        """Return so many items, by as many requests as that takes. Raises ServerMismatch if the server's list does not
+        end: after `most_empty_pages` pages without an item, or `most_in_all` items."""
         if limit is not None and limit < 1:
             raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         items: list[T] = []
         cursor: str | None = None
+        largest, empty = self.most_items, 0
         while True:
-            size = self.most_items if limit is None else min(self.most_items, limit - len(items))
-            page = await self._page(path, {**query, "after": after, "limit": size}, read)
+            size = largest if limit is None else min(largest, limit - len(items))
+            try:
+                page = await self._page(path, {**query, "after": after, "limit": size}, read)
+            except AnswerTooLarge:
+                if (largest := size // 2) == 0:
+                    raise
+                continue
             items += page
+            empty = 0 if page else empty + 1
+            if empty >= self.most_empty_pages or (limit is None and len(items) >= self.most_in_all):
+                raise ServerMismatch(f"the list of {self.where} does not end: ask for a part of it, with `limit`")
             cursor = cursor or page.cursor
             after = page.next
             if after is None or len(items) == limit:

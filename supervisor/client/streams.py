@@ -8,6 +8,7 @@ Rules
 - It is asked for again after a pause that grows from 0.2 to 5 s. After `reconnect_timeout` without an answer it is
   given up with ServerUnavailable.
 - `reset` says that the server does not know the cursor; `end` that there is nothing more to come.
+- An event has LARGEST_EVENT bytes at most, with or without an end of a line. A server that sends more is no supervisor.
 - Giving up waiting for an event (a cancelled `next`) loses nothing: the stream is asked for again.
 
 The parser is our own: it is short, and beats, which are comments, must be seen.
@@ -24,6 +25,8 @@ import msgspec
 from supervisor.client.connection import CLOSE_TIMEOUT, Connection, close
 from supervisor.core.errors import CursorUnknown, ServerMismatch, ServerUnavailable, SupervisorError
 
+LARGEST_EVENT: Final = 32 * 2**20
+"""Bytes; twice the largest result of a call."""
 _BROKEN: Final = (httpx.TransportError, httpx.DecodingError, httpx.StreamError, ServerUnavailable)
 
 
@@ -37,20 +40,37 @@ class Parser:
     """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """The pieces of a line that has no end yet: joined once, so that a long line is not copied with each piece."""
         self._name = ""
         self._id = ""
         self._data: list[str] = []
+        self._length = 0
+        """Bytes since the end of the last event."""
 
     def feed(self, piece: bytes) -> list[StreamEvent]:
-        """Return the events that are whole with this piece. Raises UnicodeDecodeError."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        return [event for line in lines if (event := self._take(line.removesuffix(b"\r").decode())) is not None]
+        """Return the events that are whole with this piece. Raises UnicodeDecodeError, and OverflowError for an event
+        that is too large."""
+        first, *others = piece.split(b"\n")
+        self._rest.append(first)
+        found: list[StreamEvent] = []
+        for following in others:
+            line, self._rest = b"".join(self._rest), [following]
+            self._length += len(line) + 1
+            self._check_length()
+            if (event := self._take(line.removesuffix(b"\r").decode())) is not None:
+                found.append(event)
+        self._check_length()
+        return found
+
+    def _check_length(self) -> None:
+        if self._length + sum(map(len, self._rest)) > LARGEST_EVENT:
+            raise OverflowError(f"an event has over {LARGEST_EVENT} bytes")
 
     def _take(self, line: str) -> StreamEvent | None:
         if not line:
             event = StreamEvent(self._name, self._id, "\n".join(self._data)) if self._data else None
-            self._name, self._data = "", []
+            self._name, self._data, self._length = "", [], 0
             return event
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -151,6 +171,8 @@ class EventSource:
             self._found = self._parser.feed(piece)
         except UnicodeDecodeError:
             raise ServerMismatch(f"{self._connection.where} sends a stream that is no text") from None
+        except OverflowError as error:
+            raise ServerMismatch(f"{self._connection.where} sends what no supervisor sends: {error}") from None
         if self._found:
             self._pauses = self._connection.pauses()
 

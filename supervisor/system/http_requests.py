@@ -102,28 +102,31 @@ class HttpClient:
         )
         response = await self._client.send(request, stream=True)
         try:
-            return await self._read(response)
+            content, is_whole = await read_up_to(response, self._largest)
+            return HttpReply(response.status_code, response.headers, content, is_whole)
         finally:
             with anyio.move_on_after(CLOSING, shield=True):
                 await response.aclose()
-
-    async def _read(self, response: httpx.Response) -> HttpReply:
-        content, is_whole = bytearray(), True
-        try:
-            async for part in response.aiter_bytes():
-                content += part[: self._largest + 1 - len(content)]
-                if is_whole and len(content) > self._largest:
-                    is_whole = False
-                    await _break_off(response)
-        except httpx.RequestError:
-            if is_whole:
-                raise
-        return HttpReply(response.status_code, response.headers, bytes(content[: self._largest]), is_whole)
 
     async def aclose(self) -> None:
         """Close its connections, also in a cancelled task."""
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
+
+
+async def read_up_to(response: httpx.Response, largest: int) -> tuple[bytes, bool]:
+    """Return the first `largest` bytes of an answer, and whether that is all of it."""
+    content, is_whole = bytearray(), True
+    try:
+        async for part in response.aiter_bytes():
+            content += part[: largest + 1 - len(content)]
+            if is_whole and len(content) > largest:
+                is_whole = False
+                await _break_off(response)
+    except httpx.RequestError:
+        if is_whole:
+            raise
+    return bytes(content[:largest]), is_whole
 
 
 async def _break_off(response: httpx.Response) -> None:

@@ -26,6 +26,7 @@ from supervisor import (
     SupervisorError,
     open_remote,
 )
+from supervisor.client.connection import LARGEST_ANSWER, LARGEST_GREETING
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 TOKEN = "token-of-olga"
@@ -228,3 +229,35 @@ async def test_the_program_of_the_guide_decides():
         noted, denied = await run.result()
         assert (noted, "not from here" in denied) == ("noted bread", True)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_list_that_does_not_end_and_an_answer_without_end_are_given_up():
+    """A hostile server fills neither the memory nor the time of its client."""
+    size = LARGEST_GREETING + 1
+
+    def pages(request):
+        return answer({"items": [], "next": f"n{len(wire.said)}", "cursor": "c"})
+
+    async with wired(pages) as wire, open_remote(wire.url, token=TOKEN) as remote:
+        remote.most_empty_pages = 50
+        with pytest.raises(ServerMismatch):
+            await remote.find_sessions(limit=None)
+        assert len(wire.said) == 50
+    async with wired(lambda request: answer({})) as wire:
+        wire.greets = lambda request: answer(b" " * size)
+        assert isinstance(await refusal_of(wire.url), ServerMismatch)
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
+    """Down to a single item: then it is no answer of ours."""
+    asked = []
+
+    def pages(request):
+        asked.append(int(re.search(r"limit=(\d+)", request.path)[1]))
+        if asked[-1] > 100:
+            return b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\r\n" + b" " * (LARGEST_ANSWER + 1)
+        return answer({"items": [], "next": None, "cursor": "c"})
+
+    async with wired(pages) as wire, open_remote(wire.url, token=TOKEN) as remote:
+        assert list(await remote.find_sessions(limit=None)) == []
+    assert asked == [1000, 500, 250, 125, 62]

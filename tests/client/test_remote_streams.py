@@ -41,6 +41,14 @@ def test_an_event_ends_with_an_empty_line():
     assert Parser().feed(event(1)[:-1].encode()) == []
 
 
+@pytest.mark.parametrize("block", [b"x", b"data: x\n", b"id: x\n", b": x\n"])
+def test_an_event_without_end_is_not_kept(block):
+    """In one line, or in as many lines as you like: a hostile server does not fill the memory."""
+    parser, piece = Parser(), block * (2**20 // len(block))
+    with pytest.raises(OverflowError):
+        parser.feed(piece * 33)
+
+
 def serving(text: str, cut: int):
     """Serve events after Last-Event-ID; the first answer ends after so many bytes."""
     cuts = [cut]

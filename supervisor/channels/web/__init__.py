@@ -14,8 +14,8 @@
 How to add
 - **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
 - **A page**: a line in `pages.routes.PAGES`, a function of a `Visit` (who asks, the form they sent, the supervisor),
-  and a template; its model is pure. Every form carries `csrf`. `rendering` escapes everything and gives each
-  page its content security policy; the page's script uses the API under the same cookie.
+  and a template; its model is pure. Our script puts `csrf` into every form. `rendering` escapes everything and gives
+  each page its content security policy; the page's script uses the API under the same cookie.
 - **Routes of another channel** (webhooks of chat platforms): channels do not know each other, so a channel declares
   `webhooks()` (abc.Channel): a path below /channels/NAME, and an async function of headers and body that returns a
   `WebhookReply`. The composition root (daemon.py) passes them on; they are mounted here, inside the border, without a

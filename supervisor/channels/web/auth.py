@@ -4,8 +4,11 @@ Rules
 - The server keeps no cookies. A cookie names the person and its expiry, signed with a key made of the store's secret
   and the hash of the token of the login. So it survives a restart, and ends with its token.
 - The server keeps only what ended early: logins that were signed out, and tokens that were revoked (revocations.py).
-- A browser sends cookies by itself, so a cookie does not prove that the person wanted the request. A request that
-  changes something under a cookie also needs our Origin and the CSRF token of our pages.
+- A browser sends cookies by itself, so a cookie does not prove that the person wanted the request. It sends them to
+  every port of a host, so a cookie does not even prove that it comes from our pages: another server that the person
+  looks at has it, too. A request that changes something under a cookie also needs our Origin and a CSRF token. That
+  token is given once, in the fragment of the redirect that ends a login, and stands in no page, which the cookie alone
+  could read. Our script keeps it for our origin, port included, and sends it.
 - A valid token is always accepted, even if other clients fail from the same address: all clients of a proxy share one
   address. Tokens are too long to be guessed, so failures need no lock. After many failures from one address, a further
   one gets 429 and is not logged.
@@ -40,7 +43,7 @@ FAILURES_LAST: Final = timedelta(minutes=1)
 
 class Identity(msgspec.Struct, frozen=True):
     """The person who makes a request, and until when their credential is valid (None: for ever). With a cookie: `csrf`,
-    which our pages send with each change, and `login`, the cookie's nonce. `token`: the hash of the token that they
+    which our script sends with each change, and `login`, the cookie's nonce. `token`: the hash of the token that they
     show, or logged in with."""
 
     person: Person
@@ -137,7 +140,9 @@ class Guard:
         self.check_origin(request)
         shown = request.headers.get(CSRF_HEADER, "") if shown is None else shown
         if not hmac.compare_digest(identity.csrf.encode(), shown.encode()):
-            raise Problem(403, "this page is too old, or not ours: load it again")
+            raise Problem(
+                403, "this browser may only read here: its key to decide is missing or old; sign in again at /login"
+            )
 
     def check_origin(self, request: Request) -> None:
         """Refuse requests from pages of other sites; the border has checked the Host. Raises Problem 403."""
@@ -169,8 +174,9 @@ class Guard:
 
     # -- cookies -----------------------------------------------------------------------------------------------------
 
-    def log_in(self, response: Response, person: Person, token: TokenHash, nonce: str, *, is_secure: bool) -> None:
-        """Set the cookie of a login on a response. `nonce`: random, so that two logins have different CSRF tokens."""
+    def log_in(self, response: Response, person: Person, token: TokenHash, nonce: str, *, is_secure: bool) -> str:
+        """Set the cookie of a login on a response, and return its CSRF token. `nonce`: random, so that two logins have
+        different ones."""
         until = self._now() + LOGIN_LASTS
         if token.expires_at is not None:
             until = min(until, token.expires_at)
@@ -179,6 +185,7 @@ class Guard:
         value = f"{_base64(body)}.{_base64(signature)}"
         age = int((until - self._now()).total_seconds())
         response.set_cookie(self.cookie, value, age, httponly=True, secure=is_secure, samesite="lax")
+        return _base64(self._sign(token, b"csrf", body))
 
     async def log_out(self, response: Response, identity: Identity | None) -> None:
         """End a login, if it is valid, and delete its cookie by the response."""

@@ -3,8 +3,9 @@
 Rules
 - The Host header must name this server (DNS rebinding): a known name, or a literal address if the server is bound to
   all addresses. A name can be rebound, an address cannot.
-- The length of a body is limited, also if the client announces a shorter one. The server waits for a body, and for the
-  head of a request, only for a limited time.
+- A request with both Content-Length and Transfer-Encoding is refused: a proxy and this server could disagree on where
+  it ends. The length of a body is limited, also if the client announces a shorter one. The server waits for a body, and
+  for the head of a request, only for a limited time.
 - The rest of an unread body is dropped while the server answers. Its queue has few places and also carries the message
   that the client has gone, so a full queue would block the end of the answer for ever.
 - The number of running requests is limited; a request beyond the limit gets 503. The probes (`always`) are answered in
@@ -121,6 +122,8 @@ class Border:
                 self._told.add(host)
                 log.warning("host.refused", host=host[:200], advice="add it to server.hosts if it is this server")
             raise Problem(421, f"this server is not {host!r}; add the name to `hosts` in its configuration if it is")
+        if all(name in headers for name in _ANNOUNCING):  # a proxy before us may believe the other one
+            raise Problem(400, "a request says how long its body is in one way", headers={"connection": "close"})
         length = headers.get("content-length", "0")
         if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # int() refuses thousands of digits
             raise _too_large()

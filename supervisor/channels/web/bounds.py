@@ -7,8 +7,11 @@ Rules
 - Awaited bodies have their own limit. Beyond it the oldest request is given up, so that a client that sends its body at
   once always gets through.
 - The server closes a connection that sends no request.
+- No person keeps the others from listening: one who is no operator holds a fifth of the streams at most, and all of
+  them together leave a fifth to the operators.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from typing import Final, Protocol
@@ -16,6 +19,7 @@ from typing import Final, Protocol
 from starlette.requests import Request
 
 from supervisor.channels.web.problems import Problem
+from supervisor.core.approvals.people import Person
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -52,13 +56,46 @@ class Bound:
             if not self._is_told:
                 log.warning(f"{self._what}.refused", most=self._most, how=self._how)
             self._is_told = True
-            detail = f"there are {self._most} {self._what} already; try again in {TRY_AGAIN} s"
-            raise Problem(503, detail, headers={"retry-after": str(TRY_AGAIN)})
+            raise _busy(f"there are {self._most} {self._what} already")
         self.count += 1
 
     def remove(self) -> None:
         self.count -= 1
         self._is_told = self._is_told and self.count >= ROOM * self._most
+
+
+class Streams:
+    """At most `most` event streams at once, shared out among people; `how`: what an operator can do about it."""
+
+    def __init__(self, most: int, how: str) -> None:
+        self._all = Bound("streams", most, how)
+        self._of_others = Bound("streams of people who are no operators", max(1, most * 4 // 5), how)
+        self._share = max(1, most // 5)
+        self._by_person: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self._all.count
+
+    @contextmanager
+    def held(self, person: Person) -> Iterator[None]:
+        """Be one of the person's. Raises Problem 503 if there is no room for them."""
+        if person.is_operator:
+            with self._all.held():
+                yield
+            return
+        if self._by_person[person.name] >= self._share:
+            raise _busy(f"{person.name} has {self._share} streams already")
+        with self._of_others.held(), self._all.held():
+            self._by_person[person.name] += 1
+            try:
+                yield
+            finally:
+                self._by_person[person.name] -= 1
+
+
+def _busy(why: str) -> Problem:
+    return Problem(503, f"{why}; try again in {TRY_AGAIN} s", headers={"retry-after": str(TRY_AGAIN)})
 
 
 class Place:

@@ -15,7 +15,7 @@ Rules
   status, since a browser does not reconnect after one.
 - The text that an agent is writing comes as the event `text`, whole and harmless, as often as the client takes it. It
   has no id: a client that reconnects goes on with the journal, and gets the text as it is then.
-- There are at most `site.streams` streams: a further client gets a 503 at once.
+- There are at most `site.streams` streams, and each person has a share: a further client gets a 503 at once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,6 @@ from starlette.types import Receive, Scope, Send
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
-from supervisor.channels.web.state import Site
 from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown, InvalidInput
 from supervisor.core.events import RunFinished
@@ -59,8 +58,7 @@ class EventStream(Response):
     def __init__(
         self,
         next_event: Next,
-        site: Site,
-        still_counts: Callable[[], bool] = lambda: True,
+        call: Call,
         watch: Watch[Any] | None = None,
         is_over: Callable[[], Awaitable[bool]] | None = None,
         *,
@@ -74,14 +72,15 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._watches = [each for each in (watch, text) if each is not None]
         self._next = next_event
-        self._site = site
-        self._still_counts = still_counts
+        self._site = call.site
+        self._person = call.person
+        self._still_counts = call.still_counts
         self._is_over = is_over
         self._is_reset = is_reset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            with self._site.streams.held():
+            with self._site.streams.held(self._person):
                 await self._stream(receive, send)
         finally:
             with anyio.CancelScope(shield=True):
@@ -156,7 +155,7 @@ async def inbox_events(call: Call) -> Response:
         call.show(approval)
         return "approval", watch.cursor, call.site.encoded.json_of(approval)
 
-    return EventStream(next_event, call.site, call.still_counts, watch, is_over, is_reset=is_reset)
+    return EventStream(next_event, call, watch, is_over, is_reset=is_reset)
 
 
 async def session_events(call: Call) -> Response:
@@ -181,8 +180,7 @@ async def session_events(call: Call) -> Response:
     text = await call.supervisor.watch_text(session).__aenter__() if query.shows == "all" else None
     return EventStream(
         next_event if text is None else _Either(next_event, partial(_next_text, text)),
-        call.site,
-        call.still_counts,
+        call,
         watch,
         None if query.stay else is_over,
         text=text,
@@ -192,7 +190,7 @@ async def session_events(call: Call) -> Response:
 
 async def _text_events(call: Call, session: str) -> Response:
     text = await call.supervisor.watch_text(session).__aenter__()
-    return EventStream(partial(_next_text, text), call.site, call.still_counts, text=text)
+    return EventStream(partial(_next_text, text), call, text=text)
 
 
 async def _next_text(watch: TextWatch) -> tuple[str, str, bytes] | None:

@@ -6,9 +6,12 @@
                            filled-in form instead. Otherwise that page could log a person in, or make a wrong token
                            count as a guess
     POST /login            receives the form: token=...
-    POST /logout           ends the login, and every copy of its cookie
+    POST /logout           ends the login, and every copy of its cookie. It needs no CSRF token: it takes
+                           rights away, and a person whose browser has lost the token must be able to sign out
 
-`next` is the path to which the browser is sent after the login. It is always a path on this server.
+The redirect after a login has the CSRF token of the login in its fragment, which no request carries (auth.py). Our
+script takes it from there. `next` is the path to which the browser is sent after the login. It is always a path on this
+server.
 """
 
 import secrets
@@ -30,6 +33,8 @@ from supervisor.channels.web.state import Site
 
 NO_OTHER_SITE: Final = ("none", "same-origin")
 """Values of Sec-Fetch-Site for a request that no page made, or a page of ours. Old browsers do not send this header."""
+CSRF_FRAGMENT: Final = "csrf="
+"""What stands before the CSRF token in a fragment; static/inbox.js knows it, too."""
 FIELDS: Final = 20
 """The most fields of one form. Our pages send few, and every other client waits while a form is parsed."""
 LARGEST: Final = 16 * 1024
@@ -55,7 +60,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def log_out(request: Request) -> Response:
         identity = site.guard.identify(request)
         if identity is not None:
-            site.guard.check_csrf(request, identity, (await read_form(request)).get("csrf", ""))
+            site.guard.check_origin(request)
         response = RedirectResponse("/login", 303)
         await site.guard.log_out(response, identity)
         return response
@@ -123,12 +128,14 @@ def _enter(site: Site, request: Request, token: str, then: str | None) -> Respon
     person, known = site.guard.check_token(request, token)
     site.guard.refuse_scraper(person)
     response = RedirectResponse(_local(then), 303)
-    site.guard.log_in(response, person, known, secrets.token_urlsafe(12), is_secure=site.is_secure)
+    csrf = site.guard.log_in(response, person, known, secrets.token_urlsafe(12), is_secure=site.is_secure)
+    response.headers["location"] += f"#{CSRF_FRAGMENT}{csrf}"
     return response
 
 
 def _local(path: str | None) -> str:
     """Return the path if it is one on this server, else that of the inbox."""
-    if not path or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
+    path = (path or "").partition("#")[0]
+    if not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
         return "/"
     return path

@@ -48,7 +48,7 @@ async def get_run(call: Call) -> Response:
 async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
     """Return the outcome if the run ends in time; None also if the server stops. Raises RunBlocked."""
     found: Outcome[Any] | RunBlocked | None = None
-    with call.site.streams.held(), anyio.move_on_after(seconds):
+    with call.site.streams.held(call.person), anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:
 
             async def stop() -> None:

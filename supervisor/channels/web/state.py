@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from supervisor.channels.web.auth import Guard
-from supervisor.channels.web.bounds import Bound
+from supervisor.channels.web.bounds import Bound, Streams
 from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
@@ -74,7 +74,7 @@ class Site:
         self.shown = Shown()
         self.looks = Looks()
         self.encoded = Encoded()
-        self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
+        self.streams = Streams(max_streams, "server.max_streams in the configuration")
         self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
         """All running requests, including event streams."""
         self.is_stopping = False

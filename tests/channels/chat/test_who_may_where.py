@@ -150,10 +150,11 @@ class World:
         """Read a page as a person who is logged in, and send a form of it."""
         headers = {"origin": "http://localhost"}
         async with self.client("nobody") as browser:
-            await browser.post("/login", data={"token": who}, headers=headers)
+            login = await browser.post("/login", data={"token": who}, headers=headers)
+            csrf = login.headers.get("location", "").partition("#csrf=")[2]
             shown = (await browser.get(page)).text
-            hidden = dict(re.findall(r'type="hidden" name="(csrf|seen)"[^>]* value="([^"]*)"', shown))
-            return await browser.post(path, data={**hidden, **fields}, headers=headers)
+            hidden = dict(re.findall(r'type="hidden" name="(seen)"[^>]* value="([^"]*)"', shown))
+            return await browser.post(path, data={"csrf": csrf, **hidden, **fields}, headers=headers)
 
     async def give(self, request):
         """Bring the chat channel what its platform would send."""

@@ -1,5 +1,6 @@
 """The web without sockets: its ASGI app on a store in memory, and clients with a person's token."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,13 @@ from supervisor.core.approvals.people import hash_token
 
 HOST = "127.0.0.1:8787"
 ORIGIN = f"http://{HOST}"
+
+
+def csrf_of(login):
+    """Return the CSRF token that a browser takes from the answer to its login."""
+    return re.search(r"#csrf=([\w-]+)$", login.headers["location"])[1]
+
+
 AGENTS = [spec for spec in vars(served_agents).values() if hasattr(spec, "takes_text")]
 
 

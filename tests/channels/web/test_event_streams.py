@@ -3,6 +3,7 @@
 import threading
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -11,11 +12,19 @@ from sites import EVERYBODY, world
 from starlette.requests import Request
 
 from supervisor.channels.web.auth import Guard, Identity
+from supervisor.channels.web.bounds import Streams
 from supervisor.channels.web.endpoints import Call
 from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
+from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.revocations import LOOK, Revocation, Revocations
 from supervisor.channels.web.schemas import InboxQuery, StreamQuery
 from supervisor.channels.web.state import MAX_STREAMS, OTHERS, Site
+from supervisor.core.approvals.people import Person
+
+
+def a_call(site, still_counts=lambda: True):
+    """A request of a person that a stream answers."""
+    return SimpleNamespace(site=site, person=Person(name="ana", roles=("operator",)), still_counts=still_counts)
 
 
 def listen(client, path: str, *, last: str | None = None, count: int = 1, params=None) -> list[tuple[str, str]]:
@@ -112,6 +121,25 @@ def test_more_streams_than_are_configured_are_refused_until_one_has_gone(daemon,
     assert daemon.log.read_text().count("streams.refused") == 1
 
 
+def test_no_reader_keeps_the_others_from_listening():
+    """One who is no operator holds a fifth; all of them together leave a fifth to the operators."""
+    streams = Streams(10, "more")
+    readers = [Person(name=name) for name in "abcdefgh"]
+    with ExitStack() as held:
+        for reader in readers[:4]:
+            for _ in range(2):
+                held.enter_context(streams.held(reader))
+            with pytest.raises(Problem), streams.held(reader):
+                pass
+        with pytest.raises(Problem), streams.held(readers[4]):
+            pass
+        for _ in range(2):
+            held.enter_context(streams.held(Person(name="olga", roles=("operator",))))
+        assert streams.count == 10
+    with streams.held(readers[0]):
+        assert streams.count == 1
+
+
 @pytest.mark.anyio
 async def test_more_requests_than_a_server_takes_are_refused_at_the_border():
     """Whatever holds up the others, a client is answered at once."""
@@ -203,7 +231,7 @@ class TestAStream:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(known.watch)
-            stream = EventStream(anyio.sleep_forever, site, lambda: "sha256:x" not in known)
+            stream = EventStream(anyio.sleep_forever, a_call(site, lambda: "sha256:x" not in known))
             await stream({"type": "http"}, anyio.sleep_forever, send)
             tasks.cancel_scope.cancel()
         assert anyio.current_time() - began <= LOOK
@@ -212,4 +240,4 @@ class TestAStream:
         self.began = anyio.current_time()
         self.site = Site(Guard(None, b"", None, "x"), is_secure=False)
         with anyio.fail_after(1000):
-            await EventStream(news, self.site)({"type": "http"}, receive, send)
+            await EventStream(news, a_call(self.site))({"type": "http"}, receive, send)

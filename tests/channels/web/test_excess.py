@@ -1,5 +1,6 @@
 """Numbers that no integer takes, and too deeply nested JSON, get an answer that blames the client."""
 
+import anyio
 import pytest
 import served_agents
 from sites import HOST, world
@@ -54,3 +55,17 @@ async def test_a_deep_answer_does_not_fit():
         answer = await post(here, client, f"/approvals/{asked.id}/decision", decision="answer", answer=DEEP)
         assert answer.status_code == 422
         assert (await here.supervisor.get_approval(asked.id)).status == "pending"
+
+
+async def test_a_body_of_two_lengths_is_refused():
+    """A proxy before the server may believe the other one, and take its rest for a request of its own."""
+    said = []
+
+    async def send(message):
+        said.append(message)
+
+    headers = [(b"host", HOST.encode()), (b"content-length", b"4"), (b"transfer-encoding", b"chunked")]
+    async with world() as here:
+        scope = {"type": "http", "method": "POST", "path": "/login", "headers": headers, "query_string": b""}
+        await here.app(scope, anyio.sleep_forever, send)
+    assert said[0]["status"] == 400

@@ -1,10 +1,9 @@
 """A4, A8: on every surface, a person who may decide a call cannot edit it into one that is reserved for others."""
 
-import re
 from datetime import UTC, datetime
 
 import pytest
-from sites import ORIGIN, world
+from sites import ORIGIN, csrf_of, world
 
 from supervisor import Approve, NotEntitled
 from supervisor.channels.chat.answering import Answering, Pressed
@@ -32,8 +31,7 @@ async def over_http(here, asked):
 
 async def on_a_page(here, asked):
     async with here.client() as client:
-        await client.post("/login", data={"token": "bob"}, headers={"origin": ORIGIN})
-        csrf = re.search(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)[1]
+        csrf = csrf_of(await client.post("/login", data={"token": "bob"}, headers={"origin": ORIGIN}))
         form = {"decision": "edit", "arguments": bytes(to_json(SECRET, "it")).decode(), "csrf": csrf}
         answer = await client.post(f"/approvals/{asked.id}/decision", data=form, headers={"origin": ORIGIN})
         assert answer.status_code == 403

@@ -1,12 +1,11 @@
 """A8: a call that its tool declares as not editable is approved as it is, or denied, on every surface."""
 
 import io
-import re
 from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
-from sites import ORIGIN, world
+from sites import ORIGIN, csrf_of, world
 from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, agent, foreign_tool, tool
@@ -95,10 +94,9 @@ async def over_http(here, asked):
 
 async def on_a_page(here, asked):
     async with here.client() as client:
-        await client.post("/login", data={"token": "ana"}, headers={"origin": ORIGIN})
+        csrf = csrf_of(await client.post("/login", data={"token": "ana"}, headers={"origin": ORIGIN}))
         page = (await client.get("/")).text
         assert 'value="edit"' not in page
-        csrf = re.search(r'name="csrf" value="([^"]+)"', page)[1]
         form = {"decision": "edit", "arguments": '{"text":"other"}', "csrf": csrf}
         answer = await client.post(f"/approvals/{asked.id}/decision", data=form, headers={"origin": ORIGIN})
         assert answer.status_code == 422

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sites import EVERYBODY, HOST, ORIGIN, world
+from sites import EVERYBODY, HOST, ORIGIN, csrf_of, world
 from starlette.requests import Request
 
 from supervisor.channels.web.auth import Guard
@@ -82,7 +82,7 @@ async def test_only_operators_start_and_cancel_and_make_rules(who):
 
 async def log_in(client, token="olga"):
     answer = await client.post("/login", data={"token": token, "next": "//evil.example"}, headers={"origin": ORIGIN})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"].partition("#")[0]) == (303, "/")
     return answer.headers["set-cookie"]
 
 
@@ -128,6 +128,32 @@ async def test_a_cookie_alone_decides_nothing(place):
         assert refused == ["olga"]
         assert (await here.supervisor.get_approval(asked.id)).status == "pending"
         assert (await client.post(path, json=body, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
+
+
+async def test_what_a_browser_sends_to_another_port_reads_and_changes_nothing():
+    """Cookies go to every port of a host: the CSRF token of a login is on no page that they open."""
+    async with world() as here, here.client() as client:
+        asked = await here.ask()
+        login = await client.post("/login", data={"token": "olga"}, headers={"origin": ORIGIN})
+        csrf = csrf_of(login)
+        assert csrf not in login.headers["set-cookie"]
+        for page in (
+            "/",
+            f"/approvals/{asked.id}",
+            f"/sessions/{asked.session}",
+            "/sessions",
+            "/rules",
+            "/agents",
+            "/docs",
+        ):
+            assert csrf not in (await client.get(page)).text
+        decision = f"/api/approvals/{asked.id}/decision"
+        stolen = {"origin": ORIGIN, "x-csrf-token": client.cookies[here.site.guard.cookie]}
+        assert (await client.post(decision, json=APPROVE, headers=stolen)).status_code == 403
+        await client.post("/login", data={"token": "olga"}, headers={"origin": ORIGIN})  # another login has another one
+        old = {"origin": ORIGIN, "x-csrf-token": csrf}
+        assert (await client.post(decision, json=APPROVE, headers=old)).status_code == 403
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
 
 
 @pytest.mark.parametrize(

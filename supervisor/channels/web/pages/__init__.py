@@ -7,8 +7,8 @@
 Rules
 - Everything that was written elsewhere is hostile: each expression of a template is made visible (core/text/visible.py)
   and then escaped, by the environment and not by the template's author. No template says `safe`.
-- A page works without the script: deciding, sending and cancelling are forms. The script sends the same forms, and
-  takes its news from the same pages; there is one way to draw a thing.
+- A page can be read without the script. Deciding, sending and cancelling are forms, which need the token that the
+  script keeps (web/auth.py). It takes its news from the same pages; there is one way to draw a thing.
 - Nothing is loaded from elsewhere, nothing inline runs (Content-Security-Policy in rendering.py).
 - What a person is about to press never moves: a decided card keeps its place, a new one comes last.
 """

@@ -16,10 +16,9 @@ from supervisor.core.values import Approval
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """The reader of a page, and the CSRF token in its forms."""
+    """The reader of a page."""
 
     name: str
-    csrf: str
 
 
 class Visit:
@@ -32,7 +31,6 @@ class Visit:
         self.form = form
         self.supervisor = site.supervisor
         self.now = datetime.now(UTC).astimezone()
-        self._csrf = identity.csrf or ""
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
@@ -58,7 +56,7 @@ class Visit:
 
     async def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
         """Answer with a page. `here`: its entry in the navigation."""
-        viewer = Viewer(self.person.name, self._csrf)
+        viewer = Viewer(self.person.name)
         body = rendering.render(
             template, self.now, viewer=viewer, here=here, pending=await self.count_pending(), **model
         )

@@ -1,4 +1,4 @@
-// Keeps a page up to date, and sends its forms without leaving it. Without this script every page works by reloading.
+// Keeps a page up to date, and sends its forms without leaving it. Without this script every page can be read.
 //
 // Rules
 // - The server draws all that is shown: an event only says *that* something changed, and the script loads the page again.
@@ -7,6 +7,9 @@
 // - A card that a person reads or types in never moves: a decided card keeps its place, a new one comes last, and nothing
 //   takes the focus. A key decides only the card that has the focus, and only by a button that is on the screen: the
 //   buttons stand below the whole request.
+// - What changes something needs the CSRF token of the login. The server gives it once, in the fragment of the address to
+//   which the login leads, and this script keeps it for this origin: cookies go to every port of a host, this does not.
+//   Without it the page can only be read.
 // - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
 //   stream goes on after the last event that was seen.
 "use strict";
@@ -20,16 +23,31 @@
 
   const announce = (text) => { $("news").textContent = text; };
 
+  function askToSignIn(why) {
+    const link = document.createElement("a");
+    link.href = "/login?next=" + encodeURIComponent(location.pathname);
+    link.textContent = "Sign in again";
+    $("connection").replaceChildren(why + " ", link);
+    $("connection").hidden = false;
+  }
+
   // The page does not leave while a person types: it says that they are signed out, and where to sign in.
   let isOut = false;
   function signedOut() {
     isOut = true;
-    const link = document.createElement("a");
-    link.href = "/login?next=" + encodeURIComponent(location.pathname);
-    link.textContent = "Sign in again";
-    $("connection").replaceChildren("You are signed out; what you see may be old. ", link);
-    $("connection").hidden = false;
+    askToSignIn("You are signed out; what you see may be old.");
     throw new Error("signed out");
+  }
+
+  const CSRF = "supervisor.csrf"; // the name under which the token is kept
+  const READ_ONLY = "This browser may only read here: it has no key to decide with.";
+  const given = /^#csrf=([\w-]+)$/.exec(location.hash)?.[1];
+  if (given) {
+    history.replaceState(null, "", location.pathname + location.search);
+    try { localStorage.setItem(CSRF, given); } catch { /* it lasts as long as this page */ }
+  }
+  function csrf() {
+    try { return localStorage.getItem(CSRF) ?? given ?? ""; } catch { return given ?? ""; }
   }
 
   let ahead = 0; // ms that the server's clock is ahead of the reader's
@@ -140,6 +158,7 @@
 
   async function send(form, button) {
     const body = new URLSearchParams(new FormData(form, button));
+    body.set("csrf", csrf());
     const buttons = form.querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
@@ -183,12 +202,16 @@
 
   document.addEventListener("submit", (event) => {
     const form = event.target;
+    if (form.method !== "post" || form.classList.contains("login")) return;
     if (form.closest("[data-card]")) {
       event.preventDefault();
       decide(form, event.submitter);
     } else if ("chat" in form.dataset) {
       event.preventDefault();
       say(form, event.submitter);
+    } else {
+      const field = form.elements.csrf ?? form.appendChild(Object.assign(document.createElement("input"), { type: "hidden", name: "csrf" }));
+      field.value = csrf();
     }
   });
 
@@ -320,7 +343,8 @@
   function connected() {
     if (isLost) announce("Connected again.");
     isLost = isOut = false;
-    $("connection").hidden = true;
+    if (csrf()) $("connection").hidden = true;
+    else askToSignIn(READ_ONLY);
     if (page === "session") refreshSoon(0);
   }
 
@@ -389,6 +413,8 @@
     }
   }
 
+  if (document.querySelector("form.viewer") && !csrf()) askToSignIn(READ_ONLY);
+  addEventListener("storage", (event) => { if (event.key === CSRF && !isLost && !isOut) $("connection").hidden = true; });
   compareClocks(document);
   tellTimes();
   setInterval(tellTimes, 20000);
