@@ -14,8 +14,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / folder) for folder in ("crossing", "", "channels/chat", "agents")]
 
 import recorded_calls  # noqa: E402 # from the folder above
+import recorded_chats  # noqa: E402 # the same
 import recorded_jobs  # noqa: E402 # the same
-from recording import fixed, pack  # noqa: E402 # the same
+from chat_platforms import PLATFORMS  # noqa: E402 # the same
+from recording import fixed, pack, pack_document  # noqa: E402 # the same
 
 from supervisor.testing import virtual_asyncio  # noqa: E402 # the same
 
@@ -28,6 +30,11 @@ def record(folder: Path) -> None:
     with fixed():
         store, replaced = anyio.run(recorded_jobs.record)
         pack(store, folder / "jobs.db.gz", replaced)
+    for name, platform in PLATFORMS.items():
+        with fixed():
+            store, document, replaced = anyio.run(recorded_chats.record, platform())
+            pack(store, folder / f"{name}.db.gz", replaced)
+            pack_document(document, folder / f"{name}.json.gz", replaced)
 
 
 def main() -> None:

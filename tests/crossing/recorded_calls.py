@@ -2,11 +2,10 @@
 
 import anyio
 import crossing_agents as agents
-from recording import knowing_no_agents, live
+from recording import dying, knowing_no_agents, live
 
 from supervisor import Answer, Approve, Deny, MemoryStore, RunBlocked, StoreSupervisor, allow, deny
 from supervisor.core import events as e
-from supervisor.testing import CopyingStore
 
 STARTED = {
     "own": (agents.caller, "a"),
@@ -110,24 +109,15 @@ async def _passivate(supervisor: StoreSupervisor) -> None:
     await anyio.sleep(60)
 
 
-async def _die(before: MemoryStore, session: str, given: str, until: type) -> MemoryStore:
+async def _die(store: MemoryStore, session: str, given: str, until: type) -> MemoryStore:
     """Approve a call, and die after the first commit of such an event."""
-    store = CopyingStore()
-    assert store.begin()
-    store.write(before.rows(0))
-    store.commit()
 
     async def approve(supervisor: StoreSupervisor) -> None:
         await supervisor.start(agents.caller, given, session=session, requester="ann")
         await supervisor.decide(await _asked(supervisor, session), Approve(by="ben"))
         await _pause()
 
-    await live(store, approve)
-    return next(copy for copy in store.copies if any(isinstance(row.event, until) for row in _journal(copy, session)))
-
-
-def _journal(store: MemoryStore, session: str) -> list:
-    return [row for row in store.rows(0) if row.session == session]
+    return await dying(store, approve, session, until)
 
 
 async def _block(store: MemoryStore) -> MemoryStore:

@@ -12,7 +12,6 @@ import random
 import secrets
 import sqlite3
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -23,9 +22,11 @@ from unittest.mock import patch
 import msgspec
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, StoreSupervisor, open_supervisor
+from supervisor.core import events as e
 from supervisor.runtime import local
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal import writer
+from supervisor.testing import CopyingStore
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MACHINE: Mapping[str, Any] = {
@@ -56,7 +57,6 @@ def fixed() -> Iterator[None]:
         patch.object(secrets, "choice", lambda letters: letters[next(numbers) % len(letters)]),
         patch.object(random, "random", lambda: 0.5),
         patch.object(Clock, "now", lambda _: AT),
-        patch.object(time, "time", AT.timestamp),
         patch.object(writer, "SLOW_COMMIT", 1e9),  # no commit goes to a thread, for which a virtual clock does not wait
     ):
         yield
@@ -85,9 +85,30 @@ async def live(store: MemoryStore, body: Callable[[StoreSupervisor], Awaitable[o
     return left
 
 
+async def dying(
+    before: MemoryStore,
+    body: Callable[[StoreSupervisor], Awaitable[object]],
+    session: str,
+    until: type,
+    **options: Any,
+) -> MemoryStore:
+    """Live, and return what is left of a death after the first commit of such an event in a session."""
+    store = CopyingStore()
+    assert store.begin()
+    store.write(before.rows(0))
+    store.commit()
+    await live(store, body, **options)
+    kinds = ({type(row.event) for row in copy.rows(0) if row.session == session} for copy in store.copies)
+    return next(copy for copy, found in zip(store.copies, kinds, strict=True) if until in found)
+
+
 def pack(store: MemoryStore, file: Path, replaced: Mapping[str, str] | None = None) -> None:
-    """Write what a process has left as a compressed store of SQLite. `replaced`: texts that only this machine has."""
-    rows = [JournalEntry(row.position, row.session, _elsewhere(row.event, replaced or {})) for row in store.rows(0)]
+    """Write what a process has left as a compressed store of SQLite. `replaced`: texts that only this machine has.
+
+    That an attempt has settled is left out, since it is noted after a while: the process had died before.
+    """
+    kept = [row for row in store.rows(0) if not isinstance(row.event, e.AttemptSettled)]
+    rows = [JournalEntry(at, row.session, _elsewhere(row.event, replaced or {})) for at, row in enumerate(kept, 1)]
     trees = sorted(row.root for row in store.find_sessions() if row.outcome is None and row.id == row.root)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "state.db")
@@ -115,5 +136,9 @@ def _elsewhere(event: Any, replaced: Mapping[str, str]) -> Any:
     return msgspec.json.decode(text, type=type(event))
 
 
-def pack_document(document: Any, file: Path) -> None:
-    file.write_bytes(gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0))
+def pack_document(document: Any, file: Path, replaced: Mapping[str, str]) -> None:
+    """Write a compressed document. `replaced`: texts that only this machine has."""
+    text = json.dumps(document, sort_keys=True)
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    file.write_bytes(gzip.compress(text.encode(), mtime=0))
