@@ -124,7 +124,11 @@ def pack(store: MemoryStore, file: Path, replaced: Mapping[str, str] | None = No
             connection.executemany("INSERT INTO tree VALUES (?, 1)", [[root] for root in trees])
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("VACUUM")
-        file.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        pack_file(path, file)
+
+
+def pack_file(path: Path, file: Path) -> None:
+    file.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 
 
 def _elsewhere(event: Any, replaced: Mapping[str, str]) -> Any:
