@@ -18,8 +18,10 @@ sys.path[:0] = [str(HERE.parent / folder) for folder in ("crossing", "", "channe
 
 import crossing_frameworks  # noqa: E402 # from the folder above
 import crossing_langgraph  # noqa: E402 # the same
+import recorded_acp  # noqa: E402 # the same
 import recorded_calls  # noqa: E402 # the same
 import recorded_chats  # noqa: E402 # the same
+import recorded_claude  # noqa: E402 # the same
 import recorded_frameworks  # noqa: E402 # the same
 import recorded_jobs  # noqa: E402 # the same
 from chat_platforms import PLATFORMS  # noqa: E402 # the same
@@ -36,11 +38,16 @@ def record(folder: Path) -> None:
     scenes = {
         "jobs": recorded_jobs.record,
         "frameworks": partial(recorded_frameworks.record, crossing_frameworks.AGENTS),
+        "claude": recorded_claude.record,
     }
     for name, scene in scenes.items():
         with fixed():
             store, replaced = anyio.run(scene)
             pack(store, folder / f"{name}.db.gz", replaced)
+    with fixed(), tempfile.TemporaryDirectory() as home:
+        store, sessions, replaced = anyio.run(recorded_acp.record, Path(home))
+        pack(store, folder / "acp.db.gz", replaced)
+        pack_document(sessions, folder / "acp.json.gz", replaced)
     for name, platform in PLATFORMS.items():
         with fixed():
             store, document, replaced = anyio.run(recorded_chats.record, platform())
