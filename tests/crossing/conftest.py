@@ -1,6 +1,6 @@
-"""The fakes of the chat platforms are those of their own tests."""
+"""The fakes of the chat platforms, people of the web, and the replay of histories are those of other tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "channels" / "chat"))
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("channels/chat", "channels/web", "temporal")]

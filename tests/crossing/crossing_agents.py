@@ -221,3 +221,13 @@ async def cleaner(ctx: Context, targets: list[str]) -> list[str]:
     finally:
         with anyio.CancelScope(shield=True):
             await ctx.call(note, "cleaned")
+
+
+@agent
+async def counter(ctx: Context, rounds: int) -> str:
+    """So many calls, and then one that asks, next to a sub-agent that asks. On Temporal it goes on in new workflows."""
+    child = await ctx.spawn(asker)
+    for each in range(rounds):
+        await ctx.call(note, f"round {each}")
+    done = await ctx.call(deploy, "counted")
+    return f"{done.content} {await child.result()}"

@@ -24,6 +24,7 @@ import recorded_chats  # noqa: E402 # the same
 import recorded_claude  # noqa: E402 # the same
 import recorded_frameworks  # noqa: E402 # the same
 import recorded_jobs  # noqa: E402 # the same
+import recorded_temporal  # noqa: E402 # the same
 from chat_platforms import PLATFORMS  # noqa: E402 # the same
 from recording import fixed, pack, pack_document, pack_file  # noqa: E402 # the same
 
@@ -56,14 +57,20 @@ def record(folder: Path) -> None:
 
 
 def record_once(folder: Path) -> None:
-    """Record what is not the same in two runs, unless it is there: LangGraph gives its checkpoints random ids and the
-    time, and a request of its graph names them."""
+    """Record what is not the same in two runs, unless it is there.
+
+    LangGraph gives its checkpoints random ids and the time, and a request of its graph names them. On Temporal the ids
+    of approvals follow from those of workflow runs, which the server draws: other ids would be no history of that run.
+    """
     if not (folder / "langgraph.db.gz").exists():
         with fixed(), tempfile.TemporaryDirectory() as made:
             crossing_langgraph.threads = Path(made, "threads.db")
             store, _ = anyio.run(recorded_frameworks.record, crossing_langgraph.AGENTS)
             pack(store, folder / "langgraph.db.gz")
             pack_file(crossing_langgraph.threads, folder / "langgraph-threads.db.gz")
+    if not (folder / "temporal.json.gz").exists():
+        ours = {f"{os.getpid()}@{os.uname().nodename}": "1@host"}
+        pack_document(anyio.run(recorded_temporal.record), folder / "temporal.json.gz", ours)
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""What waits in the recorded store `acp`: a request that waits and one that was approved, of an agent with raw inputs and
-of one without. The sessions that the agents themselves have on disk are recorded, too.
+"""What waits in the recorded store `acp`: a request that waits and one that was approved, of two agents. One of them
+gives raw inputs. The sessions that the agents themselves have on disk are recorded, too.
 """
 
 import json
