@@ -154,7 +154,7 @@ async def test_rules_of_each_scope_stand(path):
     assert (kept[3], crossing_agents.effects) == ("decision", ["deploy i 1"])
 
 
-async def test_what_has_ended_can_be_retried_forked_and_talked_to(path):
+async def test_ended_sessions_are_retried_forked_and_read(path):
     """A failed run, a finished one, and the transcript of what was said."""
     async with opened(path) as supervisor:
         again = await supervisor.retry("failed", by="ana")

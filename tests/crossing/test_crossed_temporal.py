@@ -1,4 +1,4 @@
-"""The recorded histories `temporal` are replayed by today's workflows: in a process of its own, as a new worker does."""
+"""Today's workflows replay the recorded histories `temporal`: in a process of its own, as a new worker does."""
 
 import os
 import sys
