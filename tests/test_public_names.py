@@ -33,7 +33,7 @@ def test_a_folder_of_tests_has_the_name_of_what_it_tests():
     packages = {path.parent.relative_to(ROOT / "supervisor") for path in (ROOT / "supervisor").rglob("__init__.py")}
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
     others = {folder.as_posix() for folder in folders - packages}
-    assert others == {"crash", "examples", "fuzz", "goldens", "soak", "typing"}
+    assert others == {"crash", "crossing", "examples", "fuzz", "goldens", "soak", "typing"}
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)

@@ -72,12 +72,16 @@ class World:
         return await next_of(run.watch_approvals())
 
 
+def world_of(supervisor, people: People) -> World:
+    site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), is_secure=False)
+    site.serving = supervisor
+    return World(supervisor, site, make_app(site, ["127.0.0.1", "localhost"], any_address=False))
+
+
 @asynccontextmanager
 async def world(people: People = EVERYBODY, **options) -> AsyncIterator[World]:
     with anyio.fail_after(60):
         async with open_supervisor(MemoryStore(), agents=AGENTS, people=people, **options) as supervisor:
-            site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), is_secure=False)
-            site.serving = supervisor
-            yield World(supervisor, site, make_app(site, ["127.0.0.1", "localhost"], any_address=False))
+            yield world_of(supervisor, people)
             for view in await supervisor.find_sessions(is_open=True):
                 await supervisor.cancel(view.id, by="olga")
