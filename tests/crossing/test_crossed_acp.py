@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 
-import acp.schema  # noqa: F401 # two agents that start at once would import it in two threads
 import anyio
 import pytest
 from crossed import CROSSINGS, decide_all, document, opened, unpacked
