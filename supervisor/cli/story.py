@@ -4,15 +4,16 @@ A Story remembers from earlier events which call an operation is and what a chil
 later. In all that agents, tools and people wrote, control characters are escaped.
 """
 
-from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from supervisor.channels.wording.cards import arguments_facts, at, path_text
+from supervisor.channels.wording.cards import path_text
 from supervisor.channels.wording.granting import HOW_LONG, where
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import at, call_line
+from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
 from supervisor.core.ids import RULES, split_operation_id
@@ -144,7 +145,7 @@ class Story:
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
             case e.ToolCallRequested():
-                call = call_text(event.tool, msgspec.json.decode(event.arguments), event.command, event.defaults)
+                call = call_text(content_of_request(event))
                 self._calls[session, event.operation] = call
                 ruled = f", by rule {visible(event.rule)}" if event.rule else ""
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
@@ -312,16 +313,17 @@ def told_at(row: JournalEntry) -> datetime:
 
 def quote(text: str, width: int = _WIDTH) -> str:
     """Return a text in one line, cut to `width` characters."""
-    line = " ⏎ ".join(visible(part) for part in text.strip().splitlines())
+    return _cut(" ⏎ ".join(visible(part) for part in text.strip().splitlines()), width)
+
+
+def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def call_text(tool: str, arguments: Any, command: str | None = None, defaults: Collection[str] = ()) -> str:
-    """Return a call in a few words; `arguments`: as JSON values; `command`: the name of the one that is a command;
-    `defaults`: the names of those that have their default value."""
-    facts = arguments_facts(arguments, command, defaults)
-    first = facts[0][1] if facts and facts[0][0] != "not set" else ""
-    return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
+def call_text(content: CallContent) -> str:
+    """Return a call in a few words."""
+    first = call_line(content)
+    return f"{visible(content.tool)} ({_cut(first, 60)})" if first else visible(content.tool)
 
 
 def _json(raw: msgspec.Raw) -> str:

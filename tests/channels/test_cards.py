@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.wording.cards import ORDERED, ago, decided, make_card, plain, summary, told
+from supervisor.channels.wording.cards import decided, make_card, plain, summary, told
 from supervisor.channels.wording.granting import grants
+from supervisor.core.approvals.facts import ORDERED, ago
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval, DecisionResult, Option
 

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import example, given, strategies as st
 
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import grantable
 from supervisor.core.text.visible import is_reordered, is_visible, json_text, visible
 
@@ -46,14 +47,14 @@ def test_an_invisible_character_is_marked_and_cannot_be_in_a_rule(char):
     for text in (f"ls{char}", f"ls {char}", f"\u0430{char}", f"\u1820{char}x", char):
         assert char not in visible(text, lines=True)
         assert not is_visible(text)
-    assert grantable({"text": f"ls{char}"}, cwd="/") == ()
+    assert grantable(shown_content("t", {"text": f"ls{char}"}, folder="/")) == ()
 
 
 @pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
 def test_text_that_can_be_mistaken_for_another_is_marked(text):
     """All of it that is not ASCII: a reader sees which letters are not what they seem."""
     assert visible(text).isascii()
-    assert grantable({"command": text}, cwd="/", command="command") == ()
+    assert grantable(shown_content("t", {"command": text}, folder="/", command="command")) == ()
 
 
 @pytest.mark.parametrize("text", HONEST)

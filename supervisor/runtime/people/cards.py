@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import is_whole
 from supervisor.core.encoding import printable
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
@@ -277,8 +278,8 @@ class Target:
         card.id, card.begun_at = posted, None
         is_kept = self._channel.asks or self.is_notice
         opens = self._channel.opens_cards and not self.is_notice
-        is_whole = not self.is_notice and self._channel.shows_whole(approval)
-        note, face = partial(self._note, approval, e.CardPosted, card=posted, is_whole=is_whole), self._face(card.says)
+        whole = not self.is_notice and is_whole(card.says, self._channel.shows(card.says))
+        note, face = partial(self._note, approval, e.CardPosted, card=posted, is_whole=whole), self._face(card.says)
         if is_new and is_kept:
             await note(shows="" if opens else face)
             card.is_noted = True

@@ -5,8 +5,8 @@ import pytest
 from scenes import opened
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.sessions.operations import Operation
+from supervisor.core.text.masks import MASK
 
 pytestmark = pytest.mark.anyio
 
