@@ -174,8 +174,6 @@ def as_asked(
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because:
         found = replace(found, defaults=asked.defaults, why=asked.why, because=hide(asked.because))
-    if may_hide(body.decode("utf-8", "replace")):
-        found = _without_credentials(found)
     if asked.question is not None:
         more = {"question": hide(asked.question), "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
@@ -183,7 +181,7 @@ def as_asked(
         found = replace(found, arguments_schema=asked.schema)
     if asked.parameters is not JSON_NULL and asked.parameters != JSON_NULL:  # almost all have the default
         found = replace(found, schema=_read_schema(bytes(asked.parameters)))
-    return found
+    return _without_credentials(found) if may_hide(body.decode("utf-8", "replace")) else found
 
 
 def _without_credentials(approval: Approval) -> Approval:
