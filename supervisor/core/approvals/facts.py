@@ -50,8 +50,6 @@ ORDERED: Final = "in order"
 written from right to left escaped."""
 WANTS: Final = "wants"
 """Name of the fact that tells what the answer to a question is."""
-_LONGEST_INPUT: Final = 200
-"""Characters of a sub-agent's input on a card: its beginning and its end."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,13 +235,10 @@ def _our(name: str, text: str) -> Fact:
 
 
 def _inputs(approval: Approval) -> Iterator[str]:
-    """Yield the input of each sub-agent in the path, the beginning and the end of a long one."""
+    """Yield the input of each sub-agent in the path, if it has one."""
     for name, given in zip(approval.path[-len(approval.inputs) :], approval.inputs, strict=False):
-        text = _in_line(_text(given))
-        if len(text) > _LONGEST_INPUT:
-            half = _LONGEST_INPUT // 2
-            text = f"{text[:half]} … {len(text) - 2 * half} more characters … {text[-half:]}"
-        yield f"{visible(name)}: {text}"
+        if given:
+            yield f"{visible(name)}: {_in_line(_text(given))}"
 
 
 def _says_place(content: CallContent, folder: Any) -> bool:
