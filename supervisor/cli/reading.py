@@ -18,7 +18,7 @@ from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.core.approvals.facts import Fact, ago, at
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
@@ -72,10 +72,21 @@ def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = Fals
 def approvals(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Also list those that have ended.")] = False,  # noqa: A002 # --all
+    reveal: Annotated[
+        str | None,
+        Parameter(
+            help="Show the arguments of the call with this approval, with the credentials that are masked elsewhere. "
+            "Only an operator may; the audit trail says who has looked."
+        ),
+    ] = None,
+    by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """List the calls and questions that wait for a person, oldest first."""
+    if reveal is not None:
+        answers.print_json(_reveal(place, reveal, by))
+        return Exit.DONE
     found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
     if json:
         answers.print_json([answers.approval_document(approval) for approval in found])
@@ -86,6 +97,15 @@ def approvals(
     else:
         say(f"Nothing waits for a person in {place.where}.")
     return Exit.DONE
+
+
+def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
+    place.check_by(by)
+
+    async def look(supervisor: Supervisor) -> Any:
+        return await supervisor.reveal(approval, by=place.name_of(by, supervisor), channel="command line")
+
+    return _read(place, look, wanted=("approval", approval))
 
 
 def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:

@@ -237,6 +237,8 @@ def _approval(event: e.AnyEvent) -> str | None:
             return f"{word}{wide} by {_by(event)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
             return f"{_by(event)} may not decide{_because(event.reason)} [{event.approval}]"
+        case e.CredentialsShown():
+            return f"{_by(event)} looked at its credentials [{event.approval}]"
         case e.QuestionAsked():
             return f"asks {quote(event.question)} [{event.approval}]"
         case e.QuestionAnswered():
@@ -300,7 +302,7 @@ def rule_text(rule: Rule) -> str:
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 
-def _by(event: e.ApprovalDecided | e.DecisionRefused | e.QuestionAnswered) -> str:
+def _by(event: e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered) -> str:
     """Return the person, and the channel that they used."""
     return visible(event.by) + (f" ({visible(event.channel)})" if event.channel else "")
 

@@ -48,8 +48,8 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call. `program`:
-    what the agent's program calls itself."""
+    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call.
+    `program`: what the agent's program calls itself."""
 
     call: str
     tool: str

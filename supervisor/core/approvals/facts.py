@@ -225,7 +225,7 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
     if approval.escalated_to:
         yield _our("also asks", ", ".join(visible(name) for name in approval.escalated_to))
     if approval.masked:
-        yield _our("masked", f"credentials; an operator sees them by: supervisor reveal {approval.id}")
+        yield _our("masked", f"credentials; an operator sees them by: supervisor approvals --reveal {approval.id}")
     yield _our("session", visible(approval.session))
     yield _our("approval", visible(approval.id))
 

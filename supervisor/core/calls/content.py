@@ -45,7 +45,7 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     tool: str
     raw: msgspec.Raw = JSON_NULL
     values: Any = UNSET
-    """The arguments as JSON values, where only these are known: of a call that is shown, or that a person would edit."""
+    """The arguments as JSON values, where only these are known: of a call that is shown, or would be edited."""
     digest: str = ""
     """Of the arguments, with secrets masked: a person was shown these."""
     folder: str | None = None
