@@ -48,6 +48,8 @@ NEEDED: Final = frozenset({"argument", "command", "place", "claim", "question"})
 ORDERED: Final = "in order"
 """Label of a fact that repeats the one before it in the order in which it was written, with the letters that are
 written from right to left escaped."""
+CLAIM: Final = " (claim)"
+"""What follows the name of a field that is the agent's own words about the call."""
 WANTS: Final = "wants"
 """Name of the fact that tells what the answer to a question is."""
 
@@ -83,7 +85,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         """What a surface writes before the text. No name of an argument makes it one of ours."""
         if self.is_ordered or self.is_unset or self.kind not in ("argument", "command", "claim"):
             return ORDERED if self.is_ordered else self.name
-        claimed = " (claim)" if self.kind == "claim" else ""
+        claimed = CLAIM if self.kind == "claim" else ""
         return f"{name_text(self.name)}{claimed}{' (default)' if self.is_default else ''}"
 
 
@@ -140,7 +142,7 @@ def argument_facts(content: CallContent, *, has_place: bool = False) -> list[Fac
     for field in content.fields:
         kind: Kind = "claim" if field.kind == "claim" else "command" if field.is_command else "argument"
         if field.value is None:
-            unset.append(name_text(field.name))
+            unset.append(f"{name_text(field.name)}{CLAIM if kind == 'claim' else ''}")
             continue
         if has_place and field.name == "cwd" and _says_place(content, field.value):
             continue
