@@ -46,17 +46,8 @@ Failure = Literal["429", "500", "refused", "slow", "revoked", "lost"]
 """How a platform fails. lost: it does what it is asked, and then fails."""
 OURS: Final = (
     *("where", "edited", "for", "run by", "since", "expires", "session", "approval", "blocked", "also asks", "not set"),
-    *(
-        "in order",
-        "masked",
-        "why it asks",
-        "the agent says",
-        "input",
-        "question",
-        "choices",
-        "wants",
-        "command (claim)",
-    ),
+    *("in order", "masked", "why it asks", "the agent says", "input", "question", "choices", "wants"),
+    "command (claim)",
 )
 """Labels of our lines on a card. An argument may have each of these names."""
 TOO_LONG: Final = 100_000

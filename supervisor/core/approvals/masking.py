@@ -22,12 +22,17 @@ def masked(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
     match event:
         case e.ToolCallRequested(secret=secret) if secret or credentials:
             arguments = _mask_json(event.arguments, secret, credentials=credentials)
-            because = hide(event.because) if credentials else event.because
-            is_same = arguments is event.arguments and because == event.because
-            return event if is_same else replace(event, arguments=arguments, because=because)
+            if arguments is event.arguments and not (credentials and may_hide(event.because)):
+                return event
+            words = {"because": hide(event.because), "patterns": _mask_patterns(event.patterns)} if credentials else {}
+            return replace(event, arguments=arguments, **words)
         case e.ApprovalDecided(secret=secret) if event.edited is not None and (secret or credentials):
             arguments = _mask_json(event.arguments, secret, credentials=credentials)
             return event if arguments is event.arguments else replace(event, arguments=arguments)
+        case e.ApprovalDecided(pattern=str(pattern)) if credentials and may_hide(pattern):
+            return replace(event, pattern=hide(pattern))
+        case e.RuleAdded(rule=rule) if credentials and rule.pattern is not None and may_hide(rule.pattern):
+            return replace(event, rule=replace(rule, pattern=hide(rule.pattern)))
         case e.QuestionAsked(question=question) if credentials and may_hide(question):
             return replace(event, question=hide(question))
         case _:
@@ -42,6 +47,10 @@ def shown(rows: Iterable[JournalEntry], *, credentials: bool = True) -> list[Jou
         else JournalEntry(row.position, row.session, event)
         for row in rows
     ]
+
+
+def _mask_patterns(patterns: Iterable[str | None]) -> tuple[str | None, ...]:
+    return tuple(hide(pattern) for pattern in patterns)
 
 
 def _mask_json(arguments: Raw, secret: Collection[str], *, credentials: bool) -> Raw:
