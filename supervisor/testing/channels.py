@@ -11,6 +11,8 @@ Rules
 - A bench is of one platform. `make` is called several times: each channel is that of another process.
 - What a channel cannot do is in its table `cannot`, with the reason; such a scene is skipped.
 - Scenes wait for what they expect, at most PATIENCE seconds, in real time or on the virtual clock.
+
+The module is longer than 400 lines because a channel of another author finds all that it is asked for in one place.
 """
 
 from abc import ABC, abstractmethod

@@ -57,13 +57,13 @@ def test_a_credential_of_a_known_form_is_masked_and_nothing_else(known, around):
         ("redis://:hunter2@db/0 [secret 1]", "redis://:[secret 2]@db/0 [secret 1]"),
     ],
 )
-def test_what_a_scheme_or_an_address_calls_a_password_is_masked(text, shown):
+def test_a_password_of_a_scheme_or_an_address_is_masked(text, shown):
     """Each has its number, which no other text of the call has."""
     assert hide(text) == shown
 
 
 @pytest.mark.parametrize("text", PROSE)
-def test_what_has_no_known_form_is_shown(text):
+def test_a_text_of_no_known_form_is_shown(text):
     """A mask that comes by guess would hide what a person must read."""
     assert hide(text) == text
     assert not hides(text)

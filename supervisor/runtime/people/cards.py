@@ -20,6 +20,8 @@ Rules
   take a thousand.
 - A channel is stuck after a card has failed in more than STUCK_AFTER seconds, until a card succeeds. A stuck channel is
   not waited for: the approval is shown on the next one at once.
+
+The module is longer than 400 lines because one place knows what may have become of a card.
 """
 
 from collections import Counter
