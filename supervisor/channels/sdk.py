@@ -6,7 +6,7 @@ docs/how-to/write-a-channel.md builds one.
     the channel                  Channel of supervisor.channels, with Webhook and WebhookReply; CardGone
     a card                       make_card, all_facts, asked_facts, decided, page_of, remark, still_waits, summary
     what a card says             Fact, of one kind each: draw makes a label and a text of it, shown_whole says which of
-                                 the Drawn ones are complete
+                                 the DrawnFact ones are complete
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
@@ -62,7 +62,7 @@ from supervisor.channels.wording.cards import (
 )
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.granting import Grant
-from supervisor.channels.wording.lengths import Drawn, fit, fit_facts, fit_lines, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, fit_lines, length
 from supervisor.core.approvals.chat_words import Word, read_word
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.forms import Reading
@@ -110,7 +110,7 @@ __all__ = [
     "Chat",
     "Choice",
     "Conversations",
-    "Drawn",
+    "DrawnFact",
     "Earlier",
     "Fact",
     "FactLog",

@@ -91,8 +91,10 @@ def made(call: dict[str, Any]) -> Approval:
 def meaning(call: dict[str, Any]) -> bytes:
     """Return what makes a call another one: a flag counts where it is of an argument that there is."""
     given, claims = call["arguments"], set(call["claims"])
-    is_text = isinstance(given.get(call["command"]), str | list)
-    return canonical_json([given, sorted(claims), call["command"] if is_text else None])
+    command = given.get(call["command"])
+    is_words = isinstance(command, list) and bool(command) and all(isinstance(word, str) for word in command)
+    is_command = is_words or isinstance(command, str)
+    return canonical_json([given, sorted(claims), call["command"] if is_command else None])
 
 
 def is_readable(approval: Approval) -> bool:

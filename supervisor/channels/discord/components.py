@@ -33,7 +33,7 @@ from supervisor.channels.wording.cards import (
     with_choices,
 )
 from supervisor.channels.wording.form_words import has_form
-from supervisor.channels.wording.lengths import Drawn, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.values import Approval
 
@@ -126,7 +126,7 @@ def shown_facts(approval: Approval) -> list[Fact]:
     return shown_whole(approval, facts, LABEL) if is_named and not _overflow(facts) else []
 
 
-def _fit(approval: Approval, now: datetime) -> tuple[tuple[Drawn, ...], int]:
+def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
     shown = draw(fact for fact in with_choices(card.facts, approval, LABEL) if fact.instant is None)
@@ -135,7 +135,7 @@ def _fit(approval: Approval, now: datetime) -> tuple[tuple[Drawn, ...], int]:
     return facts, unseen + max(0, length(_inert(card.headline)) - TITLE) + _overflow(facts)
 
 
-def _overflow(facts: Sequence[Drawn]) -> int:
+def _overflow(facts: Sequence[DrawnFact]) -> int:
     """Return how much longer the lines of the facts are than their block may be."""
     return max(0, length(fact_lines(facts)) - (ALL_FACTS - 8))
 

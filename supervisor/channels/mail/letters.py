@@ -34,7 +34,7 @@ from supervisor.channels.wording.cards import (
     summary,
     with_choices,
 )
-from supervisor.channels.wording.lengths import Drawn, fit, fit_facts
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
@@ -114,7 +114,7 @@ def shown_facts(approval: Approval) -> list[Fact]:
     return shown_whole(approval, _fit(approval)[0])
 
 
-def _fit(approval: Approval) -> tuple[tuple[Drawn, ...], int]:
+def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as a letter shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, approval.created_at)
     shown = [

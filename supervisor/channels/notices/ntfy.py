@@ -22,7 +22,7 @@ from supervisor.channels.sdk import (
     Approval,
     ChannelSettings,
     ChannelSetup,
-    Drawn,
+    DrawnFact,
     Fact,
     FactLog,
     InvalidInput,
@@ -102,7 +102,7 @@ class Ntfy(Notice):
     def shows(self, approval: Approval) -> Sequence[Fact]:
         return shown_whole(approval, self._drawn(approval)) if self._detail == "full" else ()
 
-    def _drawn(self, approval: Approval) -> tuple[Drawn, ...]:
+    def _drawn(self, approval: Approval) -> tuple[DrawnFact, ...]:
         return fit_facts(draw(asked_facts(approval)), TEXT)[0]
 
     async def _publish(self, approval: Approval, text: str, **more: Any) -> None:

@@ -33,7 +33,7 @@ from supervisor.channels.wording.cards import (
     with_choices,
 )
 from supervisor.channels.wording.form_words import has_form
-from supervisor.channels.wording.lengths import Drawn, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
@@ -94,10 +94,12 @@ def shown_facts(approval: Approval) -> list[Fact]:
     return shown_whole(approval, _fit(approval, approval.created_at)[0], BUTTON) if is_named else []
 
 
-def _fit(approval: Approval, now: datetime) -> tuple[tuple[Drawn, ...], int]:
+def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
-    drawn = (Drawn(fact=fact, label=fact.label, text=fact.text) for fact in with_choices(card.facts, approval, BUTTON))
+    drawn = (
+        DrawnFact(fact=fact, label=fact.label, text=fact.text) for fact in with_choices(card.facts, approval, BUTTON)
+    )
     facts, unseen = fit_facts(tuple(drawn), BODY)
     return facts, unseen + max(0, length(card.headline) - SECTION)
 
@@ -256,7 +258,7 @@ def _button(button: Button, approval: str) -> Block:
     return element
 
 
-def _facts(facts: Sequence[Drawn]) -> Block:
+def _facts(facts: Sequence[DrawnFact]) -> Block:
     """Return the facts: commands and facts of several lines in boxes, and the others as lines."""
     elements: list[Block] = []
     for each in facts:

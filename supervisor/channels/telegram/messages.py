@@ -37,7 +37,7 @@ from supervisor.channels.wording.cards import (
     summary,
     with_choices,
 )
-from supervisor.channels.wording.lengths import Drawn, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.text.visible import visible
@@ -290,7 +290,7 @@ def read_byline(end: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _fit(approval: Approval) -> tuple[tuple[Drawn, ...], int]:
+def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, approval.created_at)
     shown = [

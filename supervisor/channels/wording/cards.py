@@ -19,7 +19,7 @@ import msgspec
 
 from supervisor.channels.wording.form_words import fields_of, has_form, outline
 from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where
-from supervisor.channels.wording.lengths import Drawn, length
+from supervisor.channels.wording.lengths import DrawnFact, length
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.facts import Fact, at, call_line, content_shown, facts_of, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
@@ -136,7 +136,7 @@ def are_on_buttons(approval: Approval, room: int) -> bool:
     return all(length(visible(choice)) <= room for choice in approval.choices or ())
 
 
-def shown_whole(approval: Approval, drawn: Iterable[Drawn], room: int = 0) -> list[Fact]:
+def shown_whole(approval: Approval, drawn: Iterable[DrawnFact], room: int = 0) -> list[Fact]:
     """Return the facts that a card shows whole; `room`: that of a button, on which a choice of a question may stand."""
     found = [each.fact for each in drawn if each.is_whole]
     choices = choices_of(approval)
@@ -229,12 +229,12 @@ def with_gutter(text: str) -> str:
     return text if "\n" not in text else "\n".join(f"{GUTTER}{line}" for line in text.split("\n"))
 
 
-def draw(facts: Iterable[Fact]) -> tuple[Drawn, ...]:
+def draw(facts: Iterable[Fact]) -> tuple[DrawnFact, ...]:
     """Return facts as a surface of plain text writes them, each with its label and its gutters."""
-    return tuple(Drawn(fact=fact, label=fact.label, text=with_gutter(fact.text)) for fact in facts)
+    return tuple(DrawnFact(fact=fact, label=fact.label, text=with_gutter(fact.text)) for fact in facts)
 
 
-def fact_lines(drawn: Iterable[Drawn]) -> str:
+def fact_lines(drawn: Iterable[DrawnFact]) -> str:
     """Return a card's facts as lines of one width. A text of several lines stands below its label."""
     return "\n".join(
         f"{each.label}\n{each.text}" if "\n" in each.text else f"{each.label:<9} {each.text}" for each in drawn

@@ -21,7 +21,7 @@ _LEAST: Final = 100  # a shorter piece of a fact is of no use
 _ROOM_FOR_ID: Final = 64  # fixed, so that the cut does not depend on the length of a time
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnFact(msgspec.Struct, frozen=True, kw_only=True):
     """A fact as a surface writes it. `unseen`: the number of characters that are missing from label and text."""
 
     fact: Fact
@@ -77,7 +77,7 @@ def _ends(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n… {missing} more characters not shown; it ends with …\n{tail}", missing
 
 
-def fit_facts(drawn: Sequence[Drawn], room: int) -> tuple[tuple[Drawn, ...], int]:
+def fit_facts(drawn: Sequence[DrawnFact], room: int) -> tuple[tuple[DrawnFact, ...], int]:
     """Return as much of a card's facts as fits into `room`, and the number of characters of the request that are
     missing. What is missing from lines that a decision does not need is not counted; the lines say it.
 
@@ -87,7 +87,7 @@ def fit_facts(drawn: Sequence[Drawn], room: int) -> tuple[tuple[Drawn, ...], int
     sizes = [0 if each.is_kept else min(_LEAST, _size(each)) for each in drawn]
     room -= sum(max(_ROOM_FOR_ID, _size(each)) for each in drawn if each.is_kept)
     later = sum(sizes)
-    shown: list[Drawn] = []
+    shown: list[DrawnFact] = []
     missing = 0
     for each, least in zip(drawn, sizes, strict=True):
         if each.is_kept:
@@ -107,7 +107,7 @@ def fit_facts(drawn: Sequence[Drawn], room: int) -> tuple[tuple[Drawn, ...], int
     return tuple(shown), missing
 
 
-def _size(each: Drawn) -> int:
+def _size(each: DrawnFact) -> int:
     return length(each.label) + length(each.text) + _AROUND
 
 

@@ -27,7 +27,7 @@ Rules
 import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -89,6 +89,53 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name_text(self.name)}{claimed}{' (default)' if self.is_default else ''}"
 
 
+class Drawn(NamedTuple):
+    """`text`: what is shown; `in_order`: the same in the order in which it was written, "" if no screen changes it."""
+
+    text: str
+    in_order: str = ""
+
+
+def draw_code(text: str) -> Drawn:
+    """Return a command, or another text that a program takes, in its lines."""
+    shown = gathered(visible(text, lines=True))
+    return Drawn(shown, visible(shown, lines=True, ordered=True) if is_reordered(shown) else "")
+
+
+def draw_prose(text: str) -> Drawn:
+    """Return what people read, in its lines."""
+    return Drawn(gathered(visible(text, lines=True)))
+
+
+def draw_command(command: Any) -> Drawn:
+    """Return a command as a shell would take it, or as it is if it is none."""
+    if isinstance(command, str):
+        return draw_code(command)
+    return draw_code(shlex.join(command)) if _is_words(command) else draw_value(command)
+
+
+def draw_value(value: Any) -> Drawn:
+    """Return an unmistakable text as it is, and any other value as JSON."""
+    if isinstance(value, str) and ("\n" in value or value == value.strip()) and _is_plain(value):
+        return draw_code(value)
+    body = msgspec.json.encode(value)
+    text = body.decode()
+    return draw_code(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode())
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(word, str) for word in value)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text shown without quotes cannot be taken for another value, also one of several lines."""
+    try:
+        from_json(text, Any, "an argument")
+    except InvalidInput:
+        return bool(text)
+    return False
+
+
 def facts_of(approval: Approval, now: datetime, *, edited: Any = None, wants: str | None = None) -> list[Fact]:
     """Return all that a card says of an approval, in its order. `edited`: the arguments that the person would approve
     instead. `wants`: the fields of a form, where a surface shows a question's schema as one."""
@@ -136,7 +183,7 @@ def argument_facts(content: CallContent, *, has_place: bool = False) -> list[Fac
     """Return the fields of a call: the command, the arguments, the claims, those with their default value, and the
     names of those that are not set. `has_place`: the place is shown, too."""
     if not isinstance(content.arguments, dict):
-        return [*_both_ways(Fact(kind="argument", name="arguments", text=_value_text(content.arguments)))]
+        return [*_both_ways("argument", "arguments", draw_value(content.arguments))]
     facts: list[tuple[int, Fact]] = []
     unset: list[str] = []
     for field in content.fields:
@@ -148,10 +195,8 @@ def argument_facts(content: CallContent, *, has_place: bool = False) -> list[Fac
             continue
         rank = 0 if field.is_command else 3 if field.is_default else 2 if kind == "claim" else 1
         is_default = field.is_default and not field.is_command
-        is_text = field.is_command and (isinstance(field.value, str) or _is_words(field.value))
-        text = _command_text(field.value) if is_text else _value_text(field.value)
-        fact = Fact(kind=kind, name=field.name, text=text, is_default=is_default)
-        facts += [(rank, each) for each in _both_ways(fact)]
+        drawn = draw_command(field.value) if field.is_command else draw_value(field.value)
+        facts += [(rank, each) for each in _both_ways(kind, field.name, drawn, is_default=is_default)]
         if field.is_command and isinstance(field.value, str):
             facts.append((rank, Fact(kind="ours", name="run by", text="a shell, which obeys ; && | > $( )")))
     found = [fact for _, fact in sorted(facts, key=lambda each: each[0])]
@@ -175,7 +220,7 @@ def call_line(content: CallContent) -> str:
 
 def question_line(approval: Approval) -> str:
     """Return a question in one line."""
-    return _in_line(_text(approval.question or ""))
+    return _in_line(draw_prose(approval.question or "").text)
 
 
 def name_text(name: str) -> str:
@@ -200,21 +245,21 @@ def ago(when: datetime, now: datetime) -> str:
 
 def _question(approval: Approval, wants: str | None) -> Iterator[Fact]:
     """Yield the text of a question, and the answers that it takes."""
-    yield Fact(kind="question", name="question", text=_text(approval.question or ""))
+    yield Fact(kind="question", name="question", text=draw_prose(approval.question or "").text)
     if approval.choices is not None:
         choices = "\n".join(f"“{visible(choice)}”" for choice in approval.choices)
         yield Fact(kind="question", name="choices", text=choices)
     elif approval.schema is not None and not is_yes_or_no(approval.schema):
-        text = _value_text(approval.schema) if wants is None else wants
+        text = draw_value(approval.schema).text if wants is None else wants
         yield Fact(kind="question", name=WANTS, text=text)
 
 
 def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
     """Yield why a person is asked, who asks, the times, the persons asked as well, and the ids."""
     if approval.because:
-        yield Fact(kind="because", name="the agent says", text=_text(approval.because))
+        yield Fact(kind="because", name="the agent says", text=draw_prose(approval.because).text)
     if approval.why:
-        yield _our("why it asks", _text(approval.why))
+        yield _our("why it asks", draw_prose(approval.why).text)
     if approval.inputs:
         yield _our("input", "\n".join(_inputs(approval)))
     yield _our("for", visible(approval.requester))
@@ -240,7 +285,7 @@ def _inputs(approval: Approval) -> Iterator[str]:
     """Yield the input of each sub-agent in the path, if it has one."""
     for name, given in zip(approval.path[-len(approval.inputs) :], approval.inputs, strict=False):
         if given:
-            yield f"{visible(name)}: {_in_line(_text(given))}"
+            yield f"{visible(name)}: {_in_line(draw_prose(given).text)}"
 
 
 def _says_place(content: CallContent, folder: Any) -> bool:
@@ -249,44 +294,11 @@ def _says_place(content: CallContent, folder: Any) -> bool:
     return isinstance(folder, str) and folder.startswith("/") and folder != content.folder
 
 
-def _both_ways(fact: Fact) -> Iterator[Fact]:
+def _both_ways(kind: Kind, name: str, drawn: Drawn, *, is_default: bool = False) -> Iterator[Fact]:
     """Yield a fact, then its text in the order in which it was written if a screen may draw it in another order."""
-    yield fact
-    if is_reordered(fact.text):
-        text = visible(fact.text, lines=True, ordered=True)
-        yield Fact(kind=fact.kind, name=fact.name, text=text, is_ordered=True)
-
-
-def _command_text(command: Any) -> str:
-    return _text(command if isinstance(command, str) else shlex.join(command))
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(word, str) for word in value)
-
-
-def _value_text(value: Any) -> str:
-    """Return an unmistakable string as it is, and any other value as JSON."""
-    if isinstance(value, str) and ("\n" in value or value == value.strip()) and _is_plain(value):
-        return _text(value)
-    body = msgspec.json.encode(value)
-    text = body.decode()
-    return _text(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode())
-
-
-def _is_plain(text: str) -> bool:
-    """Whether a string shown without quotes cannot be taken for another value, or for another string."""
-    if not text:
-        return False
-    try:
-        from_json(text, Any, "an argument")
-    except InvalidInput:
-        return True
-    return False
-
-
-def _text(text: str) -> str:
-    return gathered(visible(text, lines=True))
+    yield Fact(kind=kind, name=name, text=drawn.text, is_default=is_default)
+    if drawn.in_order:
+        yield Fact(kind=kind, name=name, text=drawn.in_order, is_ordered=True)
 
 
 def _in_line(text: str) -> str:
