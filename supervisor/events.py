@@ -19,6 +19,7 @@ from supervisor.core.events import (
     CardRetired as CardRetired,
     ChildEnded as ChildEnded,
     CommandRefused as CommandRefused,
+    CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
     Event as Event,
     ForkTaken as ForkTaken,

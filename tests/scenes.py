@@ -11,6 +11,7 @@ from dying import fork
 
 from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.channels import Channel
+from supervisor.channels.sdk import all_facts
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import replay
 from supervisor.runtime import local
@@ -155,9 +156,12 @@ class FaultyStore(MemoryStore):
 
 
 class Wall(Channel):
-    """Shows every card at once."""
+    """Shows every card at once, and whole."""
 
     name = "wall"
+
+    def shows(self, approval):
+        return all_facts(approval, approval.created_at)
 
     async def serve(self, supervisor):
         await anyio.sleep_forever()

@@ -4,7 +4,9 @@ docs/how-to/write-a-channel.md builds one.
 
     the table [channels.NAME]    ChannelSettings, ChannelSetup, Secret, Problem
     the channel                  Channel of supervisor.channels, with Webhook and WebhookReply; CardGone
-    a card                       make_card, asked_facts, is_default, decided, page_of, remark, still_waits, summary
+    a card                       make_card, all_facts, asked_facts, decided, page_of, remark, still_waits, summary
+    what a card says             Fact, of one kind each: draw makes a label and a text of it, shown_whole says which of
+                                 the DrawnFact ones are complete
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
@@ -41,26 +43,28 @@ from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem,
 from supervisor.channels.wording.cards import (
     Card,
     Choice,
+    all_facts,
     asked_facts,
     decided,
+    draw,
     fact_lines,
     headline,
     heard_lines,
-    is_default,
     make_card,
     page_of,
     path_text,
     remark,
+    shown_whole,
     still_waits,
     summary,
     with_choices,
     with_gutter,
-    with_instants,
 )
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.granting import Grant
-from supervisor.channels.wording.lengths import Facts, fit, fit_facts, fit_lines, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, fit_lines, length
 from supervisor.core.approvals.chat_words import Word, read_word
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.forms import Reading
 from supervisor.core.approvals.people import Mention, People as People, Person as Person
 from supervisor.core.declarations.agent_spec import AgentSpec as AgentSpec
@@ -106,9 +110,10 @@ __all__ = [
     "Chat",
     "Choice",
     "Conversations",
+    "DrawnFact",
     "Earlier",
+    "Fact",
     "FactLog",
-    "Facts",
     "Form",
     "Grant",
     "HttpClient",
@@ -126,11 +131,13 @@ __all__ = [
     "Result",
     "Secret",
     "Word",
+    "all_facts",
     "asked_facts",
     "buttons_of",
     "code_of_reply",
     "decided",
     "decision_of",
+    "draw",
     "fact_lines",
     "fit",
     "fit_facts",
@@ -142,7 +149,6 @@ __all__ = [
     "headline",
     "heard_lines",
     "interview_of",
-    "is_default",
     "json_text",
     "length",
     "make_card",
@@ -155,13 +161,13 @@ __all__ = [
     "refused",
     "remark",
     "says_yes",
+    "shown_whole",
     "still_waits",
     "summary",
     "unseen_buttons",
     "visible",
     "with_choices",
     "with_gutter",
-    "with_instants",
 ]
 
 if not TYPE_CHECKING:  # httpx is not installed with every channel

@@ -6,11 +6,11 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.wording.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.core.approvals.facts import ago
 from supervisor.core.text.visible import visible
 
 

@@ -16,11 +16,11 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.wording.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.core.approvals.facts import ago
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.text.visible import visible

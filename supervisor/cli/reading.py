@@ -6,26 +6,20 @@ from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
-from msgspec.structs import replace
 
 from supervisor.channels.wording.cards import (
     GUTTER,
-    ago,
-    asked_facts,
-    at,
+    all_facts,
     decided,
     headline,
-    is_default,
-    origin,
     path_text,
-    place as place_of,
-    without_place,
 )
 from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.core.approvals.facts import Fact, ago, at
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import JournalEntry
@@ -78,10 +72,21 @@ def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = Fals
 def approvals(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Also list those that have ended.")] = False,  # noqa: A002 # --all
+    reveal: Annotated[
+        str | None,
+        Parameter(
+            help="Show the arguments of the call with this approval, with the credentials that are masked elsewhere. "
+            "Only an operator may; the audit trail says who has looked."
+        ),
+    ] = None,
+    by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """List the calls and questions that wait for a person, oldest first."""
+    if reveal is not None:
+        answers.print_json(_reveal(place, reveal, by))
+        return Exit.DONE
     found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
     if json:
         answers.print_json([answers.approval_document(approval) for approval in found])
@@ -92,6 +97,15 @@ def approvals(
     else:
         say(f"Nothing waits for a person in {place.where}.")
     return Exit.DONE
+
+
+def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
+    place.check_by(by)
+
+    async def look(supervisor: Supervisor) -> Any:
+        return await supervisor.reveal(approval, by=place.name_of(by, supervisor), channel="command line")
+
+    return _read(place, look, wanted=("approval", approval))
 
 
 def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
@@ -210,10 +224,10 @@ def _print_approvals(found: Sequence[Approval]) -> None:
         when = f"since {at(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
         text.append(f"  {headline(approval)}\n")
-        for label, value in _facts(approval, now):
-            first, *more = value.split("\n")
-            style = "dim" if is_default(label) else None
-            text.append(f"    {label:<8} ", style="dim").append(f"│ {first}" if more else first, style)
+        for fact in _facts(approval, now):
+            first, *more = fact.text.split("\n")
+            style = "dim" if fact.is_default else None
+            text.append(f"    {fact.label:<8} ", style="dim").append(f"│ {first}" if more else first, style)
             for line in more:
                 text.append("\n" + " " * 13 + "│ ").append(line, style)
             text.append("\n")
@@ -226,12 +240,13 @@ def _print_approvals(found: Sequence[Approval]) -> None:
         console.print(text)
 
 
-def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
-    """Return (label, text) of what is asked, where, for whom and until when; fewer for an approval that has ended."""
-    facts = asked_facts(replace(approval, arguments=without_place(approval.arguments)))
-    facts += [("where", place_of(approval, approval.arguments))] if approval.kind == "call" else []
-    told = ("for", "expires", "also asks", "session") if approval.status == "pending" else ("session",)
-    return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]
+def _facts(approval: Approval, now: datetime) -> list[Fact]:
+    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its id and its
+    age stand above them."""
+    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name not in ("since", "approval")]
+    if approval.status == "pending":
+        return told
+    return [fact for fact in told if fact.is_needed or fact.is_id]
 
 
 def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from supervisor.channels.wording.cards import ago, at
 from supervisor.channels.wording.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.core.approvals.facts import ago, at
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import NotFound

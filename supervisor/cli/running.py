@@ -38,6 +38,7 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
+from supervisor.core.calls.content import shown_content
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
 from supervisor.core.text.visible import visible
@@ -208,9 +209,8 @@ def fork(
                 f"It does not know these later calls of {visible(made.source)}; their effects may happen a second time:"
             )
         for call in made.later_calls:
-            say(
-                f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments, call.command)}"
-            )
+            content = shown_content(call.tool, call.arguments, command=call.command)
+            say(f"  entry {call.entry} of {visible(call.session)}: {call_text(content)}")
         return await supervisor.get_run(made.session)
 
     if place.is_server:

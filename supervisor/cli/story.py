@@ -4,15 +4,16 @@ A Story remembers from earlier events which call an operation is and what a chil
 later. In all that agents, tools and people wrote, control characters are escaped.
 """
 
-from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from supervisor.channels.wording.cards import arguments_facts, at, path_text
+from supervisor.channels.wording.cards import path_text
 from supervisor.channels.wording.granting import HOW_LONG, where
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import at, call_line
+from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
 from supervisor.core.ids import RULES, split_operation_id
@@ -144,7 +145,7 @@ class Story:
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
             case e.ToolCallRequested():
-                call = call_text(event.tool, msgspec.json.decode(event.arguments), event.command, event.defaults)
+                call = call_text(content_of_request(event))
                 self._calls[session, event.operation] = call
                 ruled = f", by rule {visible(event.rule)}" if event.rule else ""
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
@@ -237,6 +238,8 @@ def _approval(event: e.AnyEvent) -> str | None:
             return f"{word}{wide} by {_by(event)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
             return f"{_by(event)} may not decide{_because(event.reason)} [{event.approval}]"
+        case e.CredentialsShown():
+            return f"{_by(event)} looked at its credentials [{event.approval}]"
         case e.QuestionAsked():
             return f"asks {quote(event.question)} [{event.approval}]"
         case e.QuestionAnswered():
@@ -300,7 +303,7 @@ def rule_text(rule: Rule) -> str:
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 
-def _by(event: e.ApprovalDecided | e.DecisionRefused | e.QuestionAnswered) -> str:
+def _by(event: e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered) -> str:
     """Return the person, and the channel that they used."""
     return visible(event.by) + (f" ({visible(event.channel)})" if event.channel else "")
 
@@ -321,13 +324,10 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def call_text(tool: str, arguments: Any, command: str | None = None, defaults: Collection[str] = ()) -> str:
-    """Return a call in a few words; `arguments`: as JSON values; `command`: the name of the one that is a command;
-    `defaults`: the names of those that have their default value."""
-    facts = arguments_facts(arguments, command, defaults)
-    first = facts[0][1] if facts and facts[0][0] != "not set" else ""
-    shown = _cut(" ⏎ ".join(first.strip().split("\n")), 60)  # made visible by its card
-    return f"{visible(tool)} ({shown})" if first else visible(tool)
+def call_text(content: CallContent) -> str:
+    """Return a call in a few words."""
+    first = call_line(content)
+    return f"{visible(content.tool)} ({_cut(first, 60)})" if first else visible(content.tool)
 
 
 def _json(raw: msgspec.Raw) -> str:

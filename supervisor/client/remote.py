@@ -199,6 +199,12 @@ class RemoteSupervisor(Supervisor):
         self.decided[found.kind] += 1
         return found
 
+    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
+        self._me(by, "look at credentials")
+        body = {} if channel is None else {"channel": channel}
+        answer = await self._connection.ask("POST", _path("approvals", approval, "reveal"), body=body)
+        return answer["arguments"]
+
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         self._refuse_note("refuses")
 

@@ -137,6 +137,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Channels that show a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()
     """Names of the arguments whose values are masked."""
+    masked: tuple[str, ...] = ()
+    """Names of the arguments in which credentials are masked: texts of well-known forms, such as tokens. The effect has
+    them, and an operator may ask to see them."""
     editable: bool = True
     """Whether it may be approved with other arguments; false for a question."""
     arguments_schema: dict[str, Any] | None = None
@@ -151,6 +154,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
     because: str = ""
     """The caller's own words to the person who decides: a claim, which rules do not see."""
+    inputs: tuple[str, ...] = ()
+    """The inputs of the sub-agents at the end of `path`, each as text: agents of one name are told apart by them."""
     reminded_at: datetime | None = None
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()

@@ -34,6 +34,7 @@ from supervisor.core.errors import (
 from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.text.masks import mask
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -335,6 +336,19 @@ class LocalSupervisor(StoreSupervisor):
         who = check_identity(by if by is not None else self._runner.environment.user())
         seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
         return await chat(self, self.people, session, text, who, seen)
+
+    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
+        self.refuse_inside("looking at credentials")
+        found = self.reader.get_approval(approval)
+        if found.kind != "call":
+            raise InvalidInput(f"{approval} is a question: it has no arguments")
+        who = await self.admission.of_command(by, "look at credentials", found.session)
+        shown = e.CredentialsShown(at=self._runner.clock.now(), approval=approval, by=who, channel=channel)
+        await self._runner.journal.append(lambda view: [(found.session, shown)])
+        for row in self.store.journal(found.session, found.position - 1, 1):
+            if isinstance(row.event, e.ToolCallRequested):
+                return mask(msgspec.json.decode(row.event.arguments), row.event.secret)
+        raise NotFound(f"the request of {approval} cannot be read any more")
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         await self.admission.refusals.note(approval, by, reason, channel)

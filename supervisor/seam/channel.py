@@ -1,11 +1,12 @@
 """What a channel implements, where people answer, and the webhooks that platforms call."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import People
 from supervisor.core.errors import InvalidInput, SupervisorError
 from supervisor.core.values import Approval
@@ -135,10 +136,12 @@ class Channel(ABC):
         None if there is no such card, or if the channel cannot search for cards."""
         return None
 
-    def shows_whole(self, approval: Approval) -> bool:
-        """Return whether the card shows the whole approval. If not, the card has no button that approves with one
-        press, and a bare "yes" in the conversation decides nothing (A11, A12)."""
-        return True
+    def shows(self, approval: Approval) -> Iterable[Fact]:
+        """Return the facts that the card shows whole: each with all of its text, where a person reads it. `shown_whole`
+        of supervisor.channels.sdk finds them among the drawn ones. A card is whole if no fact is missing that a
+        decision needs. If it is not, no button approves with one press, and a bare "yes" in the conversation decides
+        nothing (A11, A12). A channel that does not say shows none."""
+        return ()
 
     def webhooks(self) -> Sequence[Webhook]:
         """Return the webhooks that the channel's platform calls at a daemon; none by default."""

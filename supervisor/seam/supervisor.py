@@ -152,6 +152,14 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
+    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
+        """Return the arguments of a call as JSON values, with the credentials that `get_approval` masks; arguments that
+        the tool declares secret stay masked. That `by` has looked is on disk before (A15). None: the program.
+
+        Raises NotFound; NotEntitled for a person who is no operator; InvalidInput for a question.
+        """
+
+    @abstractmethod
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """Note in the audit trail that a channel has refused a person's decision; nothing else changes (A15).
 

@@ -11,6 +11,8 @@ Rules
 - A bench is of one platform. `make` is called several times: each channel is that of another process.
 - What a channel cannot do is in its table `cannot`, with the reason; such a scene is skipped.
 - Scenes wait for what they expect, at most PATIENCE seconds, in real time or on the virtual clock.
+
+The module is longer than 400 lines because a channel of another author finds all that it is asked for in one place.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +30,8 @@ from supervisor.channels.chat.platform import WRITING, Chat, Piece
 from supervisor.channels.chat.telling import Telling
 from supervisor.core import events as e
 from supervisor.core.approvals.people import People, Person
-from supervisor.core.declarations.agent_spec import agent
+from supervisor.core.declarations.agent_spec import AgentSpec, agent
+from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.values import Approval, Deny
 from supervisor.seam.channel import Channel
@@ -43,6 +46,14 @@ SHORT: Final = 0.5  # seconds for which a failing platform is waited for
 T = TypeVar("T")
 Failure = Literal["429", "500", "refused", "slow", "revoked", "lost"]
 """How a platform fails. lost: it does what it is asked, and then fails."""
+OURS: Final = (
+    *("where", "edited", "for", "run by", "since", "expires", "session", "approval", "blocked", "also asks", "not set"),
+    *("in order", "masked", "why it asks", "the agent says", "input", "question", "choices", "wants"),
+    "command (claim)",
+)
+"""Labels of our lines on a card. An argument may have each of these names."""
+TOO_LONG: Final = 100_000
+"""Characters that no card has room for."""
 HOSTILE: Final = "pro\x1b[2Jduction\u202e @everyone <!channel> </b> ``` \x00"
 
 
@@ -109,6 +120,21 @@ async def deployer(ctx: Context, target: str) -> list[str]:
     return [result.kind, result.content]
 
 
+async def _names(arguments: Mapping[str, Any]) -> None:
+    """Do nothing."""
+
+
+@agent
+async def namer(ctx: Context, target: str) -> str:
+    """Call a tool whose arguments are named as our lines."""
+    return (await ctx.call(foreign_tool("name", _names), {name: value_of(name) for name in OURS})).content
+
+
+def value_of(name: str) -> str:
+    """Return the value of an argument, which stands nowhere else on a card."""
+    return f"value-{OURS.index(name)}-of-{name.replace(' ', '-')}"
+
+
 @agent
 async def asker(ctx: Context) -> str:
     """Ask a question."""
@@ -144,6 +170,11 @@ class _Scene(msgspec.Struct, frozen=True):
     async def now(self) -> Approval:
         return await self.supervisor.get_approval(self.approval.id)
 
+    async def is_whole(self) -> bool:
+        """Whether the journal says that the card shows the approval whole."""
+        rows = await self.supervisor.find_entries(self.run.session, limit=None)
+        return [row.event.is_whole for row in rows if isinstance(row.event, e.CardPosted)][-1]
+
     async def until_dead(self) -> None:
         """Wait until the card has no buttons."""
         await _until(lambda: not self.card.codes)
@@ -166,13 +197,15 @@ async def _until_stored(read: Callable[[], Awaitable[T]], is_so: Callable[[T], o
 
 
 @asynccontextmanager
-async def _asked(bench: ChannelBench, target: str | None = "production") -> AsyncGenerator[_Scene, None]:
+async def _asked(
+    bench: ChannelBench, target: str | None = "production", by: AgentSpec[[str], Any] = deployer
+) -> AsyncGenerator[_Scene, None]:
     names = zip(("ana", "bob"), bench.identities, strict=False)
     people = People([Person(name=n, roles=("operator",), identities={bench.name: each}) for n, each in names])
     channel = bench.make(people)
     assert channel.name == bench.name, "the bench and its channel have two names"
     async with open_supervisor(MemoryStore(), channels=[channel], people=people) as supervisor:
-        run = await (supervisor.start(asker) if target is None else supervisor.start(deployer, target))
+        run = await (supervisor.start(asker) if target is None else supervisor.start(by, target))
         await _until(bench.cards)
         (approval,) = await supervisor.find_approvals()
         await _until_stored(lambda: supervisor.get_approval(approval.id), lambda now: now.shown or not channel.asks)
@@ -283,6 +316,22 @@ async def _hostile_text(bench: ChannelBench) -> None:
         assert not {*scene.card.text} & {"\x1b", "\u202e", "\x00"}
 
 
+async def _every_argument(bench: ChannelBench) -> None:
+    """Arguments are named as our lines. Each name and each value is readable, and none is where a line of ours was."""
+    async with _asked(bench, by=namer) as scene:
+        for name in OURS:
+            assert value_of(name) in scene.card.text, f"the argument {name!r} is not on the card"
+        assert scene.approval.cwd in scene.card.text
+        assert await scene.is_whole()
+
+
+async def _too_long(bench: ChannelBench) -> None:
+    """A card that shows a part of the call does not count as whole, and has no button that approves it (A11)."""
+    async with _asked(bench, "x" * TOO_LONG) as scene:
+        assert "approve.0" not in scene.card.codes
+        assert not await scene.is_whole()
+
+
 async def _killed_before_record(bench: ChannelBench) -> None:
     """A process posts a card and dies. The next process finds the card, and posts no second one (R3)."""
     async with _asked(bench) as scene:
@@ -375,6 +424,8 @@ _PLAYS: Final[Mapping[str, Callable[[ChannelBench], Awaitable[None]]]] = {
     "replayed": _replayed,
     "decided elsewhere": _decided_elsewhere,
     "hostile text": _hostile_text,
+    "every argument": _every_argument,
+    "too long": _too_long,
     "killed before record": _killed_before_record,
     "killed after record": _killed_after_record,
     "writing": _writing,

@@ -7,7 +7,7 @@ import pytest
 from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_backend, say
 
 from supervisor import Answer, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
-from supervisor.agents.acp.permissions import CLAIMS, KINDS
+from supervisor.agents.acp.permissions import CLAIMS, DIFF, KINDS, TITLE
 from supervisor.channels.wording.cards import make_card
 from supervisor.core import events as e
 
@@ -142,10 +142,10 @@ async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home)
         (approval,) = await asked(supervisor)
         await supervisor.cancel(run.session)
     card = make_card(approval, datetime.now(UTC))
-    shown = dict(card.facts)
-    assert (shown["path"], shown["the agent's title"]) == ("/a.py", "tidy up")
-    assert "-one" in shown["the agent's diff"]
-    assert "+two" in shown["the agent's diff"]
+    shown = {(fact.kind, fact.name): fact.text for fact in card.facts}
+    assert (shown["argument", "path"], shown["claim", TITLE]) == ("/a.py", "tidy up")
+    assert "-one" in shown["claim", DIFF]
+    assert "+two" in shown["claim", DIFF]
     assert (approval.claims, approval.editable) == (CLAIMS, False)
     assert [option.pattern for option in approval.options[1:]] == ['{"path":"/a.py"}'] * 2
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from supervisor.agents.acp.permissions import is_same, read
+from supervisor.agents.acp.permissions import CODEX, TITLE, claims_in, is_same, read
+from supervisor.core.calls.rules import allow, policy_of
 
 
-def request(**told):
-    """Return a request with these fields of a tool call."""
-    return read("coder", {"toolCallId": "c1", "kind": "execute", **told}, [])
+def request(program=CODEX, **told):
+    """Return a request of a program with these fields of a tool call."""
+    return read("coder", {"toolCallId": "c1", "kind": "execute", **told}, [], program)
 
 
 def codex(call, command):
@@ -33,3 +34,33 @@ def test_the_same_call_has_the_same_raw_input_without_what_names_the_request(bef
     """OpenCode asks for the reading of any file with an empty raw input: such requests are never the same."""
     earlier = request(rawInput=before)
     assert is_same(earlier.tool, earlier.given, request(rawInput=now)) is are_same
+
+
+@pytest.mark.parametrize("program", [None, "codex", "phone-agent"])
+def test_fields_named_as_the_ids_of_codex_are_arguments_of_every_other_program(program):
+    """They are shown, compared and ruled: which line is hung up on is what the call is about."""
+    one, other = (request(program, rawInput={"call_id": line, "sure": True}) for line in ("emergency", "test"))
+    assert one.arguments["call_id"] == "emergency"
+    assert not is_same(one.tool, one.given, other)
+    rules = [allow(one.tool, '{"call_id": "emergency", "sure": true}')]
+    assert [policy_of(rules, each.content, root_session=None) is None for each in (one, other)] == [False, True]
+
+
+def test_the_ids_of_codex_are_shown_and_not_ruled():
+    """They are claims, also where a raw input has nothing else: then it says nothing of the call."""
+    one = request(rawInput=codex("call_1", "ls"))
+    assert (one.arguments["call_id"], one.ids) == ("call_1", ("call_id", "turn_id", "started_at_ms"))
+    assert set(one.content.ruled) == {"command", "cwd"}
+    bare = request(rawInput={"call_id": "call_1"})
+    assert not is_same(bare.tool, bare.given, bare)
+
+
+@pytest.mark.parametrize("taken", [[TITLE], [TITLE, f"{TITLE} (2)"]])
+def test_a_field_of_the_raw_input_is_never_a_claim_of_ours(taken):
+    """It keeps its name, so that rules and people see it, and what the agent says has another one."""
+    made = request(rawInput=dict.fromkeys(taken, "rm -rf /srv"), title="look at a file")
+    assert set(made.content.ruled) == set(taken)
+    (title,) = [name for name in made.arguments if name not in taken]
+    assert made.arguments[title] == "look at a file"
+    assert title in claims_in(made.given)
+    assert not set(taken) & set(claims_in(made.given))

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.wording.cards import ORDERED, ago, decided, make_card, plain, summary, told
+from supervisor.channels.wording.cards import Card, decided, make_card, plain, summary, told
 from supervisor.channels.wording.granting import grants
+from supervisor.core.approvals.facts import ORDERED, ago
 from supervisor.core.text.visible import is_visible, json_text, visible
 from supervisor.core.values import Approval, DecisionResult, Option
 
@@ -37,14 +38,20 @@ def make_approval(**changes: Any) -> Approval:
     return Approval(**{**facts, **changes})
 
 
+def labelled(card: Card) -> dict[str, str]:
+    """Return the texts of a card by their labels, which no two facts share."""
+    assert len({fact.label for fact in card.facts}) == len(card.facts)
+    return {fact.label: fact.text for fact in card.facts}
+
+
 def test_a_card_says_what_where_who_and_since_when():
     """Everything that a person needs to decide is on the card, ids whole (A2)."""
     approval = make_approval()
     card = make_card(approval, NOW)
-    facts = dict(card.facts)
-    assert facts["command"] == "rm 'a b'"
+    facts = labelled(card)
+    assert facts['"command"'] == "rm 'a b'"
     assert facts["where"] == "/srv"
-    assert facts["timeout"] == "30"
+    assert facts['"timeout"'] == "30"
     assert facts["for"] == "ana"
     assert "22:37:00" in facts["since"]
     assert (facts["session"], facts["approval"]) == (approval.session, approval.id)
@@ -81,14 +88,14 @@ def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():
 
 def test_a_call_with_a_cwd_of_its_own_runs_there():
     """A relative cwd counts from where the session began."""
-    assert dict(make_card(make_approval(arguments={"cwd": "logs"}), NOW).facts)["where"] == "/srv/logs"
+    assert labelled(make_card(make_approval(arguments={"cwd": "logs"}), NOW))["where"] == "/srv/logs"
 
 
 def test_edited_arguments_replace_the_ones_on_the_card():
     """What a person would approve is what the card shows (A8)."""
     card = make_card(make_approval(), NOW, edited={"command": ["ls"]})
-    assert dict(card.facts)["command"] == "ls"
-    assert "edited" in dict(card.facts)
+    assert labelled(card)['"command"'] == "ls"
+    assert "edited" in labelled(card)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +146,12 @@ def test_text_to_edit_means_the_same_value(value):
 def test_text_that_a_screen_may_reorder_is_shown_in_the_order_in_which_it_runs(command):
     """After itself, on whatever surface makes its card of these facts; and so is the folder."""
     facts = make_card(make_approval(arguments={"command": command}, cwd="/\u05d0/\u05d1"), NOW).facts
-    labels = [label for label, _ in facts]
-    assert labels[labels.index("command") + 1] == ORDERED
-    assert dict(facts)[ORDERED].replace("'", "") == "cp ⟨U+05D0⟩ ⟨U+05D1⟩"
-    assert dict(facts)["where"] == "/⟨U+05D0⟩/⟨U+05D1⟩"
+    labels, texts = [fact.label for fact in facts], {fact.label: fact.text for fact in facts}
+    assert labels[labels.index('"command"') + 1] == ORDERED
+    assert texts[ORDERED].replace("'", "") == "cp ⟨U+05D0⟩ ⟨U+05D1⟩"
+    assert texts["where"] == "/⟨U+05D0⟩/⟨U+05D1⟩"
     assert labels.index("where") > labels.index(ORDERED)
-    assert ORDERED not in dict(make_card(make_approval(arguments={"command": "cp a b"}), NOW).facts)
+    assert ORDERED not in labelled(make_card(make_approval(arguments={"command": "cp a b"}), NOW))
 
 
 def test_arguments_cannot_imitate_the_lines_of_a_card():
@@ -161,8 +168,8 @@ def test_arguments_cannot_imitate_the_lines_of_a_card():
 
 def test_a_string_that_looks_like_another_value_is_quoted():
     """The text "5" and the number 5 do not look the same."""
-    facts = dict(make_card(make_approval(arguments={"text": "5", "number": 5, "blank": " x"}), NOW).facts)
-    assert (facts["text"], facts["number"], facts["blank"]) == ('"5"', "5", '" x"')
+    facts = labelled(make_card(make_approval(arguments={"text": "5", "number": 5, "blank": " x"}), NOW))
+    assert [facts[f'"{name}"'] for name in ("text", "number", "blank")] == ['"5"', "5", '" x"']
 
 
 def test_a_summary_shows_that_it_was_cut():

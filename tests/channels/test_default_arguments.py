@@ -19,7 +19,7 @@ from supervisor.channels.terminal.screen import draw_card, open_console
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import card_view
 from supervisor.channels.web.pages.visits import Viewer
-from supervisor.channels.wording.cards import is_default, make_card, plain
+from supervisor.channels.wording.cards import make_card, plain
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -98,8 +98,9 @@ def test_each_surface_shows_the_others_first_and_marks_those(surface):
     shown = SURFACES[surface](an_approval(arguments, ("count", "loud")))
     places = [shown.index(text) for text in ("to-production", "417", "yes-aloud")]
     assert places == sorted(places)
-    assert "target (default)" not in shown
-    assert shown.index("count (default)") < shown.index("loud (default)")
+    shown = shown.replace("&#34;", '"').replace('\\"', '"')
+    assert '"target" (default)' not in shown
+    assert shown.index('"count" (default)') < shown.index('"loud" (default)')
 
 
 async def test_a_listing_shows_them_last(tmp_path, capsys):
@@ -110,12 +111,13 @@ async def test_a_listing_shows_them_last(tmp_path, capsys):
             await anext(aiter(watch))
         command = [sys.executable, "-m", "supervisor", "approvals", "--store", store.path]
         listed = (await anyio.to_thread.run_sync(partial(preloaded.run, command, capture_output=True))).stdout.decode()
-    places = [listed.index(text) for text in ("to-production", "count (default)", "loud (default)")]
+    places = [listed.index(text) for text in ("to-production", '"count" (default)', '"loud" (default)')]
     assert places == sorted(places)
 
 
 def test_an_agent_cannot_mark_an_argument():
     """A tool of a framework may take any name."""
-    labels = [label for label, _ in make_card(an_approval({"force (default)": True, "x": 1}, ("x",)), NOW).facts]
-    assert labels.index("“force (default)”") < labels.index("x (default)")
-    assert [label for label in labels if is_default(label)] == ["x (default)"]
+    facts = make_card(an_approval({"force (default)": True, "x": 1}, ("x",)), NOW).facts
+    labels = [fact.label for fact in facts]
+    assert labels.index('"force (default)"') < labels.index('"x" (default)')
+    assert [fact.name for fact in facts if fact.is_default] == ["x"]

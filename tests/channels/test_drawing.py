@@ -8,8 +8,8 @@ from supervisor.channels.discord import components
 from supervisor.channels.slack import blocks
 from supervisor.channels.telegram import messages
 from supervisor.channels.wording.cards import ORDERED, arguments_facts, make_card
-from supervisor.channels.wording.drawing import direction_of, isolated
 from supervisor.channels.wording.lengths import fit_facts, length
+from supervisor.core.approvals.drawing import direction_of, isolated
 from tests.channels.test_cards import make_approval
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

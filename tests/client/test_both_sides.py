@@ -314,6 +314,20 @@ async def test_a_word_decides_what_its_caller_has_shown(kind):
         assert await run.result() == ["noted bread"]
 
 
+async def test_an_operator_sees_credentials_wherever_the_supervisor_is(kind):
+    """All others have a mask; the audit trail says who has looked (A15)."""
+    token = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    async with side(kind) as here:
+        run = await here.supervisor.start("noting", [f"{token} x"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        assert (asked.arguments, asked.masked) == ({"text": "[secret 1] x"}, ("text",))
+        assert await here.supervisor.reveal(asked.id, by="olga") == {"text": f"{token} x"}
+        assert any(isinstance(row.event, e.CredentialsShown) for row in await here.supervisor.find_audit())
+        await here.supervisor.decide(asked.id, Deny(by="olga"))
+        await run.outcome()
+
+
 async def test_a_text_answers_the_question_that_its_channel_has_shown(kind):
     """With the channel in the audit trail. Another channel has shown nothing: there it is a message."""
     async with side(kind, served=True) as here:

@@ -71,6 +71,7 @@ FIELDS = {
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
     "DecisionRefused": {"by": "eve", "reason": "no approver"},
+    "CredentialsShown": {"by": "ana"},
     "CommandRefused": {"act": "cancel sessions", "by": "eve", "reason": "no operator"},
     "SessionForked": {"source": "s0", "before": 3, "by": "ana"},
     "ForkTaken": {"fork": "s2", "before": 3, "by": "ana"},

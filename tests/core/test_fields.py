@@ -10,8 +10,8 @@ from schemas_and_values import ANYTHING, NAMES, schemas_with_values
 
 from supervisor.core.approvals.fields import MOST_FIELDS, MOST_LOOKS, describe, describe_arguments, same
 from supervisor.core.approvals.forms import change, read, write
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.declarations.schemas import schema_of
+from supervisor.core.text.masks import MASK
 
 NULLABLE = {"anyOf": [{"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "null"}]}
 

@@ -80,6 +80,7 @@ CardPosted                .         .         .         open      stopping  fini
 CardFailed                .         .         .         open      stopping  finished
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
+CredentialsShown          .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished

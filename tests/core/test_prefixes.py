@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
 from supervisor.core.calls.rules import Rule, allow, deny, policy_of
 from supervisor.core.errors import InvalidInput
@@ -14,7 +15,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "prefixes.md"
 
 def said(rules, command):
     arguments = {"command": command, "cwd": None, "env": None, "timeout": 30.0}
-    answer = policy_of(rules, "shell", arguments, cwd="/srv", root_session="root", command="command")
+    answer = policy_of(rules, shown_content("shell", arguments, folder="/srv", command="command"), root_session="root")
     return answer[0] if answer else None
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import (
     Rule,
     allow,
@@ -40,12 +41,13 @@ async def deploy(environment: str) -> None: ...
 
 
 def said(rules, name, arguments, *, cwd="/srv/app", root="root"):
-    answer = policy_of(rules, name, arguments, cwd=cwd, root_session=root, command=COMMANDS.get(name))
+    content = shown_content(name, arguments, folder=cwd, command=COMMANDS.get(name))
+    answer = policy_of(rules, content, root_session=root)
     return answer[0] if answer else None
 
 
 def options_for(name, arguments, *, cwd=None):
-    return offer(grantable(arguments, cwd=cwd, command=COMMANDS.get(name)), arguments)
+    return offer(grantable(shown_content(name, arguments, folder=cwd, command=COMMANDS.get(name))), arguments)
 
 
 def command(text, **more):
@@ -57,7 +59,7 @@ def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
     """The order of the rules does not matter, and another tool's rule does not count."""
     made = {"allow": allow, "deny": deny, "ask": ask, "other tool": lambda _: deny("other")}
     left = [kind for at, kind in enumerate(kinds) if at not in dropped]
-    answer = policy_of([made[kind]("deploy") for kind in left], "deploy", {"x": 1}, cwd=None, root_session=None)
+    answer = policy_of([made[kind]("deploy") for kind in left], shown_content("deploy", {"x": 1}), root_session=None)
     strongest = next((kind for kind in ("deny", "ask", "allow") if kind in left), None)
     assert answer == (strongest and (strongest, made[strongest]("deploy")))
 
@@ -65,11 +67,14 @@ def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
 def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
     """A call that a deny may mean never runs unasked, and a certain deny among the rules denies it."""
     doubtful, certain = deny("shell", "rm *"), deny("shell", "cat *")
-    nowhere = {"cwd": None, "root_session": None, "command": "command"}
+
+    def said_of(rules, text):
+        return policy_of(rules, shown_content("shell", command(text), command="command"), root_session=None)
+
     for rules in permutations([allow("shell"), allow("shell", "cat $x"), doubtful]):
-        assert policy_of(rules, "shell", command("$x y"), **nowhere) == ("ask", doubtful)
+        assert said_of(rules, "$x y") == ("ask", doubtful)
     for rules in permutations([allow("shell"), doubtful, certain]):
-        assert policy_of(rules, "shell", command("cat `x`"), **nowhere) == ("deny", certain)
+        assert said_of(rules, "cat `x`") == ("deny", certain)
 
 
 def test_without_a_matching_rule_the_tools_own_policy_decides():
@@ -143,7 +148,7 @@ def test_a_command_is_the_argument_that_its_tool_declares():
     assert offered == ["git status", "git status *"]
     other = {"script": "git status", "command": "rm x"}
     assert said([allow("run", "git status *")], "run", other) is said([deny("run", "rm")], "run", other) is None
-    assert policy_of([allow("shell", "ls")], "shell", {"command": "ls"}, cwd=None, root_session=None) is None
+    assert policy_of([allow("shell", "ls")], shown_content("shell", {"command": "ls"}), root_session=None) is None
 
 
 def test_a_rule_on_a_tool_that_is_known_by_its_name_only_may_be_a_command_or_an_object():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.programs import BUILTINS, LAUNCHERS, OFFERED, WITH_COMMANDS
 from supervisor.core.calls.rules import Rule, allow, deny, policy_of
 from supervisor.core.calls.shell_words import simple_words
@@ -34,8 +35,8 @@ RARE = settings(
 
 def said(rules, command, **more):
     arguments = command if isinstance(command, dict) else {"command": command}
-    answer = policy_of(rules, "shell", {"cwd": None, "env": None, "timeout": 30.0, **arguments, **more}, cwd=None,
-                     root_session=None, command="command")  # fmt: skip
+    filled = {"cwd": None, "env": None, "timeout": 30.0, **arguments, **more}
+    answer = policy_of(rules, shown_content("shell", filled, command="command"), root_session=None)
     return answer[0] if answer else None
 
 

@@ -6,6 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import example, given, strategies as st
 
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import grantable
 from supervisor.core.text.visible import gathered, is_visible, json_text, kind_of, visible, visible_json
 
@@ -75,7 +76,7 @@ def test_an_invisible_character_is_marked_and_cannot_be_in_a_rule(char):
         for kind in KINDS:
             assert char not in visible(text, kind=kind, lines=True)
             assert not is_visible(text, kind)
-    assert grantable({"text": f"ls{char}"}, cwd="/") == ()
+    assert grantable(shown_content("t", {"text": f"ls{char}"}, folder="/")) == ()
 
 
 @pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
@@ -83,7 +84,7 @@ def test_in_code_what_can_be_mistaken_for_something_else_is_marked(text):
     """All of it that is not ASCII: a reader sees which letters are not what they seem."""
     assert re.sub("[\u27e8\u27e9]", "", visible(text)).isascii()
     if "\u27e8" not in text:  # brackets are seen, and only imitate marks
-        assert grantable({"command": text}, cwd="/", command="command") == ()
+        assert grantable(shown_content("t", {"command": text}, folder="/", command="command")) == ()
 
 
 @pytest.mark.parametrize("text", HONEST)

@@ -44,8 +44,8 @@ async def asks(ctx: Context, text: str) -> str:
 class Strip(Wall):
     """Has no room for a whole card."""
 
-    def shows_whole(self, approval):
-        return False
+    def shows(self, approval):
+        return [fact for fact in super().shows(approval) if fact.kind != "argument"]
 
 
 async def shown(supervisor, session: str, count: int):

@@ -69,6 +69,8 @@ class Conversation:
         self._peer = Peer(process, on_request=self._take_request, on_notification=self._take_notification)
         self._life = Life()
         self._session = ""
+        self._program: str | None = None
+        """What the agent's program calls itself, once it has greeted."""
         self._asking: dict[int, Incoming] = {}
         """Permission requests without an answer, by the identity of the object."""
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -133,7 +135,10 @@ class Conversation:
         except RemoteError as error:
             raise AgentFailed(f"{self._agent} does not speak ACP: {error}") from None
         check_version(answer.get("protocolVersion") if isinstance(answer, Mapping) else None)
-        return self._fitting("InitializeResponse", answer)
+        greeting = self._fitting("InitializeResponse", answer)
+        told = greeting.get("agentInfo")
+        self._program = told.get("name") if isinstance(told, Mapping) and isinstance(told.get("name"), str) else None
+        return greeting
 
     def _fitting(self, name: str, answer: Any) -> Mapping[str, Any]:
         if not isinstance(answer, Mapping) or (why := self._schema.misfit(name, answer)) is not None:
@@ -209,7 +214,7 @@ class Conversation:
             return self._peer.refuse(number, _BAD_PARAMS, "a permission request offers at least one option")
         call = params["toolCall"]
         told = self.updates.note_call(call["toolCallId"], call)
-        incoming = Incoming(number, read(self._agent, told, params["options"]))
+        incoming = Incoming(number, read(self._agent, told, params["options"], self._program))
         self._asking[id(incoming)] = incoming
         if action == "answer cancelled":
             return self.answer(incoming, None)

@@ -4,10 +4,12 @@ The agent sends its raw input, a kind, a title, and perhaps diffs. Only the raw 
 rest are the agent's own words, so they are claims: a card shows and marks them, and rules do not see them.
 
 Rules
-- The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field with the
-  name of a claim is one.
+- The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A claim whose
+  name the raw input has gets another one, so no field of the raw input replaces a claim or is taken for one.
 - The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
-- Fields that identify one request are no part of the raw input: the same call has others when it is asked again.
+- Fields with which Codex identifies one request are claims: the same call has others when it is asked again. Whether
+  an agent is Codex is what it says of itself when the connection begins. In every other agent's raw input a field of
+  the same name is an argument.
 - A raw input that is empty or missing says nothing. Such a call can be allowed once only.
 - The argument `command` is a shell command if it is a text or a list of texts, whatever the kind. Fields next to it
   that only tell of it are claims, too.
@@ -22,8 +24,8 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
 from supervisor.core.encoding import printable
-from supervisor.core.ids import canonical_json
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
@@ -33,7 +35,9 @@ CLAIMS: Final = (TITLE, DIFF, PLACES)
 ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
 MAX_CLAIM: Final = 65_536  # characters
-OF_ONE_REQUEST: Final = frozenset({"call_id", "turn_id", "started_at_ms"})
+CODEX: Final = "codex-acp"
+"""The name that Codex gives itself in `agentInfo`."""
+OF_ONE_REQUEST: Final = ("call_id", "turn_id", "started_at_ms")
 """Fields with which Codex's raw input identifies a request. They say nothing of the call, and differ each time."""
 
 
@@ -44,46 +48,82 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call."""
+    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call.
+    `program`: what the agent's program calls itself."""
 
     call: str
     tool: str
     given: Any
     arguments: dict[str, Any]
     options: tuple[Option, ...]
+    program: str | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The names of the fields of the raw input that identify this request only."""
+        return ids_in(self.given, self.program)
+
+    @property
+    def content(self) -> CallContent:
+        return content_of(self.tool, self.given, self.ids)
 
     @property
     def is_question(self) -> bool:
         return allowing(self.options) is None or rejecting(self.options) is None
 
 
-def read(agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]]) -> Permission:
-    """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here."""
+def read(
+    agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]], program: str | None = None
+) -> Permission:
+    """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here. `program`:
+    what the agent's program calls itself; None: it does not say."""
     kind, given = told.get("kind"), told.get("rawInput")
-    if isinstance(given, Mapping):
-        given = {name: value for name, value in given.items() if name not in OF_ONE_REQUEST}
     given = None if given in (None, {}, [], "") else given
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
         given=given,
         arguments=arguments_of(given, told),
+        program=program,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
     )
 
 
 def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call. `told`: all that the agent has said of it."""
-    fields = given if isinstance(given, Mapping) else {} if given is None else {"input": given}
+    fields, named = _fields(given), names_of_claims(_fields(given), CLAIMS)
     claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
-    return {**fields, **{name: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str)}}
+    return {**fields, **{named[name]: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str)}}
 
 
-def claims_in(given: Any) -> tuple[str, ...]:
+def _fields(given: Any) -> Mapping[str, Any]:
+    """Return the fields of a raw input."""
+    return given if isinstance(given, Mapping) else {} if given is None else {"input": given}
+
+
+def ids_in(given: Any, program: str | None) -> tuple[str, ...]:
+    """Return the names of the fields of a raw input that identify one request, if the agent's program has such ones."""
+    if program != CODEX or not isinstance(given, Mapping):
+        return ()
+    return tuple(name for name in OF_ONE_REQUEST if name in given)
+
+
+def claims_in(given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of the arguments that are claims. There are always some: the kind in the call's name is one,
-    whatever else the agent has said."""
+    whatever else the agent has said. `ids`: those of the raw input that identify one request."""
     about = ABOUT_COMMAND if command_in(given) is not None else ()
-    return (*CLAIMS, *(name for name in about if name in given))
+    return (*names_of_claims(_fields(given), CLAIMS).values(), *(name for name in about if name in given), *ids)
+
+
+def title_of(given: Any, arguments: Mapping[str, Any]) -> str | None:
+    """Return the title that the agent gave a call; None if it gave none."""
+    found = arguments.get(names_of_claims(_fields(given), CLAIMS)[TITLE])
+    return found if isinstance(found, str) and found else None
+
+
+def content_of(tool: str, given: Any, ids: Iterable[str]) -> CallContent:
+    """Return the content of the call that a request is for, without what else the agent has said of it."""
+    return shown_content(tool, dict(_fields(given)), command=command_in(given), claims=claims_in(given, ids))
 
 
 def command_in(given: Any) -> str | None:
@@ -94,17 +134,11 @@ def command_in(given: Any) -> str | None:
 
 
 def is_same(tool: str, given: Any, permission: Permission) -> bool:
-    """Return whether a request is for the same call, in whatever words. Requests that do not say what they are for are
-    never the same."""
-    if given is None or permission.given is None or tool != permission.tool:
+    """Return whether a request is for the same call as one of the same program, in whatever words. Requests that do not
+    say what they are for are never the same; nor are a raw input that is an object, and one that is none."""
+    if isinstance(given, Mapping) is not isinstance(permission.given, Mapping):
         return False
-    return canonical_json(_without_words(given)) == canonical_json(_without_words(permission.given))
-
-
-def _without_words(given: Any) -> Any:
-    if command_in(given) is None:
-        return given
-    return {name: value for name, value in given.items() if name not in ABOUT_COMMAND}
+    return content_of(tool, given, ids_in(given, permission.program)).is_same(permission.content)
 
 
 def allowing(options: Iterable[Option]) -> str | None:

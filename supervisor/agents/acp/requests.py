@@ -27,7 +27,6 @@ from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
 from supervisor.agents.acp.permissions import (
-    TITLE,
     Permission,
     allowing,
     choices,
@@ -35,6 +34,7 @@ from supervisor.agents.acp.permissions import (
     command_in,
     is_same,
     rejecting,
+    title_of,
 )
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
@@ -245,7 +245,7 @@ class Requests:
             timeout=None,
             editable=False,
             command=command_in(asked.given),
-            claims=claims_in(asked.given),
+            claims=claims_in(asked.given, asked.ids),
         )
         return await here.call(called, asked.arguments)
 
@@ -306,6 +306,7 @@ def _asked(number: int, permission: Permission) -> Asked:
         tool=permission.tool,
         given=permission.given,
         arguments=permission.arguments,
+        ids=permission.ids,
         choices=tuple(named),
         allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
     )
@@ -320,7 +321,7 @@ def _option(asked: Asked, permission: Permission) -> str | None:
 
 
 def _question(asked: Asked) -> str:
-    title = str(asked.arguments.get(TITLE) or asked.tool)
+    title = title_of(asked.given, asked.arguments) or asked.tool
     given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
     return f"The agent asks, in its own words: {title}{given}"
 

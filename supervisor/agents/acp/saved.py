@@ -23,6 +23,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     given: Any
     arguments: dict[str, Any]
+    ids: tuple[str, ...] = ()
+    """Names of the arguments that identify the request only."""
     choices: tuple[str, ...] = ()
     allowing: tuple[str, ...] = ()
     choice: str | None = None

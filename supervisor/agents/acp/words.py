@@ -51,7 +51,10 @@ def lines(known: Iterable[tuple[Asked, bool]]) -> list[str]:
 
 
 def call_text(asked: Asked) -> str:
-    given = "" if asked.given is None else f" {canonical_json(asked.given).decode()}"
+    told = asked.given
+    if asked.ids:  # an agent that makes the call again gives it other ones
+        told = {name: value for name, value in told.items() if name not in asked.ids}
+    given = "" if told is None else f" {canonical_json(told).decode()}"
     return f"{asked.tool.rpartition('.')[2]}{_cut(given)}"
 
 

@@ -18,9 +18,10 @@ import anyio
 import msgspec
 
 from supervisor.channels.chat.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
-from supervisor.channels.wording.cards import ago, page_of, path_text, summary, told
+from supervisor.channels.wording.cards import page_of, path_text, summary, told
 from supervisor.channels.wording.lengths import fit, fit_lines
 from supervisor.core.approvals.chat_words import read_word
+from supervisor.core.approvals.facts import ago, is_whole
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
@@ -141,7 +142,7 @@ class Answering:
     def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
         """Return why a press that says yes decides nothing, since the card does not show the whole request; None if it
         may decide. Such a card has no button that says yes, but an older version of the card may still have one."""
-        if not says_yes(code) or channel.shows_whole(approval):
+        if not says_yes(code) or is_whole(approval, channel.shows(approval)):
             return None
         where = page_of(approval, link) or "supervisor approvals (on the command line)"
         return f"Nothing was decided: this card does not show the whole request. See all of it here: {where}"

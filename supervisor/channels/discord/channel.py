@@ -41,12 +41,13 @@ from supervisor.channels.discord.components import (
     notice_message,
     reminder_message,
     retired_message,
-    shows_whole,
+    shown_facts,
 )
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.discord.talk import DiscordChat, thread_of
 from supervisor.channels.wording.cards import decided
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
@@ -236,8 +237,8 @@ class Discord(Channel):
             if error.code not in GONE:
                 raise
 
-    def shows_whole(self, approval: Approval) -> bool:
-        return shows_whole(approval)
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return shown_facts(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> None:
         """Show an approval on its old card. Raises CardGone if it is gone, or if the bot may not see it any more."""

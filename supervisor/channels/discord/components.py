@@ -11,27 +11,30 @@ Rules
 - Pure: `now` is an argument.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from supervisor.channels.chat.modal_fields import ModalField, modal_fields
 from supervisor.channels.chat.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.channels.wording.cards import (
     decided,
+    draw,
     fact_lines,
     headline,
     make_card,
     page_of,
     remark,
+    shown_whole,
     still_waits,
     summary,
     with_choices,
-    with_gutter,
-    with_instants,
 )
 from supervisor.channels.wording.form_words import has_form
-from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.values import Approval
 
 CONTENT: Final = 2000
@@ -73,9 +76,7 @@ def card_message(approval: Approval, now: datetime, link: str | None = None, men
     lacks = remark(approval, unseen, missing, link)
     embed = {
         "title": fit(_inert(card.headline), TITLE, remark=False),
-        "description": code_block(fact_lines(facts), ALL_FACTS)
-        + _dates(with_instants(card, approval, now)[1])
-        + (f"\n{lacks}" if lacks else ""),
+        "description": code_block(fact_lines(facts), ALL_FACTS) + _dates(card.facts) + (f"\n{lacks}" if lacks else ""),
         "color": _WAITING,
         "footer": {"text": approval.id},
         "fields": [
@@ -118,24 +119,31 @@ def _mentions(people: Sequence[str]) -> str:
     return "".join(f"<@{each}> " for each in people)
 
 
-def shows_whole(approval: Approval) -> bool:
-    """Whether a card shows the whole request."""
-    return not _fit(approval, approval.created_at)[1]
+def shown_facts(approval: Approval) -> list[Fact]:
+    """Return the facts that a card shows whole."""
+    facts, _ = _fit(approval, approval.created_at)
+    is_named = length(_inert(headline(approval))) <= TITLE
+    return shown_whole(approval, facts, LABEL) if is_named and not _overflow(facts) else []
 
 
-def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
+def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
-    shown = with_choices(with_instants(card, approval, now)[0], approval, LABEL)
-    facts, unseen = fit_facts(tuple((_unended(label), with_gutter(_unended(text))) for label, text in shown), BODY)
-    unseen += max(0, length(_inert(card.headline)) - TITLE)
-    return facts, unseen + max(0, length(fact_lines(facts)) - (ALL_FACTS - 8))
+    shown = draw(fact for fact in with_choices(card.facts, approval, LABEL) if fact.instant is None)
+    inert = tuple(replace(each, label=_unended(each.label), text=_unended(each.text)) for each in shown)
+    facts, unseen = fit_facts(inert, BODY)
+    return facts, unseen + max(0, length(_inert(card.headline)) - TITLE) + _overflow(facts)
 
 
-def _dates(instants: Mapping[str, datetime]) -> str:
+def _overflow(facts: Sequence[DrawnFact]) -> int:
+    """Return how much longer the lines of the facts are than their block may be."""
+    return max(0, length(fact_lines(facts)) - (ALL_FACTS - 8))
+
+
+def _dates(facts: Sequence[Fact]) -> str:
     """Return the instants of a card, which Discord shows in the time zone of each reader."""
-    found = {label: int(instant.timestamp()) for label, instant in instants.items()}
-    return "\n" + ", ".join(f"{label} <t:{at}:f> (<t:{at}:R>)" for label, at in found.items())
+    found = [(fact.label, int(fact.instant.timestamp())) for fact in facts if fact.instant is not None]
+    return "\n" + ", ".join(f"{label} <t:{at}:f> (<t:{at}:R>)" for label, at in found)
 
 
 def retired_message(approval: Approval, link: str | None = None) -> Message:

@@ -17,8 +17,16 @@ from typing import Final
 
 import anyio
 
-from supervisor.channels.mail.letters import address, asked_letter, decided_letter, reminder_letter, send_to
+from supervisor.channels.mail.letters import (
+    address,
+    asked_letter,
+    decided_letter,
+    reminder_letter,
+    send_to,
+    shown_facts,
+)
 from supervisor.channels.mail.smtp import SmtpServer
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval
@@ -101,6 +109,9 @@ class Email(Channel):
                 )
             await self._send(letter, approval, recipients)
         return wanted
+
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return shown_facts(approval)
 
     async def retire(self, approval: Approval, card: str) -> None:
         decider = self._people.find(approval.by) if approval.by is not None else None

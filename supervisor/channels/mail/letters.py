@@ -21,8 +21,21 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import Final
 
-from supervisor.channels.wording.cards import decided, fact_lines, headline, make_card, page_of, summary, with_gutter
-from supervisor.channels.wording.lengths import fit, fit_facts
+from msgspec.structs import replace
+
+from supervisor.channels.wording.cards import (
+    decided,
+    draw,
+    fact_lines,
+    headline,
+    make_card,
+    page_of,
+    shown_whole,
+    summary,
+    with_choices,
+)
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
@@ -89,16 +102,26 @@ def _asked(approval: Approval, link: str | None) -> str:
         if page
         else f"Decide it by: supervisor approve {approval.id}"
     )
-    card = make_card(approval, approval.created_at)
-    shown = [
-        (label, f"{approval.created_at.astimezone():%Y-%m-%d %H:%M:%S %Z}" if label == "since" else with_gutter(text))
-        for label, text in card.facts
-    ]
-    facts, unseen = fit_facts(tuple(shown), BODY)
+    facts, unseen = _fit(approval)
     lines = [headline(approval), where, "", *(f"{INDENT}{line}" for line in fact_lines(facts).split("\n"))]
     if unseen:
         lines += ["", f"{unseen} characters are not shown here."]
     return "\n".join(lines)
+
+
+def shown_facts(approval: Approval) -> list[Fact]:
+    """Return the facts that a letter shows whole."""
+    return shown_whole(approval, _fit(approval)[0])
+
+
+def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
+    """Return the facts as a letter shows them, and the number of characters of the request that are missing."""
+    card = make_card(approval, approval.created_at)
+    shown = [
+        fact if fact.instant is None else replace(fact, text=f"{fact.instant.astimezone():%Y-%m-%d %H:%M:%S %Z}")
+        for fact in with_choices(card.facts, approval, 0)
+    ]
+    return fit_facts(draw(shown), BODY)
 
 
 def send_to(letter: EmailMessage, recipients: Sequence[Address]) -> EmailMessage:

@@ -12,7 +12,7 @@ Rules
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,12 +24,20 @@ from supervisor.channels.sdk import (
     Approval,
     ChannelSettings,
     ChannelSetup,
+    Fact,
     Problem,
     Secret,
+    all_facts,
     page_of,
 )
 
 _LETTER: Final = "[A-Za-z0-9+/]"
+_FULL: Final = (
+    *("arguments", "command", "claims", "cwd", "secret", "masked", "inputs", "why", "because"),
+    *("question", "choices", "schema"),
+)
+"""The fields of an approval that `detail = "full"` adds. `claims` are the names of the arguments that are the agent's
+words, and no part of what runs."""
 SECRET: Final = Secret(
     key="secret",
     form=rf"whsec_({_LETTER}{{4}}){{8,21}}({_LETTER}{{4}}|{_LETTER}{{3}}=|{_LETTER}{{2}}==)?",
@@ -97,8 +105,11 @@ class Hook(Notice):
             "decided_at": approval.decided_at,
         }
         if self._detail == "full":
-            data |= {"arguments": approval.arguments, "question": approval.question, "choices": approval.choices}
+            data |= {name: getattr(approval, name) for name in _FULL}
         return data
+
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return all_facts(approval, approval.created_at) if self._detail == "full" else ()
 
 
 class HookSettings(ChannelSettings, frozen=True, kw_only=True):

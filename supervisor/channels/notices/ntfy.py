@@ -9,7 +9,7 @@ Rules
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -22,14 +22,20 @@ from supervisor.channels.sdk import (
     Approval,
     ChannelSettings,
     ChannelSetup,
+    DrawnFact,
+    Fact,
     FactLog,
     InvalidInput,
     Problem,
     Secret,
     asked_facts,
+    draw,
+    fact_lines,
     fit,
+    fit_facts,
     headline,
     page_of,
+    shown_whole,
 )
 
 log = FactLog(__name__)
@@ -90,9 +96,14 @@ class Ntfy(Notice):
 
     def _text(self, approval: Approval) -> str:
         where = page_of(approval, self._link) or f"supervisor approvals {approval.id}"
-        facts = asked_facts(approval) if self._detail == "full" else ()
-        lines = "\n".join(f"{label}: {text}" for label, text in facts)
-        return f"{fit(lines, TEXT)}\n{where}" if lines else where
+        lines = fact_lines(self._drawn(approval)) if self._detail == "full" else ""
+        return f"{lines}\n{where}" if lines else where
+
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return shown_whole(approval, self._drawn(approval)) if self._detail == "full" else ()
+
+    def _drawn(self, approval: Approval) -> tuple[DrawnFact, ...]:
+        return fit_facts(draw(asked_facts(approval)), TEXT)[0]
 
     async def _publish(self, approval: Approval, text: str, **more: Any) -> None:
         message = {

@@ -11,7 +11,7 @@ Rules
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,18 +23,18 @@ from supervisor.channels.chat.prose import pieces
 from supervisor.channels.wording.cards import (
     decided,
     headline,
-    is_default,
     make_card,
     page_of,
     path_text,
     remark,
+    shown_whole,
     still_waits,
     summary,
     with_choices,
-    with_instants,
 )
 from supervisor.channels.wording.form_words import has_form
-from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 
@@ -70,7 +70,7 @@ def card_blocks(
         _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
         _section(card.headline),
         *([{"type": "rich_text", "elements": [_rich(*_mentions(mentioned))]}] if mentioned else ()),
-        _facts(facts, with_instants(card, approval, now)[1]),
+        _facts(facts),
     ]
     if granting := [button for button in buttons if button.grants]:
         lines = [_rich(_text(f"{button.label}: ", bold=True), _text(button.grants)) for button in granting]
@@ -88,16 +88,19 @@ def card_blocks(
     return blocks
 
 
-def shows_whole(approval: Approval) -> bool:
-    """Whether a card shows the whole request."""
-    return not _fit(approval, approval.created_at)[1]
+def shown_facts(approval: Approval) -> list[Fact]:
+    """Return the facts that a card shows whole."""
+    is_named = length(headline(approval)) <= SECTION
+    return shown_whole(approval, _fit(approval, approval.created_at)[0], BUTTON) if is_named else []
 
 
-def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
+def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
-    shown, _ = with_instants(card, approval, now)
-    facts, unseen = fit_facts(with_choices(shown, approval, BUTTON), BODY)
+    drawn = (
+        DrawnFact(fact=fact, label=fact.label, text=fact.text) for fact in with_choices(card.facts, approval, BUTTON)
+    )
+    facts, unseen = fit_facts(tuple(drawn), BODY)
     return facts, unseen + max(0, length(card.headline) - SECTION)
 
 
@@ -255,16 +258,18 @@ def _button(button: Button, approval: str) -> Block:
     return element
 
 
-def _facts(facts: Facts, instants: Mapping[str, datetime]) -> Block:
-    """Return the facts: commands and facts of several lines in boxes, the others as lines, and the instants last."""
+def _facts(facts: Sequence[DrawnFact]) -> Block:
+    """Return the facts: commands and facts of several lines in boxes, and the others as lines."""
     elements: list[Block] = []
-    for label, text in facts:
-        if "\n" in text or label == "command":
-            elements.append(_rich(_text(label, bold=True)))
-            elements.append({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
+    for each in facts:
+        label, fact = _text(f"{each.label}  ", bold=not each.fact.is_default), each.fact
+        if fact.instant is not None:
+            elements.append(_rich(label, _date(fact.instant), _text("\n")))
+        elif "\n" in each.text or fact.kind == "command":
+            elements.append(_rich(_text(each.label, bold=True)))
+            elements.append({"type": "rich_text_preformatted", "elements": [_text(each.text or " ")]})
         else:
-            elements.append(_rich(_text(f"{label}  ", bold=not is_default(label)), _text(f"{text}\n")))
-    elements += [_rich(_text(f"{label}  ", bold=True), _date(at), _text("\n")) for label, at in instants.items()]
+            elements.append(_rich(label, _text(f"{each.text}\n")))
     return {"type": "rich_text", "elements": elements}
 
 

@@ -44,7 +44,7 @@ from supervisor.channels.slack.blocks import (
     reminder_blocks,
     reminder_id,
     retired_blocks,
-    shows_whole,
+    shown_facts,
 )
 from supervisor.channels.slack.health import check_app
 from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
@@ -53,6 +53,7 @@ from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.channels.wording.cards import decided, still_waits
 from supervisor.channels.wording.lengths import fit
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError, TreeOwned
@@ -233,8 +234,8 @@ class Slack(Channel):
             if error.reason not in (*GONE, *FIXED):
                 raise
 
-    def shows_whole(self, approval: Approval) -> bool:
-        return shows_whole(approval)
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return shown_facts(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> None:
         """Show an approval on its old card. Raises CardGone."""

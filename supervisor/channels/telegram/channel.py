@@ -19,7 +19,7 @@ The module is longer than 400 lines because it is one object: what is posted, an
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, Final
@@ -52,7 +52,7 @@ from supervisor.channels.telegram.messages import (
     read_fill,
     reminder_message,
     retired_message,
-    shows_whole,
+    shown_facts,
     told_message,
 )
 from supervisor.channels.telegram.talk import TelegramChat, in_topic
@@ -60,6 +60,7 @@ from supervisor.channels.telegram.updates import Press, Unknown, Words
 from supervisor.channels.wording.cards import decided
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.lengths import fit, length
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
@@ -211,8 +212,8 @@ class Telegram(Channel):
             if not _says_gone(error):
                 raise
 
-    def shows_whole(self, approval: Approval) -> bool:
-        return shows_whole(approval)
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return shown_facts(approval)
 
     def _mentioned(self, approval: Approval) -> Mentioned:
         """Return the people whom a card mentions; a chat with one person notifies that person anyway."""

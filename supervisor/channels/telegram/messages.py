@@ -20,21 +20,25 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from supervisor.channels.chat.interview import Prompt
 from supervisor.channels.chat.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.channels.wording.cards import (
     decided,
+    draw,
     fact_lines,
     headline,
     make_card,
     page_of,
     remark,
+    shown_whole,
     still_waits,
     summary,
     with_choices,
-    with_gutter,
 )
-from supervisor.channels.wording.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.wording.lengths import DrawnFact, fit, fit_facts, length
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
@@ -115,9 +119,9 @@ def card_message(
     return text.message(_rows(buttons, approval) if is_open else ())
 
 
-def shows_whole(approval: Approval) -> bool:
-    """Whether a card shows the whole request."""
-    return not _fit(approval)[1]
+def shown_facts(approval: Approval) -> list[Fact]:
+    """Return the facts that a card shows whole."""
+    return shown_whole(approval, _fit(approval)[0], LABEL) if length(headline(approval)) <= HEADLINE else []
 
 
 def notice_message(approval: Approval, link: str | None, mentioned: Mentioned) -> Message:
@@ -284,15 +288,15 @@ def read_byline(end: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _fit(approval: Approval) -> tuple[Facts, int]:
+def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
     """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, approval.created_at)
     shown = [
-        (label, _instant(approval.created_at) if label == "since" else with_gutter(text))
-        for label, text in with_choices(card.facts, approval, LABEL)
-        if (label, text) != ("approval", approval.id)
+        replace(fact, text=_instant(fact.instant)) if fact.instant is not None else fact
+        for fact in with_choices(card.facts, approval, LABEL)
+        if not (fact.is_id and fact.name == "approval")  # it is the last line of the message
     ]
-    facts, unseen = fit_facts(tuple(shown), BODY)
+    facts, unseen = fit_facts(draw(shown), BODY)
     return facts, unseen + max(0, length(card.headline) - HEADLINE)
 
 

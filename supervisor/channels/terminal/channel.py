@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,8 @@ from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
 from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
-from supervisor.channels.wording.cards import decided, make_card, path_text, plain, summary, told
+from supervisor.channels.wording.cards import all_facts, decided, make_card, path_text, plain, summary, told
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.sessions.activity import Activity
 from supervisor.core.text.visible import visible
@@ -149,6 +150,9 @@ class Terminal(Channel):
         elif is_new and not self.is_interactive:
             self.say(plain(make_card(approval, _now()), commands(approval, self._store)))
         return self.name
+
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return all_facts(approval, approval.created_at)  # what fits on the screen is counted by the desk
 
     async def retire(self, approval: Approval, card: str) -> None:
         was_here = approval.id in self._desk.pending

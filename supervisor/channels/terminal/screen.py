@@ -25,9 +25,10 @@ from rich.text import Text
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.channels.wording.cards import GUTTER, Card, ago, is_default, make_card, path_text, summary
+from supervisor.channels.wording.cards import GUTTER, Card, make_card, path_text, summary
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.granting import HOW_LONG, reach
+from supervisor.core.approvals.facts import ago
 from supervisor.core.sessions.activity import Activity
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, Scope
@@ -136,15 +137,16 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
     """Return a card with its facts and the effect of each choice."""
-    width = max((cell_len(label) for label, _ in card.facts if not is_default(label)), default=0)
+    width = max((cell_len(fact.label) for fact in card.facts if not fact.is_default), default=0)
     tables: list[Table] = []  # the labels of default values are long, and would take room from the others
-    for has_default, facts in groupby(card.facts, lambda fact: is_default(fact[0])):
+    for has_default, facts in groupby(card.facts, lambda fact: fact.is_default):
         tables.append(table := Table.grid(padding=(0, 1)))
         table.add_column(style="dim", no_wrap=True, min_width=width)
         table.add_column(overflow="fold")
-        for label, text in facts:
-            style = "bold" if label in (card.command, "question", "edited") else "dim" if has_default else ""
-            table.add_row(label, Text(_gutter(text), style=style))
+        for fact in facts:
+            is_first = fact.kind in ("command", "question") or (fact.kind == "ours" and fact.name == "edited")
+            style = "bold" if is_first else "dim" if has_default else ""
+            table.add_row(Text(fact.label), Text(_gutter(fact.text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")
     choices.add_column(style="bold")

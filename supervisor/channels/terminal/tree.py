@@ -22,7 +22,9 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from supervisor.channels.wording.cards import at, call_text, path_text, summary
+from supervisor.channels.wording.cards import call_text, path_text, summary
+from supervisor.core.approvals.facts import at
+from supervisor.core.calls.content import shown_content
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.text.visible import visible
 
@@ -299,7 +301,7 @@ def _told(doing: Doing, now: datetime) -> str:
             short = msgspec.structs.replace(doing.approval, arguments=_shortened(doing.approval.arguments))
             return f"{_WORDS['approval']}: {summary(short, _LONGEST)}"
         case "call":
-            return call_text(doing.name, _shortened(doing.arguments), doing.command)
+            return call_text(shown_content(doing.name, _shortened(doing.arguments), command=doing.command))
         case "step":
             return f"step {visible(doing.name)}"
         case "blocked":

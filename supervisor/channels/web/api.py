@@ -27,6 +27,8 @@ from supervisor.channels.web.schemas import (
     JournalQuery,
     MessageBody,
     MessageDocument,
+    RevealBody,
+    Revealed,
     SessionDocument,
     SessionQuery,
     StartBody,
@@ -186,6 +188,12 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
     return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
 
 
+async def reveal(call: Call) -> Response:
+    body: RevealBody = call.body
+    found = await call.supervisor.reveal(call.path("id"), by=call.person.name, channel=body.channel)
+    return document({"arguments": found}, 200)
+
+
 async def _decide(call: Call, approval: str, decision: Decision, channel: str = "web") -> Response:
     result = await call.supervisor.decide(approval, decision, channel=channel)
     status = DECISION_STATUS[result.kind]
@@ -320,5 +328,16 @@ ENDPOINTS: Final = (
         decides="approval",
         body=DecisionBody,
         answers={200: DecisionResultDocument, 202: DecisionResultDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/approvals/{id}/reveal",
+        name="reveal",
+        summary="See the credentials in the arguments of a call; the audit trail says who has",
+        handle=reveal,
+        need="operator",
+        body=RevealBody,
+        may_omit_body=True,
+        answers={200: Revealed},
     ),
 )

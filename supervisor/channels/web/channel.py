@@ -5,12 +5,15 @@ The channel accepts every approval, so it comes last, after the channels that co
 """
 
 import socket
+from collections.abc import Sequence
 
 import anyio
 from starlette.types import ASGIApp
 
 from supervisor.channels.web.server import serve_http
 from supervisor.channels.web.state import Site
+from supervisor.channels.wording.cards import all_facts
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import SupervisorError
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
@@ -57,6 +60,9 @@ class Web(Channel):
 
     async def post(self, approval: Approval, card: str | None) -> str:
         return approval.id
+
+    def shows(self, approval: Approval) -> Sequence[Fact]:
+        return all_facts(approval, approval.created_at)  # no part of a pending card scrolls or is cut
 
     async def retire(self, approval: Approval, card: str) -> None:
         """Do nothing: the inbox shows only pending approvals."""

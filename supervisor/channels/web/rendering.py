@@ -18,7 +18,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from supervisor.channels.wording.cards import ago, at
+from supervisor.core.approvals.facts import ago, at
 from supervisor.core.text.visible import visible
 
 POLICY: Final = (

@@ -105,6 +105,18 @@ class DecisionBody(RequestFields, frozen=True, kw_only=True):
     value: Any = msgspec.UNSET
 
 
+class RevealBody(RequestFields, frozen=True, kw_only=True):
+    """Ask to see the credentials of a call. `channel`: where they are shown, for the audit trail."""
+
+    channel: ChannelName = "web"
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """The arguments of a call, with credentials; arguments that the tool declares secret are masked."""
+
+    arguments: Any
+
+
 class ApproveBody(RequestFields, frozen=True, kw_only=True):
     """Approve the pending approval of a session. `approval`: its id; needed if several are pending, or if you were not
     shown it before."""

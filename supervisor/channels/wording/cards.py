@@ -4,41 +4,32 @@ A card answers a tired person's questions in this order: what would run, where, 
 choice does.
 
 Rules
-- Text of an agent or a tool passes through `visible` before it reaches a screen.
+- What a card says of a request are facts (core/approvals/facts.py). This module adds the headline and the choices, and
+  draws facts as lines: it picks by kind, and tells an argument from a line of ours by the fact's own label.
 - Each line of a text of several lines begins with a gutter, so that arguments cannot imitate the lines of the card.
 - Ids are shown whole. This module never cuts what would run; a surface with less room says how much is missing.
 - Pure: `now` is an argument, and times are shown in its time zone.
-
-The module is longer than 400 lines because one place words all that people read about an approval.
 """
 
-import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable
 from datetime import datetime
-from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.wording.drawing import Drawn, draw_code, draw_prose, draw_value
 from supervisor.channels.wording.form_words import fields_of, has_form, outline
 from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where
-from supervisor.channels.wording.lengths import Facts, length
+from supervisor.channels.wording.lengths import DrawnFact, length
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.approvals.masking import mask
+from supervisor.core.approvals.facts import Fact, at, call_line, content_shown, facts_of, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
-from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.calls.content import CallContent
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Approval, DecisionResult, unchanged
+from supervisor.core.values import Approval, DecisionResult
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
-ORDERED: Final = "in order"
-"""Label of a fact that repeats the one before it in the order in which it was written, with the letters that are
-written from right to left marked."""
-DEFAULT: Final = " (default)"
-"""The end of the label of an argument that has its default value."""
 PATH_SEPARATOR: Final = " > "
 
 
@@ -55,10 +46,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     approval: str
     headline: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
     choices: tuple[Choice, ...]
-    command: str = ""
-    """The label of the fact that is a command; "" without one."""
     wider: tuple[Grant, ...] = ()
     """What the person may allow for longer than once."""
 
@@ -67,23 +56,13 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     """Return the card of a pending approval; `edited`: the arguments that the person would approve instead."""
     if approval.kind == "question":
         return _question_card(approval, now)
-    arguments = approval.arguments if edited is None else mask(edited, approval.secret)
     agent = visible(approval.path[-1])
-    defaults = approval.defaults if edited is None else unchanged(approval.defaults, approval.arguments, arguments)
-    facts = arguments_facts(without_place(arguments), approval.command, defaults)
-    command = visible(approval.command or "")
-    of_command = takewhile(lambda fact: fact[0] in (command, ORDERED, "run by"), facts)
-    facts.insert(len(tuple(of_command)), ("where", place(approval, arguments)))
-    if edited is not None:
-        facts.append(("edited", "by you, just now; nothing is decided yet"))
-    facts += origin(approval, now)
     wider = grants(approval, "session") if edited is None else ()  # what was edited was not offered (A8)
     runs = "runs it once, exactly as shown" if edited is None else "runs it once, with your arguments as shown"
     return Card(
         approval=approval.id,
         headline=headline(approval),
-        facts=tuple(facts),
-        command=command,
+        facts=tuple(facts_of(approval, now, edited=edited)),
         wider=wider,
         choices=(
             Choice("a", "approve", runs),
@@ -94,30 +73,32 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     )
 
 
-def asked_facts(approval: Approval) -> list[tuple[str, str]]:
-    """Return (label, text) of each fact that is asked: the arguments of a call; the text and the possible answers of a
-    question."""
-    if approval.kind == "call":
-        return arguments_facts(approval.arguments, approval.command, approval.defaults)
-    facts = [("question", draw_prose(approval.question or "").text)]
-    if approval.choices is not None:
-        facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
-    elif approval.schema is not None and not is_yes_or_no(approval.schema):
-        field = fields_of(approval)
-        is_form = field is not None and has_form(approval)
-        facts.append(("wants", "\n".join(outline(field)) if field and is_form else draw_value(approval.schema).text))
-    return facts
+def all_facts(approval: Approval, now: datetime) -> list[Fact]:
+    """Return what a card says of an approval, with the fields of a question's form."""
+    return facts_of(approval, now, wants=_wants(approval))
+
+
+def asked_facts(approval: Approval) -> list[Fact]:
+    """Return what is asked: the call with its place; the text of a question and its possible answers."""
+    return [fact for fact in all_facts(approval, approval.created_at) if fact.is_needed or fact.name == "run by"]
+
+
+def _wants(approval: Approval) -> str | None:
+    if approval.kind != "question" or approval.schema is None:
+        return None
+    field = fields_of(approval)
+    return "\n".join(outline(field)) if field is not None and has_form(approval) else None
 
 
 def _question_card(approval: Approval, now: datetime) -> Card:
     """Return the card of a question: its text, and how to answer it."""
-    facts = asked_facts(approval)
+    facts = all_facts(approval, now)
     choices: list[Choice] = []
     if approval.choices is not None:
         if len(approval.choices) > len(NUMBERS):
             choices.append(Choice("a", "answer", "type one of the choices exactly as it is written"))
         else:
-            facts.pop()  # each has its key
+            facts = [fact for fact in facts if fact != choices_of(approval)]  # each has its key
             choices += [Choice(key, quoted(choice), "") for key, choice in zip(NUMBERS, approval.choices, strict=False)]
     elif is_yes_or_no(approval.schema):
         choices += [Choice("y", "yes", ""), Choice("n", "no", "")]
@@ -130,17 +111,36 @@ def _question_card(approval: Approval, now: datetime) -> Card:
     return Card(
         approval=approval.id,
         headline=headline(approval),
-        facts=(*facts, *origin(approval, now)),
+        facts=tuple(facts),
         choices=(*choices, Choice("d", "decline", unanswered)),
     )
 
 
-def with_choices(facts: tuple[tuple[str, str], ...], approval: Approval, room: int) -> tuple[tuple[str, str], ...]:
+def choices_of(approval: Approval) -> Fact | None:
+    """Return the fact that lists the choices of a question; None for another approval."""
+    if approval.kind != "question" or approval.choices is None:
+        return None
+    return asked_facts(approval)[-1]
+
+
+def with_choices(facts: tuple[Fact, ...], approval: Approval, room: int) -> tuple[Fact, ...]:
     """Return a question's facts, with its choices if one of them does not fit on a button of `room` UTF-16 units."""
-    is_missing = approval.choices is not None and not any(label == "choices" for label, _ in facts)
-    if is_missing and any(length(visible(choice, kind="prose")) > room for choice in approval.choices or ()):
-        return (facts[0], asked_facts(approval)[-1], *facts[1:])
-    return facts
+    found = choices_of(approval)
+    if found is None or found in facts or are_on_buttons(approval, room):
+        return facts
+    return (facts[0], found, *facts[1:])
+
+
+def are_on_buttons(approval: Approval, room: int) -> bool:
+    """Whether each choice of a question fits on a button of `room` UTF-16 units."""
+    return all(length(visible(choice, kind="prose")) <= room for choice in approval.choices or ())
+
+
+def shown_whole(approval: Approval, drawn: Iterable[DrawnFact], room: int = 0) -> list[Fact]:
+    """Return the facts that a card shows whole; `room`: that of a button, on which a choice of a question may stand."""
+    found = [each.fact for each in drawn if each.is_whole]
+    choices = choices_of(approval)
+    return [*found, choices] if choices is not None and room and are_on_buttons(approval, room) else found
 
 
 def remark(approval: Approval, unseen: int, presses: int, link: str | None) -> str:
@@ -172,29 +172,6 @@ def quoted(choice: str) -> str:
     return f"“{visible(choice, kind='prose')}”"
 
 
-def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
-    """Return the facts of who asks: requester, times, persons asked as well, and the ids."""
-    facts = [("for", visible(approval.requester))]
-    facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
-    if approval.expires_at is not None:
-        facts.append(("expires", at(approval.expires_at, now)))
-    if approval.blocked and approval.status == "pending":
-        facts.append(("blocked", "the agent's code no longer fits its journal; a decision takes effect once it does"))
-    if approval.escalated_to:
-        facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
-    return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
-
-
-def with_instants(card: Card, approval: Approval, now: datetime) -> tuple[Facts, dict[str, datetime]]:
-    """Return a card's facts without the times of `origin`, and these as instants. A chat platform shows an instant in
-    its reader's time zone: a message that stays for days cannot say how long ago something was."""
-    ending = origin(approval, now)  # the last facts; an argument may have the same label, and stays
-    found = {"since": approval.created_at, "expires": approval.expires_at}
-    kept = [fact for fact in ending if fact[0] not in found]
-    facts = (*card.facts[: len(card.facts) - len(ending)], *kept)
-    return facts, {label: instant for label, instant in found.items() if instant is not None}
-
-
 _EDIT: Final = Choice("e", "edit", "change the arguments; you see them again before anything runs")
 _LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session (s) or always (w)")
 """Two keys share a line, since a screen has few. Each opens a list of patterns, and decides nothing by itself."""
@@ -205,78 +182,10 @@ def path_text(path: tuple[str, ...]) -> str:
     return PATH_SEPARATOR.join(visible(name) for name in path)
 
 
-def without_place(arguments: Any) -> Any:
-    """Return arguments without the folder of the call, which cards show as `where`."""
-    is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
-    return {name: value for name, value in arguments.items() if name != "cwd"} if is_place else arguments
-
-
-def arguments_facts(
-    arguments: Any, command: str | None = None, defaults: Collection[str] = ()
-) -> list[tuple[str, str]]:
-    """Return (label, text) of each argument that is set, then the names of the others. `command`: the name of the
-    argument that is a shell command; it is the first. `defaults`: the names of those that have their default value;
-    they are the last, and their labels say so (`is_default`).
-
-    A text that a screen may draw in another order than it runs is repeated (drawing.py).
-    """
-    if not isinstance(arguments, dict):
-        return [*_both_ways("arguments", draw_value(arguments))]
-    facts: list[tuple[str, str]] = []
-    unset: list[str] = []
-    for name, value in sorted(arguments.items(), key=lambda item: (item[0] != command, item[0] in defaults)):
-        label = f"{visible(str(name))}{DEFAULT}" if name in defaults and name != command else _label(str(name))
-        if value is None:
-            unset.append(visible(str(name)))
-        elif name == command and _is_words(value):
-            facts += _both_ways(label, draw_code(shlex.join(value)))
-        elif name == command and isinstance(value, str):
-            facts += [*_both_ways(label, draw_code(value)), ("run by", "a shell, which obeys ; && | > $( )")]
-        else:
-            facts += _both_ways(label, draw_value(value))
-    if unset:
-        facts.append(("not set", ", ".join(unset)))
-    return facts
-
-
-def is_default(label: str) -> bool:
-    """Whether a fact is an argument that has its default value, which a surface may show less prominently."""
-    return label.endswith(DEFAULT)
-
-
-def _label(name: str) -> str:
-    """Return the label of an argument. One whose name ends as the label of a default value does is quoted."""
-    label = visible(name)
-    return quoted(name) if is_default(label) else label
-
-
-def _both_ways(label: str, drawn: Drawn) -> Iterator[tuple[str, str]]:
-    """Yield a fact, then its text in the order in which it was written if a screen may draw it in another order."""
-    yield label, drawn.text
-    if drawn.in_order:
-        yield ORDERED, drawn.in_order
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(word, str) for word in value)
-
-
-def place(approval: Approval, arguments: Any) -> str:
-    """Return the folder in which the call would run."""
-    own = arguments.get("cwd") if isinstance(arguments, dict) else None
-    return visible(folder_of_call(approval.cwd, own if isinstance(own, str) else None), ordered=True)
-
-
-def question_text(approval: Approval) -> str:
-    """Return a question in one line."""
-    return draw_prose(approval.question or "").text.replace("\n", " ⏎ ")
-
-
 def summary(approval: Approval, width: int = 60) -> str:
     """Return one line for lists. A long one is visibly cut in the middle; a decision from a list needs the id."""
     is_question = approval.kind == "question"
-    called = approval.tool, approval.arguments, approval.command, approval.defaults
-    text = question_text(approval) if is_question else call_text(*called)
+    text = question_line(approval) if is_question else call_text(content_shown(approval, approval.arguments))
     if len(text) <= width:
         return text
     tail = (width - 1) // 3
@@ -289,19 +198,18 @@ def still_waits(approval: Approval) -> str:
     return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
 
 
-def call_text(tool: str, arguments: Any, command: str | None = None, defaults: Collection[str] = ()) -> str:
+def call_text(content: CallContent) -> str:
     """Return a call in one line: its tool, and its command or the first of its arguments."""
-    facts = arguments_facts(arguments, command, defaults)
-    text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
-    return f"{visible(tool)}: {text}" if text else visible(tool)
+    text = call_line(content)
+    return f"{visible(content.tool)}: {text}" if text else visible(content.tool)
 
 
 def plain(card: Card, commands: dict[str, str]) -> str:
     """Return a card as lines for a log or a pipe; `commands`: the command of each choice, by its word."""
     lines = [card.headline]
-    for label, text in card.facts:
-        first, *more = text.split("\n")
-        lines.append(f"  {label:<9} {GUTTER if more else ''}{first}")
+    for fact in card.facts:
+        first, *more = fact.text.split("\n")
+        lines.append(f"  {fact.label:<9} {GUTTER if more else ''}{first}")
         lines += [f"  {'':<9} {GUTTER}{line}" for line in more]
     for choice in card.choices:
         if choice.word in commands:
@@ -321,24 +229,16 @@ def with_gutter(text: str) -> str:
     return text if "\n" not in text else "\n".join(f"{GUTTER}{line}" for line in text.split("\n"))
 
 
-def fact_lines(facts: Facts) -> str:
-    """Return a card's facts, with their gutters, as lines of one width."""
-    return "\n".join(f"{label}\n{text}" if "\n" in text else f"{label:<9} {text}" for label, text in facts)
+def draw(facts: Iterable[Fact]) -> tuple[DrawnFact, ...]:
+    """Return facts as a surface of plain text writes them, each with its label and its gutters."""
+    return tuple(DrawnFact(fact=fact, label=fact.label, text=with_gutter(fact.text)) for fact in facts)
 
 
-def at(when: datetime, now: datetime) -> str:
-    """Return an instant in the time zone of `now`, with its date only if it is on another day."""
-    local = when.astimezone(now.tzinfo)
-    return f"{local:%H:%M:%S}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}"
-
-
-def ago(when: datetime, now: datetime) -> str:
-    """Return how long ago it was, in whole days, hours, minutes or seconds."""
-    seconds = max(0, int((now - when).total_seconds()))
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size * (2 if unit == "days" else 1):
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
+def fact_lines(drawn: Iterable[DrawnFact]) -> str:
+    """Return a card's facts as lines of one width. A text of several lines stands below its label."""
+    return "\n".join(
+        f"{each.label}\n{each.text}" if "\n" in each.text else f"{each.label:<9} {each.text}" for each in drawn
+    )
 
 
 def decided(approval: Approval, now: datetime | None) -> str:

@@ -6,20 +6,38 @@ Rules
 - A text that a person decides upon keeps both ends: the effect of a command may stand at its end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from supervisor.channels.wording.drawing import isolated
+import msgspec
+from msgspec.structs import replace
 
-Facts = tuple[tuple[str, str], ...]
+from supervisor.core.approvals.drawing import isolated
+from supervisor.core.approvals.facts import Fact
 
 _ROOM_FOR_REMARK: Final = 40
 _LABEL: Final = 60
 _AROUND: Final = 12  # the most that a surface puts around a fact
 _LEAST: Final = 100  # a shorter piece of a fact is of no use
-_NEVER_CUT: Final = ("approval", "session", "since", "expires")
-_ID: Final = 100  # an argument may have the same name, and be longer
 _ROOM_FOR_ID: Final = 64  # fixed, so that the cut does not depend on the length of a time
+
+
+class DrawnFact(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact as a surface writes it. `unseen`: the number of characters that are missing from label and text."""
+
+    fact: Fact
+    label: str
+    text: str
+    unseen: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.unseen
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is never cut: ids and times of ours, which are short."""
+        return self.fact.is_id or (self.fact.kind == "ours" and self.fact.instant is not None)
 
 
 def length(text: str) -> int:
@@ -60,32 +78,33 @@ def _ends(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n… {missing} more characters not shown; it ends with …\n{tail}", missing
 
 
-def fit_facts(facts: Facts, room: int) -> tuple[Facts, int]:
-    """Return as much of a card's facts as fits into `room`, and the number of characters that are missing.
+def fit_facts(drawn: Sequence[DrawnFact], room: int) -> tuple[tuple[DrawnFact, ...], int]:
+    """Return as much of a card's facts as fits into `room`, and the number of characters of the request that are
+    missing. What is missing from lines that a decision does not need is not counted; the lines say it.
 
     The first facts get most of the room, but not all of it: a long command leaves room for the folder and the
     requester. Ids are always shown whole. Text from right to left is isolated, once it is cut.
     """
-    sizes = [0 if _is_id(fact) else min(_LEAST, _size(fact)) for fact in facts]
-    room -= sum(max(_ROOM_FOR_ID, _size(fact)) for fact in facts if _is_id(fact))
+    sizes = [0 if each.is_kept else min(_LEAST, _size(each)) for each in drawn]
+    room -= sum(max(_ROOM_FOR_ID, _size(each)) for each in drawn if each.is_kept)
     later = sum(sizes)
-    shown: list[tuple[str, str]] = []
+    shown: list[DrawnFact] = []
     missing = 0
-    for fact, least in zip(facts, sizes, strict=True):
-        if _is_id(fact):
-            shown.append(fact)
+    for each, least in zip(drawn, sizes, strict=True):
+        if each.is_kept:
+            shown.append(each)
             continue
         later -= least
         if room < least:
-            missing += max(1, len(fact[1]))
+            missing += max(1, len(each.text)) if each.fact.is_needed else 0
             continue
         mine = max(_LEAST, room - min(later, room // 2))
-        label = fit(fact[0], _LABEL, remark=False)
-        text, unseen = _isolated_ends(fact[1], mine - _AROUND - length(label))
-        missing += unseen + (label != fact[0])
-        short = label, text
+        label = fit(each.label, _LABEL, remark=False)
+        text, unseen = _isolated_ends(each.text, mine - _AROUND - length(label))
+        unseen += label != each.label
+        missing += unseen if each.fact.is_needed else 0
+        shown.append(short := replace(each, label=label, text=text, unseen=unseen))
         room -= _size(short)
-        shown.append(short)
     return tuple(shown), missing
 
 
@@ -96,12 +115,8 @@ def _isolated_ends(text: str, limit: int) -> tuple[str, int]:
     return isolated(kept), missing
 
 
-def _is_id(fact: tuple[str, str]) -> bool:
-    return fact[0] in _NEVER_CUT and length(fact[1]) <= _ID
-
-
-def _size(fact: tuple[str, str]) -> int:
-    return length(fact[0]) + length(fact[1]) + _AROUND
+def _size(each: DrawnFact) -> int:
+    return length(each.label) + length(each.text) + _AROUND
 
 
 def fit_lines(lines: Iterable[str], count: int, room: int) -> str:

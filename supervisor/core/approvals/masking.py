@@ -1,15 +1,13 @@
-"""Values of parameters that a tool declares secret: the journal and the effect have them, all readers see a mask.
+"""Journal entries with their secrets and credentials masked (core/text/masks.py): the store has them, no reader gets
+them.
 
 Rules
 - The event with the arguments names those that are secret, so that a later reader without the tool can mask them.
   Everything that leaves through a Supervisor (approvals, journals, transcripts) is masked.
-- The whole value is masked, whatever its structure. Arguments that are not an object are masked whole. A value that is
-  not set (null) is shown: it is not a secret.
-- Where edited arguments contain the mask, they keep the original value.
+- Events with credentials in a question, or in the caller's words, are masked, too.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec import Raw
@@ -17,44 +15,51 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
-
-MASK: Final = "[secret]"
-"""Replaces a secret value wherever people and programs look; approvers type it to leave the value unchanged."""
+from supervisor.core.text.masks import hide, mask, may_hide
 
 
-def mask(arguments: Any, secret: Collection[str]) -> Any:
-    """Return arguments, as JSON values, with their secrets masked."""
-    if not secret:
-        return arguments
-    if not isinstance(arguments, Mapping):
-        return MASK
-    return {name: MASK if name in secret and value is not None else value for name, value in arguments.items()}
-
-
-def unmask(arguments: Mapping[str, Any], original: Raw, secret: Collection[str]) -> dict[str, Any]:
-    """Return edited arguments with the original values where the approver left the mask."""
-    kept = msgspec.json.decode(original) if secret else {}
-    return {name: kept.get(name) if name in secret and value == MASK else value for name, value in arguments.items()}
-
-
-def masked(event: e.AnyEvent) -> e.AnyEvent:
-    """Return an event with its secrets masked."""
+def masked(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
+    """Return an event with its secrets masked, and its `credentials`; the event itself if it has none."""
     match event:
-        case e.ToolCallRequested(secret=(_, *_)):
-            return replace(event, arguments=_mask_json(event.arguments, event.secret))
-        case e.ApprovalDecided(secret=(_, *_)) if event.edited is not None:
-            return replace(event, arguments=_mask_json(event.arguments, event.secret))
+        case e.ToolCallRequested(secret=secret) if secret or credentials:
+            arguments = _mask_json(event.arguments, secret, credentials=credentials)
+            if arguments is event.arguments and not (credentials and may_hide(event.because)):
+                return event
+            words = {"because": hide(event.because), "patterns": _mask_patterns(event.patterns)} if credentials else {}
+            return replace(event, arguments=arguments, **words)
+        case e.ApprovalDecided(secret=secret) if event.edited is not None and (secret or credentials):
+            arguments = _mask_json(event.arguments, secret, credentials=credentials)
+            return event if arguments is event.arguments else replace(event, arguments=arguments)
+        case e.ApprovalDecided(pattern=str(pattern)) if credentials and may_hide(pattern):
+            return replace(event, pattern=hide(pattern))
+        case e.RuleAdded(rule=rule) if credentials and rule.pattern is not None and may_hide(rule.pattern):
+            return replace(event, rule=replace(rule, pattern=hide(rule.pattern)))
+        case e.QuestionAsked(question=question) if credentials and may_hide(question):
+            return replace(event, question=hide(question))
         case _:
             return event
 
 
-def shown(rows: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Return journal entries with their secrets masked."""
+def shown(rows: Iterable[JournalEntry], *, credentials: bool = True) -> list[JournalEntry]:
+    """Return journal entries with their secrets masked, and their `credentials`: an agent has its own words back."""
     return [
-        row if (event := masked(row.event)) is row.event else JournalEntry(row.position, row.session, event)
+        row
+        if (event := masked(row.event, credentials=credentials)) is row.event
+        else JournalEntry(row.position, row.session, event)
         for row in rows
     ]
 
 
-def _mask_json(arguments: Raw, secret: Collection[str]) -> Raw:
-    return Raw(msgspec.json.encode(mask(msgspec.json.decode(arguments), secret)))
+def _mask_patterns(patterns: Iterable[str | None]) -> tuple[str | None, ...]:
+    return tuple(hide(pattern) for pattern in patterns)
+
+
+def _mask_json(arguments: Raw, secret: Collection[str], *, credentials: bool) -> Raw:
+    """Return arguments with what is masked; the same object if nothing is."""
+    hides = credentials and may_hide(bytes(arguments).decode("utf-8", "replace"))
+    if not secret and not hides:
+        return arguments
+    given = msgspec.json.decode(arguments)
+    found = mask(given, secret)
+    found = hide(found) if hides else found
+    return arguments if found is given else Raw(msgspec.json.encode(found))

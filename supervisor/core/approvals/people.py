@@ -28,6 +28,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.core.approvals.chat_words import read_word
+from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import Rule, is_about, policy_of
 from supervisor.core.values import Approval, Approve, Decision
 
@@ -88,18 +89,15 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if not isinstance(arguments, Mapping):
             return True  # in doubt (A5)
-        secret = approval.secret  # in doubt, a pattern matches masked arguments (A5)
-        said = policy_of(
-            [self.rule],
+        content = shown_content(
             approval.tool,
             arguments,
-            cwd=approval.cwd,
-            root_session=None,
+            folder=approval.cwd,
             command=approval.command,
             claims=approval.claims,
-            secret=secret,
+            secret=(*approval.secret, *approval.masked),  # in doubt, a pattern matches masked arguments (A5)
         )
-        return said is not None
+        return policy_of([self.rule], content, root_session=None) is not None
 
 
 class People:

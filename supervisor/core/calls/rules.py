@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 import msgspec
 
 from supervisor.core.calls import patterns, shell_patterns
+from supervisor.core.calls.content import CallContent
 from supervisor.core.calls.folders import with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
@@ -124,31 +125,19 @@ def make_rule(
     return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
 
 
-def policy_of(
-    rules: Iterable[Rule],
-    tool: str,
-    arguments: Mapping[str, Any],
-    *,
-    cwd: str | None,
-    root_session: str | None,
-    command: str | None = None,
-    claims: Collection[str] = (),
-    secret: Collection[str] = (),
-) -> tuple[Policy, Rule] | None:
+def policy_of(rules: Iterable[Rule], content: CallContent, *, root_session: str | None) -> tuple[Policy, Rule] | None:
     """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
-    `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
-    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `command`: the name of
-    the argument that is a shell command. `claims`: names of arguments that are the caller's own words (see `is_about`).
-    `secret`: names of arguments that may not be shown. With any, only an allow without a pattern allows; a deny that
-    mentions one asks.
+    Of the content: `arguments` are all of them, defaults filled in. `folder`: the folder in which the tool runs
+    commands that name none; None: unknown, and a rule that names a folder covers only calls that name it. Claims are
+    not seen (see `is_about`). With any secret, only an allow without a pattern allows; a deny that mentions one asks.
     """
     said: dict[Policy, Rule] = {}
-    call = _Call(without(arguments, claims), cwd, command, secret)
-    is_empty = bool(claims) and not call.arguments
+    call = _Call(content.ruled, content.folder, content.command, content.secret)
+    is_empty = bool(content.claims) and not call.arguments
     for rule in rules:
         is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
-        kind = _say(rule, call) if is_open and is_about(rule, tool, claims) else None
+        kind = _say(rule, call) if is_open and is_about(rule, content.tool, content.claims) else None
         if kind is not None:
             said.setdefault(kind, rule)
     for kind in ("deny", "ask", "allow"):
@@ -169,41 +158,29 @@ def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
     return rule.pattern is not None and rule.tool.rpartition(".")[0] == ours
 
 
-def without(arguments: Mapping[str, Any], claims: Collection[str]) -> Mapping[str, Any]:
-    """Return the arguments that rules see."""
-    return {name: value for name, value in arguments.items() if name not in claims} if claims else arguments
-
-
 def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules of a sub-agent: the rules above it, and those of its own that do not widen them."""
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
-def grantable(
-    arguments: Mapping[str, Any],
-    *,
-    cwd: str | None,
-    command: str | None = None,
-    claims: Collection[str] = (),
-    secret: Collection[str] = (),
-) -> tuple[str | None, ...]:
+def grantable(content: CallContent) -> tuple[str | None, ...]:
     """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
     one. None means exactly these arguments: a pattern would only repeat them on disk.
 
-    Every pattern covers this call. There is none if the exact one is not readable. The others as for
-    `policy_of`: a call with arguments that may not be shown, or with nothing but claims, can be granted only once.
+    Every pattern covers this call. There is none if the exact one is not readable. A call with arguments that may not
+    be shown, or with nothing but claims, can be granted only once.
     """
-    ruled = without(arguments, claims)
-    if secret or (claims and not ruled):
+    ruled, cwd = content.ruled, content.folder
+    if content.secret or (content.claims and not ruled):
         return ()
-    if command is None:
+    if content.command is None:
         exact, prefix = patterns.exact_pattern(with_folder(ruled, cwd)), None
     else:
-        exact = shell_patterns.exact_pattern(ruled, cwd, command)
-        prefix = shell_patterns.prefix_pattern(ruled, cwd, command)
-    if exact is None or not _is_readable(exact, "words" if command is None else "code"):
+        exact = shell_patterns.exact_pattern(ruled, cwd, content.command)
+        prefix = shell_patterns.prefix_pattern(ruled, cwd, content.command)
+    if exact is None or not _is_readable(exact, "words" if content.command is None else "code"):
         return ()
-    found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
+    found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(content.arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
 
 

@@ -26,6 +26,7 @@ from supervisor.core.events.asking import (
     CardPosted as CardPosted,
     CardRetired as CardRetired,
     CommandRefused as CommandRefused,
+    CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
@@ -124,6 +125,7 @@ AnyEvent = (
     | RuleRevoked
     | DecisionRefused
     | CommandRefused
+    | CredentialsShown
     | SessionForked
     | ForkTaken
     | RunFinished

@@ -106,6 +106,15 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
 
 
 @traits("audited", "not copied", "no progress")
+class CredentialsShown(Event, frozen=True, kw_only=True):
+    """An operator asked to see the credentials in the arguments of a call, which all others see masked."""
+
+    approval: str
+    by: str
+    channel: str | None = None
+
+
+@traits("audited", "not copied", "no progress")
 class CommandRefused(Event, frozen=True, kw_only=True):
     """A person who may not give a command tried to (A4), in the journal of the store itself. Nothing changed.
 

@@ -84,6 +84,7 @@ _ENDING: Final = (
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
+    "CredentialsShown",
     "StateSaved",
     "PatchMarked",
     "Reported",
@@ -99,6 +100,7 @@ _ENDING: Final = (
 _AFTERWARDS: Final = (
     *_CARDS,
     "DecisionRefused",
+    "CredentialsShown",
     "MessageReceived",
     "MessageShown",
     "JobEnded",

@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import mask
 from supervisor.core.blocking import Block
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.replay_order import ReplayOrder
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.text.masks import hide, mask
 from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
 
@@ -140,7 +140,7 @@ def _held(operation: str, record: Operation | None) -> str:
     kind, name = split_operation_id(operation)[0].rsplit("/", 1)[-1].split(":", 2)[:2]
     match record.request if record is not None else None:
         case e.ToolCallRequested(tool=tool, arguments=arguments, secret=secret):
-            return told_operation(kind, tool, mask(msgspec.json.decode(arguments), secret))
+            return told_operation(kind, tool, hide(mask(msgspec.json.decode(arguments), secret)))
         case e.QuestionAsked(question=question):
             return told_operation(kind, "", question)
         case _:

@@ -22,9 +22,9 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.encoding import printable
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.text.masks import MASK
 
 LIMIT: Final = 16 * 1024
 SHORTEST_SECRET: Final = 4

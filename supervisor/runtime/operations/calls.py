@@ -25,6 +25,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
@@ -42,48 +43,35 @@ NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 
 class Call(ABC):
-    """One call in one attempt. `name` is the name of the tool or sub-agent, which rules match and people see. `secret`:
-    the names of the arguments that only the effect may see. `command`: the name of the one that is a shell command.
-    `claims`: the names of those that are the caller's own words. What the request journals of these counts for the
-    whole life of the call, whatever today's code declares."""
+    """One call in one attempt. `content`: what is journaled, ruled and shown of it; its tool may be a sub-agent. What
+    the request journals of it counts for the whole life of the call, whatever today's code declares."""
 
-    __slots__ = (
-        "arguments",
-        "attempt",
-        "claims",
-        "command",
-        "digest",
-        "is_editable",
-        "is_idempotent",
-        "name",
-        "operation",
-        "secret",
-    )
+    __slots__ = ("attempt", "content", "is_editable", "is_idempotent", "operation")
 
     def __init__(
         self,
         attempt: Attempt,
         operation: str,
-        name: str,
-        arguments: msgspec.Raw,
-        digest: str,
+        content: CallContent,
         *,
-        secret: tuple[str, ...] = (),
-        command: str | None = None,
-        claims: tuple[str, ...] = (),
         is_idempotent: bool = False,
         is_editable: bool = True,
     ) -> None:
         self.attempt = attempt
         self.operation = operation
-        self.name = name
-        self.arguments = arguments
-        self.secret = secret
-        self.command = command
-        self.claims = claims
-        self.digest = digest
+        self.content = content
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
+
+    @property
+    def name(self) -> str:
+        """The name of the tool or sub-agent, which rules match and people see."""
+        return self.content.tool
+
+    @property
+    def arguments(self) -> msgspec.Raw:
+        """The arguments as they are journaled, and as the effect gets them."""
+        return self.content.raw
 
     @property
     @abstractmethod
@@ -136,10 +124,10 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
         approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
-        own_policy = self.own_policy(self.arguments)
+        own_policy, content = self.own_policy(self.arguments), self.content
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, self.arguments, self.command, self.claims)
+            ruled = self.ask_rules(view, state, content)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
@@ -147,19 +135,19 @@ class Call(ABC):
             yield e.ToolCallRequested(
                 at=self.now(),
                 operation=self.operation,
-                tool=self.name,
-                arguments=self.arguments,
-                digest=self.digest,
+                tool=content.tool,
+                arguments=content.raw,
+                digest=content.digest,
                 idempotent=self.is_idempotent,
-                secret=self.secret,
+                secret=content.secret,
                 editable=self.is_editable,
-                command=self.command,
-                claims=self.claims,
+                command=content.command,
+                claims=content.claims,
                 defaults=self.defaults if asks else (),
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,
-                patterns=self._patterns() if asks else (),
+                patterns=grantable(content) if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
@@ -169,31 +157,16 @@ class Call(ABC):
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
 
-    def _patterns(self) -> tuple[str | None, ...]:
-        arguments = msgspec.json.decode(self.arguments)
-        cwd = self.attempt.state.facts.cwd
-        return grantable(arguments, cwd=cwd, command=self.command, claims=self.claims, secret=self.secret)
-
-    def ask_rules(
-        self,
-        view: View,
-        state: SessionState,
-        arguments: msgspec.Raw,
-        command: str | None,
-        claims: tuple[str, ...],
-    ) -> tuple[Policy, Rule] | None:
+    def ask_rules(self, view: View, state: SessionState, content: CallContent) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
-        rules = self.attempt.host.rules
-        return rules.of_call(
-            view, state.facts, self.name, arguments, command=command, claims=claims, secret=self.secret
-        )
+        return self.attempt.host.rules.of_call(view, state.facts, content)
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        request = record.request
-        ruled = self.ask_rules(view, state, record.arguments, request.command, request.claims)
+        content = content_of_request(record.request, state.facts.cwd, secret=self.content.secret, edited=record.edited)
+        ruled = self.ask_rules(view, state, content)
         policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
         if policy == "deny":
             raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
@@ -218,7 +191,7 @@ class Call(ABC):
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
-        if record.edited is None and record.request.digest != self.digest:
+        if record.edited is None and record.request.digest != self.content.digest:
             self._block("the call would get other arguments than the approval showed")
         try:
             arguments = self.check(record.arguments, is_edited=record.edited is not None)

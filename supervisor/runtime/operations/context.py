@@ -192,7 +192,7 @@ class LocalContext(LocalOperations, Context):
 
     def transcript(self) -> tuple[Message, ...]:
         attempt = self._attempt
-        return transcript(shown(attempt.host.journal.store.journal(self.session)), attempt.run)
+        return transcript(shown(attempt.host.journal.store.journal(self.session), credentials=False), attempt.run)
 
     def named(self, name: str, /) -> Operations:
         return LocalOperations(self._attempt, Named(self._branch, _checked(name, "an operation")))

@@ -19,13 +19,13 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import mask
+from supervisor.core.calls.content import CallContent, content_of
 from supervisor.core.declarations.agent_spec import AgentSpec, AnyTool
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.ids import digest
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.text.masks import mask
 from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Place
@@ -111,9 +111,9 @@ class RefusedCall(Call):
         name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
         named = mask(given, secret)
         operation = attempt.names.of_operation(place, "call", name, [call.id, named])
-        super().__init__(
-            attempt, operation, call.tool[:_LONGEST_NAME], arguments, digest(named), secret=tuple(sorted(secret))
-        )
+        folder, masked = attempt.state.facts.cwd, tuple(sorted(secret))
+        content = content_of(call.tool[:_LONGEST_NAME], arguments, given, folder=folder, secret=masked)
+        super().__init__(attempt, operation, content)
         self._reason = reason
         self._text = text
 
@@ -124,14 +124,7 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(
-        self,
-        view: View,
-        state: SessionState,
-        arguments: msgspec.Raw,
-        command: str | None,
-        claims: tuple[str, ...],
-    ) -> None:
+    def ask_rules(self, view: View, state: SessionState, content: CallContent) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self) -> Iterable[e.AnyEvent]:
@@ -163,7 +156,8 @@ class AgentCall(Call):
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
-        super().__init__(attempt, operation, agent.name, arguments, digest(named), is_idempotent=True)
+        content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
+        super().__init__(attempt, operation, content, is_idempotent=True)
 
     @property
     def value_type(self) -> Any:

@@ -12,13 +12,13 @@ import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import mask
+from supervisor.core.calls.content import content_of
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
-from supervisor.core.ids import digest
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.text.masks import mask
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
@@ -68,19 +68,16 @@ class FunctionCall(Call):
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
-        shown = digest(mask(plain(full), tool.secret))
-        super().__init__(
-            attempt,
-            operation,
+        content = content_of(
             tool.name,
             arguments,
-            shown,
-            secret=tool.secret,
+            plain(full),
+            folder=attempt.state.facts.cwd,
             command=tool.command,
             claims=tool.claims,
-            is_idempotent=tool.idempotent,
-            is_editable=tool.editable,
+            secret=tool.secret,
         )
+        super().__init__(attempt, operation, content, is_idempotent=tool.idempotent, is_editable=tool.editable)
 
     @property
     def value_type(self) -> Any:

@@ -10,7 +10,8 @@ Rules
 - A card that could not be posted is tried again while its approval is pending: after `card_again` seconds, then twice
   as long each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
 - A card is renewed only if what it shows has changed. The digest of that is noted with the card, so it holds for the
-  next process, too.
+  next process, too. A process that finds cards with an old look (it is of another version) renews RENEWALS of them a
+  second on each channel; until then they stay as they are.
 - A card that is gone is noted as retired before a new one is posted. So no process knows of two.
 - A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
@@ -19,6 +20,8 @@ Rules
   take a thousand.
 - A channel is stuck after a card has failed in more than STUCK_AFTER seconds, until a card succeeds. A stuck channel is
   not waited for: the approval is shown on the next one at once.
+
+The module is longer than 400 lines because one place knows what may have become of a card.
 """
 
 from collections import Counter
@@ -31,6 +34,7 @@ from typing import Any, Protocol
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import is_whole
 from supervisor.core.encoding import printable
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
@@ -44,6 +48,7 @@ log = FactLog(__name__)
 AT_ONCE = 4  # cards that a channel is given at the same time
 SELDOM = 600.0  # seconds: the longest wait until a card is tried again
 STUCK_AFTER = 5.0  # seconds
+RENEWALS = 3.0  # cards of an earlier process that a channel is given to renew, each second
 _DIGEST = 16  # characters of the digest of what a card shows
 RETIRED, RENEWED = 1, 2
 """The ranks of work that is not URGENT."""
@@ -74,6 +79,8 @@ class Card:
         self.failure = ""
         """The last failure in the journal; "" after a success."""
         self.again_in = again_in
+        self.turn: float | None = None
+        """When it may be renewed, if an earlier process left it."""
         self.again: Callable[[], None] | None = None
         """Cancels the next try."""
         self.settled = anyio.Event()
@@ -96,6 +103,13 @@ class Lane:
         self.slots = Slots(AT_ONCE)
         self.targets: list[Target] = []
         self.is_stuck = False
+        self._next_renewal = 0.0
+
+    def take_turn(self, now: float) -> float:
+        """Return the instant at which one more card of an earlier process may be renewed."""
+        turn = max(now, self._next_renewal)
+        self._next_renewal = turn + 1 / RENEWALS
+        return turn
 
     def count_failure(self) -> None:
         """Count a card that could not be shown."""
@@ -216,8 +230,12 @@ class Target:
         known = found = card.id
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
+        is_left = card.says is None and found is not None and found == known
         card.says = self._host.mark(approval)
         if found is None or found != known or not card.shows or card.shows != self._face(card.says):
+            if is_left and self._waits_for_turn(approval, card):
+                card.says = None
+                return
             posted = None if found is None else await self._renew(approval, card, found)
             if posted is None:
                 known = None
@@ -227,6 +245,19 @@ class Target:
             await self._note_posted(approval, card, posted, is_new=posted != known)
         card.reminded_at, card.failure = card.says.reminded_at, ""
         card.again_in = self._channel.card_again
+
+    def _waits_for_turn(self, approval: Approval, card: Card) -> bool:
+        """Whether a card of an earlier process is renewed later; then plan that. A card without buttons is opened at
+        once."""
+        if self._channel.opens_cards and not card.shows:
+            return False
+        now = anyio.current_time()
+        if card.turn is None:
+            card.turn = self._lane.take_turn(now)
+        if card.turn <= now:
+            return False
+        card.again = self._host.after(card.turn - now, partial(self.begin, approval, RENEWED))
+        return True
 
     async def _renew(self, approval: Approval, card: Card, found: str) -> str | None:
         """Show an approval on its card, and return the id that the card has now; None if it does not exist any more."""
@@ -277,8 +308,8 @@ class Target:
         card.id, card.begun_at = posted, None
         is_kept = self._channel.asks or self.is_notice
         opens = self._channel.opens_cards and not self.is_notice
-        is_whole = not self.is_notice and self._channel.shows_whole(approval)
-        note, face = partial(self._note, approval, e.CardPosted, card=posted, is_whole=is_whole), self._face(card.says)
+        whole = not self.is_notice and is_whole(card.says, self._channel.shows(card.says))
+        note, face = partial(self._note, approval, e.CardPosted, card=posted, is_whole=whole), self._face(card.says)
         if is_new and is_kept:
             await note(shows="" if opens else face)
             card.is_noted = True

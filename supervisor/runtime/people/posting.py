@@ -38,6 +38,7 @@ from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.poster import Poster
 from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.inputs import Inputs
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import Inbox
 from supervisor.seam.channel import Channel
@@ -70,6 +71,7 @@ class LocalCards:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+        self._inputs = Inputs(runner.journal.store)
 
     def now(self) -> datetime:
         return self._runner.clock.now()
@@ -86,7 +88,7 @@ class LocalCards:
             return approval
 
     def mark(self, approval: Approval) -> Approval:
-        return self._runner.blocked.mark(approval)
+        return self._runner.blocked.mark(self._inputs.add_to(approval))
 
     def find_left(self, approval: Approval) -> dict[str, Left]:
         entries = self._runner.journal.store.journal(approval.session, approval.position)

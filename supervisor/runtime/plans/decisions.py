@@ -15,13 +15,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import unmask
 from supervisor.core.approvals.questions import check_answer
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.schemas import misfit
 from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.text.masks import unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import add, book, granted
@@ -110,9 +110,7 @@ def _without(schema: Mapping[str, Any], secret: Collection[str]) -> dict[str, An
 
 
 def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
-    """Return edited arguments with the secret values in place of the masks that the approver left."""
-    if not request.secret:
-        return edited
+    """Return edited arguments with the secret values and credentials in place of the masks that the approver left."""
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
 

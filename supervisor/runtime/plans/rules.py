@@ -14,12 +14,11 @@ Rules
 - If the store's rules cannot be read, then no call asks and no call runs (A5).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-import msgspec
-
 from supervisor.core import events as e
+from supervisor.core.calls.content import CallContent
 from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, policy_of
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
@@ -37,39 +36,17 @@ class Ruling:
         self.shared: tuple[Rule, ...] = ()
         """Rules that are kept elsewhere, as they were read last."""
 
-    def of_call(
-        self,
-        view: View,
-        facts: e.SessionCreated,
-        tool: str,
-        arguments: msgspec.Raw,
-        *,
-        command: str | None = None,
-        claims: Collection[str] = (),
-        secret: Collection[str] = (),
-    ) -> tuple[Policy, Rule] | None:
+    def of_call(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `command`: the name of the argument that is a shell command. `claims`: names of arguments that are the caller's
-        words. `secret`: names of secret arguments, which no pattern may match.
+        The arguments are decoded only if a rule may be about the call.
         """
+        tool, claims = content.tool, content.claims
         own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
         written = book(view)
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         rules = (*own, *found)
-        if not rules:
-            return None
-        values = msgspec.json.decode(arguments)
-        return policy_of(
-            rules,
-            tool,
-            values,
-            cwd=facts.cwd,
-            root_session=facts.root,
-            command=command,
-            claims=claims,
-            secret=secret,
-        )
+        return policy_of(rules, content, root_session=facts.root) if rules else None
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""

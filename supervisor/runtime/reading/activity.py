@@ -21,12 +21,12 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import mask
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.text.masks import hide, mask
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read
@@ -334,6 +334,6 @@ def _known(row: SessionRow) -> _Known:
 
 
 def _arguments(record: Operation) -> Any:
-    """Return the arguments of a call with its secrets masked."""
+    """Return the arguments of a call with its secrets and credentials masked."""
     assert isinstance(record.request, e.ToolCallRequested)
-    return mask(msgspec.json.decode(record.arguments), record.request.secret)
+    return hide(mask(msgspec.json.decode(record.arguments), record.request.secret))

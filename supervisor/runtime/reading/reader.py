@@ -13,6 +13,7 @@ from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorEr
 from supervisor.core.rows import SessionRow
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.hub import INBOX_EVENTS
+from supervisor.runtime.reading.inputs import Inputs
 from supervisor.runtime.reading.sessions import block_of
 from supervisor.seam.store import Store
 
@@ -37,6 +38,7 @@ class Reader:
         self._runner = runner
         self.store: Store = runner.journal.store
         self.hub = runner.hub
+        self.inputs = Inputs(self.store)
         self.is_left = False
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.watching: WeakSet[Watching] = WeakSet()
@@ -153,13 +155,15 @@ class Reader:
         if approval not in known:
             if len(known) >= MOST:  # an inbox that continues from an old cursor meets many
                 known.clear()
-            known[approval] = self.store.get_approval(approval)
+            found = self.store.get_approval(approval)
+            known[approval] = None if found is None else self.inputs.add_to(found)
         return known[approval]
 
     def mark(self, approval: Approval) -> Approval:
-        """Return an approval, marked if its session is blocked."""
-        return self._runner.blocked.mark(approval) if self._runner.blocked.known else approval
+        """Return an approval as people see it: with the inputs of its sub-agents, and marked if its session is
+        blocked."""
+        return self._runner.blocked.mark(self.inputs.add_to(approval))
 
     def marked(self, approvals: list[Approval]) -> list[Approval]:
-        """Return approvals, each marked if its session is blocked."""
-        return [self.mark(each) for each in approvals] if self._runner.blocked.known else approvals
+        """Return approvals as people see them."""
+        return [self.mark(each) for each in approvals]

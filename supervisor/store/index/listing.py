@@ -18,12 +18,12 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import mask
 from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.rows import SessionRow
+from supervisor.core.text.masks import hide, hides, mask, may_hide
 from supervisor.core.values import Approval, Outcome, unchanged
 from supervisor.store.index.projection import BEGUN, SessionEntry
 
@@ -172,18 +172,26 @@ def as_asked(
         found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
-    if asked.defaults:
-        found = replace(found, defaults=asked.defaults)
-    if asked.why or asked.because:
-        found = replace(found, why=asked.why, because=asked.because)
+    if asked.defaults or asked.why or asked.because:
+        found = replace(found, defaults=asked.defaults, why=asked.why, because=hide(asked.because))
     if asked.question is not None:
-        more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
+        more = {"question": hide(asked.question), "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
     elif asked.schema is not None:
         found = replace(found, arguments_schema=asked.schema)
     if asked.parameters is not JSON_NULL and asked.parameters != JSON_NULL:  # almost all have the default
         found = replace(found, schema=_read_schema(bytes(asked.parameters)))
-    return found
+    return _without_credentials(found) if may_hide(body.decode("utf-8", "replace")) else found
+
+
+def _without_credentials(approval: Approval) -> Approval:
+    """Return an approval with the credentials in its arguments masked. A pattern with one is not offered."""
+    given = approval.arguments
+    if not isinstance(given, dict):
+        return replace(approval, arguments=hide(given))
+    names = tuple(name for name, value in given.items() if hides(value))
+    options = tuple(each for each in approval.options if not hides(each.pattern))
+    return replace(approval, arguments=hide(given), masked=names, options=options) if names else approval
 
 
 @lru_cache(256)
@@ -214,8 +222,11 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
-            arguments = mask(_read_json(answer.edited), found.secret)
-            is_edited = bool(found.secret) or arguments != found.arguments  # masks hide whether values differ
+            given = mask(_read_json(answer.edited), found.secret)
+            arguments = hide(given)
+            is_edited = (
+                bool(found.secret or found.masked) or arguments is not given or arguments != found.arguments
+            )  # masks hide whether values differ
             defaults = unchanged(found.defaults, found.arguments, arguments)
             found = replace(found, arguments=arguments, edited=is_edited, defaults=defaults)
         scope = answer.scope if answer.decision == "approve" else None

@@ -204,6 +204,11 @@ class TemporalSupervisor(Supervisor):
         self.decided[result.kind] += 1
         return result
 
+    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
+        """See Supervisor. It is noted in the mirror."""
+        await self.get_approval(approval)
+        return await self.near.reveal(approval, by=by, channel=channel)
+
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """See Supervisor. It is noted in the mirror."""
         await self.near.note_refusal(approval, by=by, reason=reason, channel=channel)

@@ -84,7 +84,7 @@ async def test_people_who_may_decide_are_told_in_one_thread(servers, security):
         assert letter["References"] == letter["In-Reply-To"] == "<session.s1@example.org>"
         assert letter["Message-ID"] == f"<asked.{approval.id}@example.org>"
         text = letter.get_content()
-        assert all(each in text for each in ("deployer asks to call deploy", PAGE + approval.id, "target    x"))
+        assert all(each in text for each in ("deployer asks to call deploy", PAGE + approval.id, '"target"  x'))
         await supervisor.decide(approval.id, Approve(by="ana"))
         await run.result()
         to, letter = (await until(lambda: box.letters[1:]))[0]

@@ -9,6 +9,7 @@ from test_platform_cards import ID, NOW, approvals, call, decided_ones, hostile,
 from supervisor.channels.chat.presses import FORMS, decision_of
 from supervisor.channels.telegram import messages
 from supervisor.channels.wording.lengths import length
+from supervisor.core.approvals.facts import is_whole
 from supervisor.core.ids import new_approval_id
 from supervisor.core.values import Answer, Approve
 
@@ -101,7 +102,7 @@ def test_a_card_that_is_cut_has_no_button_that_says_yes():
         assert codes(card)[-2:] == ["deny", "explain"]
         assert not any(code.startswith("approve") for code in codes(card))
         assert PAGE.replace(ID, OURS) in card["text"]
-        assert not messages.shows_whole(asked)
+        assert not is_whole(asked, messages.shown_facts(asked))
     assert EVIL in messages.card_message(call({"command": f"{'a ' * 3000}{EVIL}"}))["text"]
 
 

@@ -9,8 +9,8 @@ from watching import next_of
 
 from supervisor import Context, agent, open_supervisor, tool
 from supervisor.channels.web import make_web
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
+from supervisor.core.text.masks import MASK
 
 pytestmark = pytest.mark.anyio
 PLANTED = "hunter2"

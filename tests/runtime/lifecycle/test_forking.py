@@ -26,8 +26,8 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.events.asking import is_copied
+from supervisor.core.text.masks import MASK
 from supervisor.wiring.checking import check_replay
 
 pytestmark = pytest.mark.anyio

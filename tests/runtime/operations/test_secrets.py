@@ -32,8 +32,8 @@ from supervisor.channels.wording.cards import make_card, plain
 from supervisor.cli import make_app
 from supervisor.cli.story import Story
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.documents import approval_document, event_document, session_document
+from supervisor.core.text.masks import MASK
 
 pytestmark = pytest.mark.anyio
 PLANTED = "hunter2"

@@ -88,6 +88,34 @@ async def test_a_restart_renews_a_card_only_if_what_it_shows_has_changed():
     assert posts == [[None], [], ["card 1"], []]
 
 
+async def test_cards_with_an_old_look_are_renewed_a_few_a_second():
+    """After an upgrade: none is posted again, and one that is decided meanwhile is retired without waiting."""
+    store, many = MemoryStore(), 20
+
+    async def ask(wall, store):
+        async with opened(store, channels=[wall], adopt=True) as supervisor:
+            for number in range(many):
+                await supervisor.start(deployer, session=f"s{number}")
+            await anyio.sleep(SOON)
+            return fork(store)
+
+    first = Wall("old")
+    left = await ask(first, store)
+    wall = Wall("new", deepcopy(first.cards))
+    async with opened(left, channels=[wall], adopt=True) as supervisor:
+        await anyio.sleep(2.1)
+        assert 3 <= len(wall.posts) <= 8
+        last = (await supervisor.find_approvals())[-1]
+        await supervisor.decide(last.id, Approve(by="ana"))
+        await anyio.sleep(0.5)
+        assert sum(text == "decided" for text, _ in wall.cards.values()) == 1
+        await anyio.sleep(SOON)
+        assert len(wall.cards) == many
+        assert sorted(wall.posts) == sorted({card for card, (text, _) in wall.cards.items() if text != "decided"})
+        for number in range(many):
+            await supervisor.cancel(f"s{number}")
+
+
 async def test_a_reminder_is_not_repeated_by_a_restart():
     """A10: the card of a reminded approval is as it should be, too."""
     options = {"remind_after": SOON}

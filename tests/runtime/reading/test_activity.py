@@ -6,8 +6,8 @@ from scenes import opened
 from watching import calls_of
 
 from supervisor import Approve, Context, MemoryStore, agent, tool
-from supervisor.core.approvals.masking import MASK
 from supervisor.core.sessions.operations import Operation
+from supervisor.core.text.masks import MASK
 
 pytestmark = pytest.mark.anyio
 

@@ -23,22 +23,18 @@ from supervisor.channels.web.pages.forms import FormView, form_view, read_form
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.channels.wording.cards import (
     NUMBERS,
-    ORDERED,
-    ago,
-    arguments_facts,
-    asked_facts,
+    all_facts,
     decided,
     headline,
-    is_default,
     make_card,
     path_text,
-    place,
     quoted,
-    without_place,
 )
-from supervisor.channels.wording.drawing import direction_of, draw_code
 from supervisor.channels.wording.form_words import fields_of
 from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.core.approvals import facts
+from supervisor.core.approvals.drawing import direction_of, draw_code
+from supervisor.core.approvals.facts import ago, name_text
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
@@ -51,18 +47,16 @@ _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_tex
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument, or the difference of two."""
+    """A fact of the card, or the difference of two arguments. `kind` is its class in the style sheet, too."""
 
+    kind: facts.Kind
     label: str
     spans: tuple[Span, ...]
     language: Language
     lines: int
+    is_default: bool = False
     direction: str = "ltr"
     """Its `dir`: from left to right, or that of its first letter."""
-
-    @property
-    def is_default(self) -> bool:
-        return is_default(self.label)
 
     @property
     def is_block(self) -> bool:
@@ -152,7 +146,7 @@ def card_view(
     the reader has sent, and `problem` what is wrong with it."""
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
     form = _form(approval, typed, problem) if is_pending and refusal is None else None
-    facts, unset = _question_facts(approval, form) if is_question else _facts(approval)
+    shown, unset = _question_facts(approval, form) if is_question else _facts(approval)
     path = path_text(approval.path)
     return CardView(
         id=approval.id,
@@ -161,9 +155,9 @@ def card_view(
         agent=approval.agent,
         path=path,
         asks=headline(approval).removeprefix(path).strip(),
-        facts=facts,
+        facts=shown,
         unset=unset,
-        where="" if is_question else place(approval, approval.arguments),
+        where=next((each.text for each in all_facts(approval, now) if each.kind == "place"), ""),
         requester=approval.requester,
         created_at=approval.created_at,
         since=ago(approval.created_at, now),
@@ -203,10 +197,11 @@ _TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
 def _question_facts(approval: Approval, form: FormView | None) -> tuple[tuple[Fact, ...], str]:
     """Return the text of a question and what its answer is, without its choices, which are buttons, and without the
     fields that its form has."""
-    facts = asked_facts(approval)
+    asked = [each for each in _of_card(approval) if each.kind == "question"]
     if approval.choices is not None or form is not None:
-        facts.pop()
-    return tuple(_fact(label, text, "text", "ltr" if label == "wants" else "auto") for label, text in facts), ""
+        asked.pop()
+    others = [each for each in _of_card(approval) if each.kind != "question"]
+    return tuple(_fact(each, "text") for each in (*asked, *others)), ""
 
 
 def _replies(approval: Approval) -> list[Reply]:
@@ -216,33 +211,72 @@ def _replies(approval: Approval) -> list[Reply]:
     return [Reply("yes", "yes", "y"), Reply("no", "no", "n")] if is_yes_or_no(approval.schema) else []
 
 
+_OF_PAGE: Final = ("for", "since", "expires", "blocked", "also asks", "session", "approval")
+"""Lines of ours that the page has at other places, with links and times that stay true."""
+
+
+def _of_card(approval: Approval) -> list[facts.Fact]:
+    """Return the facts that the card lists; the place has its own line."""
+    found = all_facts(approval, approval.created_at)
+    return [each for each in found if each.kind != "place" and not (each.kind == "ours" and each.name in _OF_PAGE)]
+
+
 def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
-    """Return the arguments that are set, and the names of those that are not."""
-    rest, found = without_place(approval.arguments), list[Fact]()
-    if isinstance(rest, dict):
-        for old, new in _PAIRS:
-            before, after = rest.get(old), rest.get(new)
-            if isinstance(before, str) and isinstance(after, str):
-                text = change(draw_code(before).text, draw_code(after).text)
-                if text is not None:
-                    found.append(_fact(f"{old} → {new}", text, "change"))
-                    rest = {name: value for name, value in rest.items() if name not in (old, new)}
-    plain, defaults, unset = list[Fact](), list[Fact](), ""
-    for label, text in arguments_facts(rest, approval.command, approval.defaults):
-        if label == "not set":
-            unset = text
+    """Return the facts of a call, and the names of the arguments that are not set."""
+    pair, changed = _changed(approval)
+    found: list[Fact] = []
+    unset = ""
+    for each in _of_card(approval):
+        if each.is_unset:
+            unset = each.text
+        elif each.kind == "argument" and each.name in pair:
+            if changed is not None and each.name == pair[0] and not each.is_ordered:
+                found.append(changed)
         else:
-            is_command = label == visible(approval.command or "")
-            language = language_of(label, text, is_command=is_command)
-            is_text = language == "text" and label not in (ORDERED, "run by")
-            fact = _fact(label, text, language, direction_of(text) if is_text else "ltr")
-            (defaults if fact.is_default else plain).append(fact)
-    return (*plain, *found, *defaults), unset
+            is_ours = each.kind in ("ours", "because")
+            named = each.name if each.kind == "argument" else ""
+            is_command = each.kind == "command"
+            language = "text" if is_ours else language_of(named, each.text, is_command=is_command)
+            found.append(_fact(each, language))
+    return tuple(found), unset
 
 
-def _fact(label: str, text: str, language: Language, direction: str = "ltr") -> Fact:
-    lines = text.count("\n") + 1
-    return Fact(label=label, spans=tuple(spans(text, language)), language=language, lines=lines, direction=direction)
+def _changed(approval: Approval) -> tuple[tuple[str, ...], Fact | None]:
+    """Return the names of a text and of its replacement among the arguments, and what their difference shows; no names
+    if there are none."""
+    given = approval.arguments
+    if not isinstance(given, dict):
+        return (), None
+    hidden = {*approval.claims, *approval.defaults, approval.command}
+    for old, new in _PAIRS:
+        before, after = given.get(old), given.get(new)
+        if isinstance(before, str) and isinstance(after, str) and not hidden & {old, new}:
+            text = change(draw_code(before).text, draw_code(after).text)
+            if text is not None:
+                label = f"{name_text(old)} → {name_text(new)}"
+                made = facts.Fact(kind="argument", name=label, text=text)
+                return (old, new), _fact(made, "change", label)
+    return (), None
+
+
+def _fact(each: facts.Fact, language: Language, label: str = "") -> Fact:
+    return Fact(
+        kind=each.kind,
+        label=label or each.label,
+        spans=tuple(spans(each.text, language)),
+        language=language,
+        lines=each.text.count("\n") + 1,
+        is_default=each.is_default,
+        direction=_direction(each, language),
+    )
+
+
+def _direction(each: facts.Fact, language: Language) -> str:
+    """Return the direction in which a page lays a fact out: prose by its first letter, what runs from left to right."""
+    if each.kind in ("question", "because"):
+        return "ltr" if each.name == facts.WANTS else "auto"
+    is_text = each.kind in ("argument", "claim") and language == "text" and not each.is_ordered
+    return direction_of(each.text) if is_text else "ltr"
 
 
 def wider(approval: Approval) -> list[Grant]:

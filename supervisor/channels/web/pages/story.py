@@ -13,9 +13,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.wording.cards import arguments_facts
-from supervisor.channels.wording.drawing import direction_of
 from supervisor.core import events as e
+from supervisor.core.approvals.drawing import direction_of
+from supervisor.core.approvals.facts import argument_facts
+from supervisor.core.calls.content import content_of_request
 from supervisor.core.events.asking import COPIED
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rows import JournalEntry
@@ -130,8 +131,8 @@ class _Teller:
 
     def _call(self, event: e.AnyEvent) -> bool:
         if isinstance(event, e.ToolCallRequested):
-            facts = arguments_facts(msgspec.json.decode(event.arguments), event.command, event.defaults)
-            command = facts[0][1] if facts and facts[0][0] != "not set" else ""
+            facts = argument_facts(content_of_request(event))
+            command = facts[0].text if facts and not facts[0].is_unset else ""
             entry = self._add(
                 "call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=_asked(event.approval)
             )

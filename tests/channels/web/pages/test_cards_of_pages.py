@@ -164,7 +164,7 @@ def test_edits_are_shown_as_what_they_change_and_long_ones_as_they_are():
     view = card_view(an_approval(arguments={"path": "x", "old_string": "a\nb", "new_string": "a\nc"}), NOW)
     assert ("removed", "-b\n") in view.facts[-1].spans
     long = card_view(an_approval(arguments={"old_string": "a\n" * 500, "new_string": "b"}), NOW)
-    assert [fact.label for fact in long.facts] == ["old_string", "new_string"]
+    assert [fact.label for fact in long.facts] == ['"old_string"', '"new_string"']
 
 
 def test_a_pattern_is_shown_where_it_is_granted():
@@ -179,13 +179,17 @@ def test_a_pattern_is_shown_where_it_is_granted():
     assert [grant.value for grant in view.grants] == ["1", "2"]
 
 
-@pytest.mark.parametrize("cwd", ["logs", 7, ["/srv"], {"a": 1}])
-def test_an_argument_named_cwd_is_the_place_or_is_shown(cwd):
-    """What is no folder is an argument like any other, and no card leaves it out."""
+@pytest.mark.parametrize(
+    ("cwd", "where"),
+    [("/var", "/var"), ("/srv", "/srv"), ("logs", "/srv/logs"), (7, "/srv"), (["/srv"], "/srv"), ({"a": 1}, "/srv")],
+)
+def test_an_argument_named_cwd_is_the_place_or_is_shown(cwd, where):
+    """It is left out only where the place says all of it: a relative one gives the tool another value than a call
+    that names the same folder in full, and one that is the session's folder another than a call that names none."""
     view = card_view(an_approval(tool="build", arguments={"target": "x", "cwd": cwd}), NOW)
     labels = [fact.label for fact in view.facts]
-    assert labels == (["target"] if cwd == "logs" else ["target", "cwd"])
-    assert view.where == ("/srv/logs" if cwd == "logs" else "/srv")
+    assert labels == (['"target"'] if cwd == "/var" else ['"target"', '"cwd"'])
+    assert view.where == where
 
 
 def test_a_decided_card_offers_nothing():

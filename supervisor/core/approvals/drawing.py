@@ -13,6 +13,7 @@ Rules
 """
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,14 @@ def draw_code(text: str) -> Drawn:
     return Drawn(shown, gathered(visible(text, lines=True, ordered=True)) if is_reordered(shown) else "")
 
 
+def draw_command(command: Any) -> Drawn:
+    """Return a command as a shell would take it, or as it is if it is none."""
+    if isinstance(command, str):
+        return draw_code(command)
+    is_words = isinstance(command, list | tuple) and bool(command) and all(isinstance(word, str) for word in command)
+    return draw_code(shlex.join(command)) if is_words else draw_value(command)
+
+
 def draw_prose(text: str, kind: Kind = "prose") -> Drawn:
     """Return what people read, in its lines."""
     return Drawn(gathered(visible(text, kind=kind, lines=True)))
@@ -50,7 +59,7 @@ def draw_prose(text: str, kind: Kind = "prose") -> Drawn:
 def draw_value(value: Any) -> Drawn:
     """Return the value of an argument that is declared neither a command nor a path: an unmistakable text as it is, and
     any other value as JSON."""
-    if isinstance(value, str) and ("\n" in value or _is_plain(value)):
+    if isinstance(value, str) and ("\n" in value or value == value.strip()) and _is_plain(value):
         return draw_code(value) if (kind := kind_of(value)) == "code" else draw_prose(value, kind)
     body = msgspec.json.encode(value)
     text = body.decode()
@@ -79,7 +88,7 @@ def _isolated_lines(shown: str) -> Iterator[str]:
 
 def _is_plain(text: str) -> bool:
     """Whether a string shown without quotes cannot be taken for another value, or for another string."""
-    if not text or text != text.strip():
+    if not text:
         return False
     try:
         from_json(text, Any, "an argument")

@@ -1,0 +1,151 @@
+"""Masks of values that people and programs may not read: secrets that a tool declares, and credentials.
+
+A tool declares which of its parameters are secret. A credential is a text of a well-known form anywhere in a value: the
+token of a platform, what follows "Bearer", a private key, the password of an address. Its form says what it is, so no
+measure of randomness is used: a mask that comes by guess hides what a person must read.
+
+Rules
+- The whole value of a secret is masked, whatever its structure. Arguments that are not an object are masked whole. A
+  value that is not set (null) is shown: it is not a secret.
+- Of a text with credentials only these are masked, each with its number, and all else is shown. Equal ones have the
+  same number. A number whose mask stands in the text itself is not used.
+- A mask is a view: the journal, the digest and the effect have the value.
+- Where edited arguments contain a mask, they keep the original value.
+- Pure.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+MASK: Final = "[secret]"
+"""Replaces a secret value wherever people and programs look; approvers type it to leave the value unchanged."""
+_NUMBERED: Final = re.compile(r"\[secret \d{1,6}\]")
+_TOKENS: Final = (
+    r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{30,255}",  # GitHub
+    r"glpat-[\w-]{18,255}|gl(?:dt|rt|cbt|ptt|soat|agent|ft|oas|imt)-[\w-]{18,255}",  # GitLab
+    r"sk-(?=[\w-]{0,255}\d)[\w-]{20,255}",  # OpenAI, Anthropic, OpenRouter and others
+    r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,255}|whsec_[A-Za-z0-9+/=]{20,255}",  # Stripe, signatures of webhooks
+    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}",  # Amazon
+    r"AIza[\w-]{35}|ya29\.[\w-]{20,2048}|GOCSPX-[\w-]{20,255}",  # Google
+    r"xox[abeprs]-[A-Za-z0-9-]{10,255}|xapp-[A-Za-z0-9-]{10,255}",  # Slack
+    r"\d{6,12}:AA[\w-]{30,64}",  # Telegram
+    r"[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,64}",  # Discord
+    r"npm_[A-Za-z0-9]{30,255}|pypi-AgE[\w-]{50,512}|rubygems_[a-f0-9]{40,64}",  # registries of packages
+    r"hf_[A-Za-z0-9]{30,255}|r8_[A-Za-z0-9]{30,255}|gsk_[A-Za-z0-9]{40,255}|xai-[A-Za-z0-9]{40,255}",  # models
+    r"dop_v1_[a-f0-9]{40,128}|dckr_pat_[\w-]{20,255}|shpat_[a-f0-9]{32}|SG\.[\w-]{16,64}\.[\w-]{16,128}",
+    r"lin_api_[A-Za-z0-9]{30,255}|ntn_[A-Za-z0-9]{30,255}|secret_[A-Za-z0-9]{40,64}|PMAK-[a-f0-9]{20,40}-[a-f0-9]{30,40}",
+    r"tk_[a-z0-9]{29}|AGE-SECRET-KEY-1[A-Z0-9]{50,64}|hvs\.[\w-]{20,255}|FlyV1 [\w+/=,-]{20,2048}",
+    r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}\.[\w-]{8,4096}",  # a JSON Web Token
+)
+_CREDENTIALS: Final = re.compile(
+    r"-----BEGIN (?P<key>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----[\s\S]{0,20000}?(?:-----END (?P=key)-----|\Z)"
+    r"|(?<![A-Za-z0-9_-])(?:" + "|".join(_TOKENS) + r")(?![A-Za-z0-9_])"
+    r"|(?<![A-Za-z])(?i:Authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:(?i:Bearer|Basic|Token)\s{1,4})"
+    r"(?P<sent>[\w.~+/-]{6,8192}={0,2})"
+    r"|(?<![A-Za-z])(?i:Bearer|Basic)\s{1,4}(?P<bearer>[\w.~+/-]{12,8192}={0,2})"
+    r"|[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/:@'\"<>]{0,256}:(?P<password>(?![${])[^\s/@'\"<>]{1,1024})@"
+)
+_HINTS: Final = re.compile(
+    r"gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk-|[sr]k_(?:live|test)_|whsec_|A[KSBC][IC]A|AIza|ya29\.|GOCSPX|xox|xapp-|:AA"
+    r"|[MNO][\w-]{23,27}\.|npm_|pypi-|rubygems_|hf_|r8_|gsk_|xai-|dop_v1|dckr_|shpat_|SG\.|lin_api_|ntn_|secret_|PMAK-"
+    r"|tk_|AGE-SECRET|hvs\.|FlyV1|eyJ|PRIVATE KEY|(?i:bearer|basic)|://"
+)
+"""One of these stands in each credential. Most texts have none, and are searched once."""
+
+
+def mask(arguments: Any, secret: Collection[str]) -> Any:
+    """Return arguments, as JSON values, with their declared secrets masked."""
+    if not secret:
+        return arguments
+    if not isinstance(arguments, Mapping):
+        return MASK
+    return {name: MASK if name in secret and value is not None else value for name, value in arguments.items()}
+
+
+def unmask(arguments: Mapping[str, Any], original: Raw, secret: Collection[str]) -> dict[str, Any]:
+    """Return edited arguments with the original values where the approver left a mask."""
+    kept = msgspec.json.decode(original)
+    hidden = {shown: value for value, shown in _numbered(mask(kept, secret)).items()}
+    found = _changed(arguments, lambda text: _NUMBERED.sub(lambda each: hidden.get(each[0], each[0]), text))
+    kept = kept if isinstance(kept, dict) else {}
+    return {
+        name: kept.get(name) if name in secret and arguments[name] == MASK else value for name, value in found.items()
+    }
+
+
+def hide(value: Any) -> Any:
+    """Return a JSON value with the credentials in its texts masked; the value itself if there are none."""
+    known = _numbered(value)
+    return _changed(value, lambda text: _masked(text, known)) if known else value
+
+
+def hides(value: Any) -> bool:
+    """Whether there are credentials in a JSON value."""
+    return bool(_numbered(value))
+
+
+def may_hide(text: str) -> bool:
+    """Whether there may be credentials in a text, or in JSON. It is quick, and never wrong if it says no."""
+    return _HINTS.search(text) is not None
+
+
+def _credentials(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the beginning and the end of each credential."""
+    if not may_hide(text):
+        return
+    for found in _CREDENTIALS.finditer(text):
+        group = next((name for name in ("sent", "bearer", "password") if found[name]), 0)
+        if group != "bearer" or not _is_prose(found["bearer"]):
+            yield found.span(group)
+
+
+def _is_prose(text: str) -> bool:
+    """Whether what follows "bearer" or "basic" is a word: letters, of which no one but the first is a capital."""
+    return not any(char.isdigit() for char in text) and text[1:].islower()
+
+
+def _numbered(value: Any) -> dict[str, str]:
+    """Return the mask of each credential in a JSON value."""
+    texts = [*_texts(value)]
+    found = dict.fromkeys(text[start:end] for text in texts for start, end in _credentials(text))
+    if not found:
+        return {}
+    taken = {each for text in texts for each in _NUMBERED.findall(text)}
+    masks = (each for number in count(1) if (each := f"[secret {number}]") not in taken)
+    return dict(zip(found, masks, strict=False))
+
+
+def _masked(text: str, known: Mapping[str, str]) -> str:
+    pieces, at = list[str](), 0
+    for start, end in _credentials(text):
+        pieces += [text[at:start], known[text[start:end]]]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value. Names are none: people edit arguments by them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with each of its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: _changed(each, change) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed(each, change) for each in value]
+    return value

@@ -1,0 +1,75 @@
+"""The inputs of the sub-agents in the path of an approval: people tell agents of one name apart by them.
+
+Rules
+- An input is read from the journal of its session, whose first run never changes. So it is kept, for the sessions that
+  were read last.
+- The root's input is left out: its session has an id that people chose or see everywhere.
+- A long input is cut in the middle, and credentials in it are masked.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.errors import StoreUnreadable
+from supervisor.core.text.masks import hide
+from supervisor.core.values import Approval
+from supervisor.seam.store import Store
+
+KEPT: Final = 2000
+"""The most sessions whose input is kept."""
+LONGEST: Final = 300
+"""Characters of an input: half of them from its beginning, half from its end."""
+_FIRST: Final = 4
+"""The entries of a session among which its first run is."""
+
+
+class Inputs:
+    """The inputs of the sub-agents of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[str, tuple[str | None, str]] = OrderedDict()
+        """By session: its parent, and its input as text."""
+
+    def add_to(self, approval: Approval) -> Approval:
+        """Return an approval with the inputs of the sub-agents in its path; itself if the root asks."""
+        if len(approval.path) < 2 or approval.inputs:
+            return approval
+        found: list[str] = []
+        session: str | None = approval.session
+        for _ in approval.path[1:]:
+            if session is None:
+                break
+            session, text = self._of(session)
+            found.append(text)
+        return replace(approval, inputs=tuple(reversed(found))) if any(found) else approval
+
+    def _of(self, session: str) -> tuple[str | None, str]:
+        """Return the parent of a session, and its input."""
+        if (known := self._known.get(session)) is not None:
+            self._known.move_to_end(session)
+            return known
+        row = self._store.get_session(session)
+        if row is None:
+            return None, ""
+        self._known[session] = row.parent, self._read(session)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return self._known[session]
+
+    def _read(self, session: str) -> str:
+        try:
+            events = [row.event for row in self._store.journal(session, limit=_FIRST)]
+        except StoreUnreadable:
+            return ""
+        given = next((event.input for event in events if isinstance(event, e.RunStarted)), None)
+        value = None if given is None else hide(msgspec.json.decode(given))
+        text = "" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        half = LONGEST // 2
+        if len(text) <= LONGEST:
+            return text
+        return f"{text[:half]} … {len(text) - 2 * half} more characters … {text[-half:]}"

@@ -1,0 +1,80 @@
+"""Credentials of well-known forms are masked wherever people look, and what runs has them (A15)."""
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from supervisor.core.text.masks import hide, hides, unmask
+
+A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----"
+KNOWN = [
+    f"ghp_{A}",
+    f"github_pat_{A}",
+    f"glpat-{A[:20]}",
+    f"sk-ant-api03-{A}",
+    f"sk-proj-{A}",
+    "AKIA" + "Q2" * 8,
+    f"AIza{A[:35]}",
+    f"xoxb-1234567890-{A}",
+    f"1234567890:AA{A[:33]}",
+    f"npm_{A}",
+    f"hf_{A}",
+    f"sk_live_{A}",
+    f"eyJ{A}.eyJ{A}.{A}",
+    KEY,
+    KEY.replace("OPENSSH ", "").replace("\n", "\\n"),
+]
+PROSE = [
+    "the bearer of this letter is a friend",
+    "Basic authentication, and Basic Understanding.",
+    "https://example.org/a:b@c",
+    "https://user@example.org:8080/x",
+    "git clone https://u:$TOKEN@example.org/x",
+    "git push origin sk-a-branch-with-a-long-name",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "/usr/lib/python3.11/site-packages/ghp_import.py",
+    "[secret] [secret 1]",
+    "-----BEGIN CERTIFICATE-----",
+]
+
+
+@pytest.mark.parametrize("known", KNOWN)
+@pytest.mark.parametrize("around", ["{}", "x={} y", "curl -H 'X: {}'", '"{}"'])
+def test_a_credential_of_a_known_form_is_masked_and_nothing_else(known, around):
+    """Wherever it stands in a value, and also twice; the text around it stays."""
+    text = around.format(known)
+    assert hide({"a": [text, "b"], "c": known}) == {"a": [around.format("[secret 1]"), "b"], "c": "[secret 1]"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl -H 'Authorization: Bearer hunter2hunter2' x", "curl -H 'Authorization: Bearer [secret 1]' x"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [secret 1]"),
+        ("postgres://ana:hunter2@db.example/x", "postgres://ana:[secret 1]@db.example/x"),
+        ("redis://:hunter2@db/0 redis://:hunter3@db/0", "redis://:[secret 1]@db/0 redis://:[secret 2]@db/0"),
+        ("redis://:hunter2@db/0 [secret 1]", "redis://:[secret 2]@db/0 [secret 1]"),
+    ],
+)
+def test_a_password_of_a_scheme_or_an_address_is_masked(text, shown):
+    """Each has its number, which no other text of the call has."""
+    assert hide(text) == shown
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_a_text_of_no_known_form_is_shown(text):
+    """A mask that comes by guess would hide what a person must read."""
+    assert hide(text) == text
+    assert not hides(text)
+
+
+TEXTS = st.lists(st.sampled_from([*KNOWN, *PROSE, "redis://:p@h/", "[secret 2]", " ", "x"]), max_size=4).map(" ".join)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), TEXTS | st.lists(TEXTS, max_size=2), min_size=1))
+def test_an_edit_that_leaves_the_masks_keeps_the_values(arguments):
+    """What a person sends back as they saw it is what was asked; hiding twice hides no more."""
+    shown = hide(arguments)
+    assert unmask(shown, msgspec.Raw(msgspec.json.encode(arguments)), ()) == arguments
+    assert hide(shown) == shown
