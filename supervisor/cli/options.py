@@ -18,6 +18,7 @@ from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy
+from supervisor.system.access import read_text
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
 if TYPE_CHECKING:
@@ -286,8 +287,8 @@ class AnyPlace(Place):
 
 def _read_token(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(file).strip()
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise InvalidInput(f"cannot read the token in {file}: {why}") from None
 

@@ -21,7 +21,7 @@ from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
-from supervisor.system.access import OTHERS_USE, why_not_ours
+from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -103,10 +103,10 @@ def read_token(file: Path | None) -> str | None:
         token = given
     else:
         try:
-            token = file.read_text(encoding="utf-8")
+            token = read_text(file)
             if (readers := why_not_ours(file, OTHERS_USE)) is not None:
                 say(f"warning: {readers}")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise InvalidInput(f"cannot read the token in {file}: {why}; make one with: openssl rand -hex 32") from None
     if token is None:

@@ -25,7 +25,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from supervisor.core import events as e
-from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
+from supervisor.core.approvals.chat_words import ChatResult, Word, is_near_word, read_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.calls.rules import Rule, make_rule
@@ -76,6 +76,8 @@ async def chat(
     word, where = read_word(text), seen.channel or "message"
     if word is None:
         answered = await _answer(supervisor, people, session, text, by, seen) if seen.channel is not None else None
+        if answered is None and is_near_word(text) and (near := await _waiting(supervisor, people, session, by)):
+            return ChatResult(kind="listed", approvals=near)
         return answered or ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     here = await supervisor.find_approvals(session=session, limit=None)
     if people is not None and (why := people.why_not_say(by, text, here)) is not None:
@@ -101,6 +103,12 @@ async def chat(
     ):
         return answered
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
+
+
+async def _waiting(supervisor: Supervisor, people: People | None, session: str, by: str) -> tuple[Approval, ...]:
+    """Return the approvals that wait here for a person."""
+    here = await supervisor.find_approvals(session=session, limit=None)
+    return tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
 
 
 async def _answer(
