@@ -19,30 +19,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from supervisor.core.approvals.channel_kinds import Secret
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.seam.channel import Channel
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 from supervisor.system.logs import FactLog
+from supervisor.system.withheld import hold
 
 log = FactLog(__name__)
 
 Problem = tuple[str, str]
 """A key of the table, or "" for the whole table, and what is wrong with it and how to mend that."""
-
-
-class Secret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret of a channel. `key`: its name, as in "bot_token"; `where`: where an operator finds it; `form`: a regular
-    expression that it matches as a whole."""
-
-    key: str
-    where: str
-    form: str = r"\S+"
-    is_required: bool = True
-
-    def variable(self, name: str) -> str:
-        """Return the environment variable that holds it for the channel of this name, such as SLACK_BOT_TOKEN."""
-        return f"{name}_{self.key}".upper().replace("-", "_")
 
 
 class ChannelSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +102,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             given = read_text(path)
             if (readers := why_not_ours(path, OTHERS_USE)) is not None:
                 log.warning("secret.open_to_others", key=f"{secret.key}_file", problem=readers)
+        hold(given)
         return given.strip()
 
     def _file_of(self, secret: Secret) -> str | None:

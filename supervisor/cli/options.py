@@ -20,6 +20,7 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
+from supervisor.system.withheld import hold
 
 if TYPE_CHECKING:
     from supervisor.seam.channel import Channel
@@ -287,10 +288,12 @@ class AnyPlace(Place):
 
 def _read_token(file: Path) -> str:
     try:
-        return read_text(file).strip()
+        token = read_text(file).strip()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise InvalidInput(f"cannot read the token in {file}: {why}") from None
+    hold(token)
+    return token
 
 
 HERE: Final = Place()

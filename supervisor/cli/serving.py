@@ -22,6 +22,7 @@ from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
+from supervisor.system.withheld import hold
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -117,4 +118,5 @@ def read_token(file: Path | None) -> str | None:
         raise InvalidInput(
             f"a token of fewer than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32"
         )
+    hold(token)
     return token.strip()

@@ -29,7 +29,7 @@ def read_text(path: Path) -> str:
     descriptor = os.open(
         path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     )  # a pipe that is not written to does not wait
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "it is not a regular file")
         found = file.read(MOST + 1)

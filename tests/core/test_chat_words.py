@@ -2,7 +2,8 @@
 
 import pytest
 
-from supervisor.core.approvals.chat_words import Word, is_near_word, read_word
+from supervisor.core.approvals.chat_words import Word, read_word
+from supervisor.core.approvals.near_words import is_near_word
 
 ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
 
@@ -62,13 +63,13 @@ def test_everything_else_is_chat(text):
     assert read_word(text) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    """ok|OK!|Yes!|approve.|yes please|go ahead|sure|deny|y|👍|✅|:+1:|+1|yesss|aprove|sounds good|do it|yes, run it|no, wait
-    |d'accord|nein, danke|sí|да|はい|네|好的|हाँ|نعم|"yes"|> yes|yes\u200b|\uff59\uff45\uff53|I approve|of course|?""".split(
-        "|"
-    ),
-)
+NEAR = r"""
+ok|OK!|Yes!|approve.|yes please|go ahead|sure|deny|y|👍|✅|:+1:|+1|yesss|aprove|sounds good|do it|yes, run it|no, wait|?
+d'accord|nein, danke|sí|да|はい|네|好的|हाँ|نعم|"yes"|> yes|/approve|I approve|of course|approve all of it
+"""
+
+
+@pytest.mark.parametrize("text", [*NEAR.strip().replace("\n", "|").split("|"), "yes\u200b", "\uff59\uff45\uff53"])
 def test_a_text_that_says_only_yes_or_no_is_nearly_a_word(text):
     """In other words, other languages, or none; it is no decision all the same."""
     assert is_near_word(text)

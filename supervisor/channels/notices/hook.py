@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import httpx
 import msgspec
@@ -25,16 +25,11 @@ from supervisor.channels.sdk import (
     ChannelSettings,
     ChannelSetup,
     Problem,
-    Secret,
     page_of,
 )
+from supervisor.core.approvals.channel_kinds import KINDS
 
-_LETTER: Final = "[A-Za-z0-9+/]"
-SECRET: Final = Secret(
-    key="secret",
-    form=rf"whsec_({_LETTER}{{4}}){{8,21}}({_LETTER}{{4}}|{_LETTER}{{3}}=|{_LETTER}{{2}}==)?",
-    where='"whsec_" and the base64 of 24 to 64 random bytes',
-)
+(SECRET,) = KINDS["hook"].secrets
 
 
 class Hook(Notice):

@@ -5,9 +5,9 @@ Rules
 - A person is a numeric id. Names are neither read nor believed: a person can change theirs, and another can take it.
 - A message that is written in the name of a group does not say who wrote it, and decides nothing. One of another bot is
   not answered: two bots could answer each other for ever.
-- A forwarded message says what another person wrote. A message through another bot (`via_bot`: an inline result, which a
-  person sends by one tap), or that Telegram sent by itself (a scheduled or automatic one), says what a program wrote. None
-  of them is the word of the person in whose name it stands, so it neither decides nor asks for anything.
+- A forwarded message says what another person wrote. A message through another bot (`via_bot`: an inline result, which
+  a person sends by one tap), or that Telegram sent by itself (a scheduled or automatic one), says what a program wrote.
+  None of them is the word of the person in whose name it stands, so it neither decides nor asks for anything.
 - Only a message of this bot says what a reply to it is about, and only by its marks (messages.py).
 """
 
