@@ -185,6 +185,8 @@ def _sentence(rule: Rule) -> str:
 
 
 def _review(rule: Rule) -> str:
+    if (why := core.why_void(rule)) is not None:
+        return f" (allows nothing: {visible(why)})"
     return " (unreviewed: its further words may run anything)" if rule.unreviewed else ""
 
 

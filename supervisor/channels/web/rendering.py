@@ -18,6 +18,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from supervisor.channels.wording.cards import ago, at
+from supervisor.core.calls.rules import why_void
 from supervisor.core.text.visible import visible
 
 POLICY: Final = (
@@ -92,7 +93,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed, ordered=ordered)
+    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed, ordered=ordered, void=why_void)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

@@ -32,6 +32,8 @@ from supervisor.core.text.visible import is_visible
 from supervisor.core.values import Option, Policy
 
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+_WRITTEN: Final = ("code", "configuration")
+"""Origins of rules that stand where no one looks at them when a program starts: they stop no start."""
 _ONCE: Final = Option("once")
 
 
@@ -78,7 +80,8 @@ def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = No
     `session`: only in the tree of this root session; also in `ask` and `deny`.
     `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
     anything. docs/reference/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be
-    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
+    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`). A prefix that
+    was reviewed once, and is not any more, allows nothing.
     """
     return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
 
@@ -115,12 +118,22 @@ def make_rule(
     if pattern is not None:
         pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
     why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
-    if why is not None and not unreviewed:
+    is_old = why is not None and pattern is not None and origin in _WRITTEN and shell_patterns.has_lost_review(pattern)
+    if why is not None and not unreviewed and not is_old:
         raise InvalidInput(
             f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
             "line with --unreviewed"
         )
-    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
+    marked = why is not None and unreviewed
+    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=marked, origin=origin, session=session)
+
+
+def why_void(rule: Rule) -> str | None:
+    """Return why a rule allows no call at all, although it was accepted once: its prefix is not reviewed any more. None
+    for every other rule."""
+    if rule.kind != "allow" or rule.pattern is None or not _is_command(rule.tool, rule.pattern):
+        return None
+    return shell_patterns.why_covers_nothing(rule.pattern, unreviewed=rule.unreviewed)
 
 
 def policy_of(
@@ -224,7 +237,10 @@ def checked(rule: Rule) -> Rule:
     """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
         raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
-    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
+    made = make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
+    if (why := why_void(made)) is not None:
+        raise InvalidInput(f"{why}. Allow exact commands, or mark it as unreviewed")
+    return made
 
 
 def _is_command(tool: AnyTool, pattern: str) -> bool:
