@@ -164,7 +164,7 @@ class Place:
             tune_interpreter=tune_interpreter,
         ) as supervisor:
             if action is not None:
-                refuse_below_owner(action, await supervisor.find_owners())
+                refuse_below_owner(action, await supervisor.find_owners(), in_doubt=True)
             yield supervisor
 
 

@@ -54,13 +54,12 @@ def serve(
     from supervisor.channels.terminal import login_name
     from supervisor.core.approvals.people import Person, TokenHash, hash_token, new_token
     from supervisor.system.closed import close_to_others
-    from supervisor.system.inside import refuse_inside_call
     from supervisor.system.logs import write_log
+    from supervisor.system.refusals import HELD, WHAT_HOLDS
     from supervisor.wiring.daemon import Daemon, settle
     from supervisor.wiring.stopping import bare, run_until_stopped
 
     close_to_others()
-    refuse_inside_call("serving")
     configuration, place = configured(config, place)
     token = read_token(token_file)
     made = new_token() if token is None and not configuration.people else None
@@ -87,6 +86,8 @@ def serve(
 
     def is_open() -> None:
         say(f"Serving {namespace or place.path} on {daemon.url} ({names})")
+        if not HELD:
+            say(f"Note: {WHAT_HOLDS}")
         if made is not None:
             say(f"Open {daemon.url}/login?token={quote(made)}")
             say(

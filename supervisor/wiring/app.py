@@ -38,6 +38,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.system.logs import FactLog
+from supervisor.system.refusals import UNATTENDED
 from supervisor.system.withheld import hold_hashes
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.orphaned import end_orphaned_process
@@ -126,7 +127,7 @@ async def open_supervisor(
             runner.published.connect(environment.hear)
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
-            supervisor.refuse_inside("allowing everything (unattended)")
+            supervisor.refuse_inside(UNATTENDED.what)
         posting = Posting(
             runner,
             supervisor.reader,
