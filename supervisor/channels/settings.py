@@ -25,6 +25,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.seam.channel import Channel
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 from supervisor.system.logs import FactLog
+from supervisor.system.settling import note_ours
 from supervisor.system.withheld import hold
 
 log = FactLog(__name__)
@@ -99,6 +100,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         given = os.environ.pop(secret.variable(setup.name), "")
         if (file := self._file_of(secret)) is not None:
             path = setup.path(file)
+            note_ours(path)
             given = read_text(path)
             if (readers := why_not_ours(path, OTHERS_USE)) is not None:
                 log.warning("secret.open_to_others", key=f"{secret.key}_file", problem=readers)

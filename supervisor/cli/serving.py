@@ -22,6 +22,7 @@ from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
+from supervisor.system.settling import note_ours
 from supervisor.system.withheld import hold
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
@@ -106,6 +107,7 @@ def read_token(file: Path | None) -> str | None:
     else:
         try:
             token = read_text(file)
+            note_ours(file)
             if (readers := why_not_ours(file, OTHERS_USE)) is not None:
                 say(f"warning: {readers}")
         except (OSError, ValueError) as error:

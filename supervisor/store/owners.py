@@ -29,6 +29,7 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.rows import Owner, Process
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.inside import OURS, STARTED_BY, itself
+from supervisor.system.settling import note_ours
 
 _held: Final[set[int]] = set()
 """The descriptors of the locks that this process holds."""
@@ -51,6 +52,7 @@ class LockFolder:
     def __init__(self, store: Path) -> None:
         self.folder = store.with_name(f"{store.name}.owners")
         self._store = store
+        note_ours(store, is_store=True)
         self.mine: Owner | None = None
         self._held: int | None = None
         self._path = self.folder

@@ -33,6 +33,7 @@ from supervisor.core.values import Policy
 from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
+from supervisor.system.settling import note_ours
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -206,6 +207,7 @@ def read_configuration(file: Path) -> Configuration:
         parts = document.get(table)
         for name, part in parts.items() if isinstance(parts, dict) else ():
             _convert(file, f"{table}.{name}", part, kind)
+    note_ours(file)
     folder = str(file.resolve().parent)
     configuration: Configuration = _convert(
         file, "", {**document, "folder": folder, "file": str(file.resolve())}, Configuration

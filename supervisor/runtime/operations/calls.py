@@ -57,6 +57,7 @@ class Call(ABC):
         "is_idempotent",
         "name",
         "operation",
+        "paths",
         "secret",
     )
 
@@ -71,6 +72,7 @@ class Call(ABC):
         secret: tuple[str, ...] = (),
         command: str | None = None,
         claims: tuple[str, ...] = (),
+        paths: tuple[str, ...] = (),
         is_idempotent: bool = False,
         is_editable: bool = True,
     ) -> None:
@@ -81,6 +83,7 @@ class Call(ABC):
         self.secret = secret
         self.command = command
         self.claims = claims
+        self.paths = paths
         self.digest = digest
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
@@ -139,7 +142,7 @@ class Call(ABC):
         own_policy = self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, self.arguments, self.command, self.claims)
+            ruled = self.ask_rules(view, state, self.arguments, self.command, self.claims, self.paths)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
@@ -155,6 +158,7 @@ class Call(ABC):
                 editable=self.is_editable,
                 command=self.command,
                 claims=self.claims,
+                paths=self.paths,
                 defaults=self.defaults if asks else (),
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
@@ -181,11 +185,22 @@ class Call(ABC):
         arguments: msgspec.Raw,
         command: str | None,
         claims: tuple[str, ...],
+        paths: tuple[str, ...],
     ) -> tuple[Policy, Rule] | None:
-        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
-        rules = self.attempt.host.rules
-        return rules.of_call(
-            view, state.facts, self.name, arguments, command=command, claims=claims, secret=self.secret
+        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides. Its
+        paths are settled each time, so before the effect they are what they are then."""
+        host = self.attempt.host
+        return host.rules.of_call(
+            view,
+            state.facts,
+            self.name,
+            arguments,
+            command=command,
+            claims=claims,
+            secret=self.secret,
+            paths=paths,
+            settle=host.environment.settle,
+            ours=host.environment.files_of_ours(),
         )
 
     def check_rules(self, view: View, state: SessionState) -> None:
@@ -193,7 +208,7 @@ class Call(ABC):
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         request = record.request
-        ruled = self.ask_rules(view, state, record.arguments, request.command, request.claims)
+        ruled = self.ask_rules(view, state, record.arguments, request.command, request.claims, request.paths)
         policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
         if policy == "deny":
             raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))

@@ -131,6 +131,7 @@ class RefusedCall(Call):
         arguments: msgspec.Raw,
         command: str | None,
         claims: tuple[str, ...],
+        paths: tuple[str, ...],
     ) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 

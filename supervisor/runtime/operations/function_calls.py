@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import mask
+from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, plain, printable, to_json
@@ -78,6 +79,7 @@ class FunctionCall(Call):
             secret=tool.secret,
             command=tool.command,
             claims=tool.claims,
+            paths=tool.paths or OF_TOOLS.get(tool.name, ()),
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
         )

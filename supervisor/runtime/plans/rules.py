@@ -14,13 +14,13 @@ Rules
 - If the store's rules cannot be read, then no call asks and no call runs (A5).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, policy_of
+from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, named_paths, policy_of
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
@@ -47,11 +47,15 @@ class Ruling:
         command: str | None = None,
         claims: Collection[str] = (),
         secret: Collection[str] = (),
+        paths: Collection[str] = (),
+        settle: Callable[[Iterable[str]], Mapping[str, str]] = lambda paths: {},
+        ours: Collection[str] = (),
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
         `command`: the name of the argument that is a shell command. `claims`: names of arguments that are the caller's
-        words. `secret`: names of secret arguments, which no pattern may match.
+        words. `secret`: names of secret arguments, which no pattern may match. `paths`: names of those that are paths;
+        `settle` says where they lead. `ours`: see `policy_of`.
         """
         own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
         written = book(view)
@@ -69,6 +73,9 @@ class Ruling:
             command=command,
             claims=claims,
             secret=secret,
+            paths=paths,
+            settled=settle(named_paths(rules, values, paths, facts.cwd)) if paths else {},
+            ours=ours,
         )
 
     def find(self, view: View) -> list[Rule]:
