@@ -57,6 +57,7 @@ def serve(
     from supervisor.system.closed import close_to_others
     from supervisor.system.logs import write_log
     from supervisor.system.refusals import HELD, WHAT_HOLDS
+    from supervisor.wiring.cautions import cautions
     from supervisor.wiring.daemon import Daemon, settle
     from supervisor.wiring.stopping import bare, run_until_stopped
 
@@ -87,6 +88,8 @@ def serve(
 
     def is_open() -> None:
         say(f"Serving {namespace or place.path} on {daemon.url} ({names})")
+        for caution in cautions(configuration, settings.agents, place.path if namespace is None else None):
+            say(f"warning: {caution}")
         if not HELD:
             say(f"Note: {WHAT_HOLDS}")
         if made is not None:

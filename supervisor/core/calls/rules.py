@@ -12,8 +12,8 @@ Rules
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
 - A pattern is a JSON object of arguments (core/calls/patterns.py), or a command (core/calls/shell_patterns.py), for calls of a tool
   that declares which argument is its shell command. None means any arguments: the whole tool.
-- The pattern of a rule on a tool that declares paths may be a path, `/srv/notes.md` or `/srv/app/**`, for calls with any
-  other arguments. No allow with a pattern covers a call that names a file of ours.
+- The pattern of a rule on a tool that declares paths may be a path, `/srv/notes.md` or `/srv/app/**`, for calls with
+  whatever other arguments. No allow with a pattern covers a call that names a file of ours.
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
 - A rule with a `session` counts in the tree of that root session; one without it always.

@@ -1,6 +1,7 @@
 """A9: the paths of a call are settled just before it asks, and again just before its effect."""
 
 import os
+from pathlib import Path
 
 import pytest
 from scenes import events, opened
@@ -51,7 +52,7 @@ async def test_a_link_that_was_changed_while_a_person_decided_is_denied(folder):
     async with opened(rules=[deny(note, f"{folder}/there/**")]) as supervisor:
         run = await supervisor.start(noting, "new/x")
         asked = await next_of(run.watch_approvals())
-        os.symlink("../there", "new")
+        Path("new").symlink_to("../there")
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "denied"
         assert written == []
