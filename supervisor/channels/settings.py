@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from supervisor.core.approvals.channel_kinds import Secret
+from supervisor.core.approvals.channel_kinds import Secret as Secret
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.seam.channel import Channel

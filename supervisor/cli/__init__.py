@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse_inside(given: Sequence[str]) -> None:
     """Raise NotEntitled for a command that the table refuses inside a call (A4), before its module is imported."""
     row = row_of(given)
-    if row is not None and row.verdict == "refused" and not {"--help", "-h"} & {*given}:
+    if row is not None and row.says == "refused" and not {"--help", "-h"} & {*given}:
         refuse_inside_call(row.what)
 
 

@@ -16,13 +16,13 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-Verdict = Literal["refused", "own tree", "allowed"]
+Says = Literal["refused", "own tree", "allowed"]
 
 
 class Row(NamedTuple):
     """`what`: the act, as errors name it."""
 
-    verdict: Verdict
+    says: Says
     what: str = ""
 
 

@@ -38,7 +38,7 @@ def test_a_rule_on_a_tool_that_no_agent_has_is_accepted_with_a_warning(superviso
     assert "warning" not in supervisor("rules", "deny", "note").err
 
 
-def test_what_is_meant_is_found_in_any_case():
+def test_a_misspelled_name_is_recognised_in_any_case():
     assert "did you mean shell?" in (why_no_tool("Shel", {"shell", "deploy"}) or "")
     assert why_no_tool("shell", {"shell"}) is why_no_tool("shell", set()) is None
 

@@ -50,7 +50,7 @@ def test_a_command_inside_a_call_does_what_its_row_says(key, monkeypatch, capsys
     """A refused one is refused before anything else; another one is not refused by its name."""
     monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
     monkeypatch.setenv("SUPERVISOR_STORE", str(tmp_path / "state.db"))
-    is_refused = COMMANDS[key].verdict == "refused"
+    is_refused = COMMANDS[key].says == "refused"
     assert row_of([*key.split(), "--store", "x"]) == COMMANDS[key]
     code = main([*key.split(), *(["--no-such-option"] if not is_refused else [])])
     assert ("SUPERVISOR_CALL" in capsys.readouterr().err) is is_refused
@@ -64,8 +64,8 @@ async def test_a_method_inside_a_call_does_what_its_row_says(name, monkeypatch, 
     async with opened(tmp_path / "state.db") as other, opened(tmp_path / "state.db") as here:
         asked = await ask(other)
         monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
-        assert (METHODS[name].verdict == "allowed") is (name not in {*OF_A_PERSON, "import_session"})
-        if METHODS[name].verdict != "allowed":
+        assert (METHODS[name].says == "allowed") is (name not in {*OF_A_PERSON, "import_session"})
+        if METHODS[name].says != "allowed":
             with pytest.raises(NotEntitled, match=METHODS[name].what):
                 await {**OF_A_PERSON, "import_session": import_one}[name](here, asked)
         elif name == "start":
@@ -81,7 +81,7 @@ async def test_a_method_inside_a_call_does_what_its_row_says(name, monkeypatch, 
         await other.cancel("s", by="ana")
 
 
-async def test_what_a_call_runs_cancels_its_own_tree_only(tmp_path, monkeypatch):
+async def test_a_process_inside_a_call_cancels_its_own_tree_only(tmp_path, monkeypatch):
     """The process of a call of that tree is among its ancestors."""
     async with opened(tmp_path / "state.db") as other, opened(tmp_path / "state.db") as here:
         await ask(other)
@@ -95,7 +95,7 @@ async def test_what_a_call_runs_cancels_its_own_tree_only(tmp_path, monkeypatch)
 
 
 def test_an_owner_that_is_not_seen_is_a_doubt_whatever_its_host_is_called():
-    """Its pid with the start of its process is a process here, or the answer is no (N7)."""
+    """Its pid with the start of its process is a process here, or the answer is no."""
     me = inside.itself()
     seen = Owner("a", "elsewhere", me[0], datetime.now(UTC), (me,))
     inside.refuse_below_owner("deciding", [seen], in_doubt=True)
