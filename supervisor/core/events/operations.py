@@ -103,7 +103,7 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     why: str = ""
     """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
     because: str = ""
-    """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a comparison."""
+    """The caller's own words to the person who decides. They are no part of the digest, of rules or of a comparison."""
     paths: tuple[str, ...] = ()
     """Names of the arguments that are paths (core/calls/paths.py)."""
     given: int | None = None
