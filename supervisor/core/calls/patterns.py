@@ -47,6 +47,8 @@ def meets(
         return None
     if _is_part(fields, arguments) or _is_part(_settled(fields, cwd), _settled(arguments, cwd)):
         return True
+    if not any(isinstance(wanted, str) and (name in names or wanted[:1] == "/") for name, wanted in fields.items()):
+        return False
     folder = _settled(arguments, cwd).get("cwd", cwd) if isinstance(arguments.get("cwd"), str) else cwd
     answers = [_meets_path(name, wanted, arguments, folder, names, settled) for name, wanted in fields.items()]
     return False if False in answers else None if None in answers else bool(answers)
