@@ -19,30 +19,19 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from supervisor.core.approvals.channel_kinds import Secret as Secret
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.seam.channel import Channel
-from supervisor.system.access import OTHERS_USE, why_not_ours
+from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 from supervisor.system.logs import FactLog
+from supervisor.system.settling import note_ours
+from supervisor.system.withheld import hold
 
 log = FactLog(__name__)
 
 Problem = tuple[str, str]
 """A key of the table, or "" for the whole table, and what is wrong with it and how to mend that."""
-
-
-class Secret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret of a channel. `key`: its name, as in "bot_token"; `where`: where an operator finds it; `form`: a regular
-    expression that it matches as a whole."""
-
-    key: str
-    where: str
-    form: str = r"\S+"
-    is_required: bool = True
-
-    def variable(self, name: str) -> str:
-        """Return the environment variable that holds it for the channel of this name, such as SLACK_BOT_TOKEN."""
-        return f"{name}_{self.key}".upper().replace("-", "_")
 
 
 class ChannelSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +49,7 @@ class ChannelSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     def path(self, named: str) -> Path:
         """Return the path of a file that the configuration names."""
-        return Path(self.folder, Path(named).expanduser())
+        return Path(self.folder, os.path.expanduser(named))  # noqa: PTH111 # a Path raises where there is no such user
 
     def agent_problems(self, key: str, agent: str | None) -> Iterator[Problem]:
         """Yield why an agent cannot be talked to here. None is no agent, and no problem."""
@@ -111,9 +100,11 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         given = os.environ.pop(secret.variable(setup.name), "")
         if (file := self._file_of(secret)) is not None:
             path = setup.path(file)
-            given = path.read_text(encoding="utf-8")
+            note_ours(path)
+            given = read_text(path)
             if (readers := why_not_ours(path, OTHERS_USE)) is not None:
                 log.warning("secret.open_to_others", key=f"{secret.key}_file", problem=readers)
+        hold(given)
         return given.strip()
 
     def _file_of(self, secret: Secret) -> str | None:
@@ -124,11 +115,13 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         key, file, variable = f"{secret.key}_file", self._file_of(secret), secret.variable(setup.name)
         source = variable if file is None else str(setup.path(file))
         try:
-            text = os.environ[variable] if file is None else setup.path(file).read_text(encoding="utf-8")
+            text = os.environ[variable] if file is None else read_text(setup.path(file))
         except OSError as error:
             yield key, f"{source} cannot be read: {error.strerror}"
         except UnicodeDecodeError:
             yield key, f"{source} is not text"
+        except ValueError as error:  # the path has a NUL, or the file is too large
+            yield key, f"{source} cannot be read: {error}"
         else:
             if not re.fullmatch(secret.form, text.strip()):
                 yield key, f"{source} has the wrong form; the secret is {secret.where}"

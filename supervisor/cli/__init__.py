@@ -17,6 +17,8 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCl
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
 from supervisor.core.errors import SupervisorError
+from supervisor.system.inside import refuse_inside_call
+from supervisor.system.refusals import row_of
 
 __all__ = ["main"]
 
@@ -89,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         given = sys.argv[1:] if arguments is None else arguments
+        _refuse_inside(given)
         result = make_app(called=given[0] if given else None)(given)
         sys.stdout.flush()
     except CycloptsError as error:
@@ -103,6 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SupervisorError, OSError) as error:
         return _fail(explain(error), code_of(error))
     return result if isinstance(result, int) else 0
+
+
+def _refuse_inside(given: Sequence[str]) -> None:
+    """Raise NotEntitled for a command that the table refuses inside a call (A4), before its module is imported."""
+    row = row_of(given)
+    if row is not None and row.says == "refused" and not {"--help", "-h"} & {*given}:
+        refuse_inside_call(row.what)
 
 
 def _shown_default(default: Any) -> str | None:

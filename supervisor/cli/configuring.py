@@ -209,6 +209,7 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         places of routes. This sends no message.
     """
     from supervisor.core.approvals.people import People
+    from supervisor.wiring.cautions import cautions
     from supervisor.wiring.config import read_configuration
     from supervisor.wiring.daemon import configured_agents
     from supervisor.wiring.platforms import make_channels, make_routes, read_tables
@@ -227,6 +228,8 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
         import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
+    for caution in cautions(configuration, agents, configuration.store_file):
+        say(f"warning: {caution}")
     counts = f"agents: {len(agents)}, rules: {len(configuration.rules)}, people: {len(configuration.people)}"
     print(f"{file} is valid; {counts}")
     return Exit.DONE

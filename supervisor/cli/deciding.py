@@ -24,6 +24,7 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
+from supervisor.system.refusals import COMMANDS
 
 Decide = Callable[[str, Approval], Awaitable[Decision]]
 """Makes a decision from a person's name and the approval."""
@@ -150,7 +151,9 @@ def cancel(
     found: list[tuple[SessionView, dict[str, Any]]] = []
 
     async def body() -> None:
-        async with place.open(wanted=("session", session)) as supervisor:
+        # Which call started a process is known next to its store only: a server is not asked (A4).
+        action = COMMANDS["cancel"].what if place.is_server else None
+        async with place.open(wanted=("session", session), action=action) as supervisor:
             view = await get_session(supervisor, session, place)
             ended = answers.outcome_document(view)
             if ended is None:

@@ -17,7 +17,9 @@ from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
+from supervisor.system.access import read_text
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
+from supervisor.system.withheld import hold
 
 if TYPE_CHECKING:
     from supervisor.seam.channel import Channel
@@ -161,7 +163,7 @@ class Place:
             tune_interpreter=tune_interpreter,
         ) as supervisor:
             if action is not None:
-                refuse_below_owner(action, await supervisor.find_owners())
+                refuse_below_owner(action, await supervisor.find_owners(), in_doubt=True)
             yield supervisor
 
 
@@ -285,10 +287,12 @@ class AnyPlace(Place):
 
 def _read_token(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = read_text(file).strip()
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise InvalidInput(f"cannot read the token in {file}: {why}") from None
+    hold(token)
+    return token
 
 
 HERE: Final = Place()

@@ -24,7 +24,6 @@ from supervisor.core.approvals.facts import ago
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.text.visible import visible
-from supervisor.system.inside import refuse_inside_call
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LISTED: Final = 20
@@ -43,8 +42,6 @@ def prune(
     place, before = place, _before(older_than)
     if json and not (yes or dry_run):
         raise InvalidInput("--json cannot ask: give --yes, or --dry-run to only look")
-    if not dry_run:
-        refuse_inside_call("pruning")
     forecast = anyio.run(_look, place, before)
     if not json:
         _tell(forecast, place)

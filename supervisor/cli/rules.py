@@ -4,6 +4,7 @@ Only a person may change rules: a process that a supervised call started is refu
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.core.approvals.facts import ago, at
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
-from supervisor.core.errors import NotFound
+from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.seam.supervisor import Supervisor
 
@@ -150,8 +151,15 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
 
 
 def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
+    warning: list[str] = []
+
     async def body(supervisor: Supervisor, name: str) -> Rule:
-        return await supervisor.add_rule(rule, by=name)
+        from supervisor.system.known_tools import warn_of_tool
+
+        made = await supervisor.add_rule(rule, by=name)
+        with suppress(SupervisorError):  # a person who may make rules may be one who may not read everything
+            warning.extend(filter(None, [await warn_of_tool(supervisor, rule)]))
+        return made
 
     added = _change(place, by, body)
     if as_json:
@@ -159,6 +167,8 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     else:
         print(f"{added.id}: {_sentence(added)}")
         say(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
+    for text in warning:
+        say(f"warning: {text}")
     return Exit.DONE
 
 
@@ -185,6 +195,8 @@ def _sentence(rule: Rule) -> str:
 
 
 def _review(rule: Rule) -> str:
+    if (why := core.why_void(rule)) is not None:
+        return f" (allows nothing: {visible(why)})"
     return " (unreviewed: its further words may run anything)" if rule.unreviewed else ""
 
 

@@ -21,7 +21,9 @@ from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
-from supervisor.system.access import OTHERS_USE, why_not_ours
+from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
+from supervisor.system.settling import note_ours
+from supervisor.system.withheld import hold
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -53,13 +55,13 @@ def serve(
     from supervisor.channels.terminal import login_name
     from supervisor.core.approvals.people import Person, TokenHash, hash_token, new_token
     from supervisor.system.closed import close_to_others
-    from supervisor.system.inside import refuse_inside_call
     from supervisor.system.logs import write_log
+    from supervisor.system.refusals import HELD, WHAT_HOLDS
+    from supervisor.wiring.cautions import cautions
     from supervisor.wiring.daemon import Daemon, settle
     from supervisor.wiring.stopping import bare, run_until_stopped
 
     close_to_others()
-    refuse_inside_call("serving")
     configuration, place = configured(config, place)
     token = read_token(token_file)
     made = new_token() if token is None and not configuration.people else None
@@ -86,6 +88,10 @@ def serve(
 
     def is_open() -> None:
         say(f"Serving {namespace or place.path} on {daemon.url} ({names})")
+        for caution in cautions(configuration, settings.agents, place.path if namespace is None else None):
+            say(f"warning: {caution}")
+        if not HELD:
+            say(f"Note: {WHAT_HOLDS}")
         if made is not None:
             say(f"Open {daemon.url}/login?token={quote(made)}")
             say(
@@ -103,10 +109,11 @@ def read_token(file: Path | None) -> str | None:
         token = given
     else:
         try:
-            token = file.read_text(encoding="utf-8")
+            token = read_text(file)
+            note_ours(file)
             if (readers := why_not_ours(file, OTHERS_USE)) is not None:
                 say(f"warning: {readers}")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise InvalidInput(f"cannot read the token in {file}: {why}; make one with: openssl rand -hex 32") from None
     if token is None:
@@ -117,4 +124,5 @@ def read_token(file: Path | None) -> str | None:
         raise InvalidInput(
             f"a token of fewer than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32"
         )
+    hold(token)
     return token.strip()

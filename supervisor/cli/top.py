@@ -23,6 +23,7 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
+from supervisor.system.refusals import HELD, WHAT_HOLDS
 from supervisor.wiring.stopping import bare
 
 if TYPE_CHECKING:
@@ -185,12 +186,14 @@ class _Top:
         from supervisor.channels.terminal.tree import draw_tree
 
         width, height = self._console.size
-        lines = draw_tree(self._found, width, height - 1, _now())
+        lines = draw_tree(self._found, width, height - 1 - (not HELD), _now())
         if not lines:
             lines = [Text("Nothing runs or waits here.")]
-        lines += [Text()] * (height - 1 - len(lines))
+        lines += [Text()] * (height - 1 - (not HELD) - len(lines))
         last = f"{self._place.where} does not answer" if self._is_silent else self._next_command()
         lines.append(Text(f"q quits    {last}", style="dim", no_wrap=True, overflow="ellipsis"))
+        if not HELD:
+            lines.insert(-1, Text(f"Note: {WHAT_HOLDS}", style="dim", no_wrap=True, overflow="ellipsis"))
         if lines == self._painted:
             return
         if self._live is None:

@@ -48,7 +48,8 @@ class Owner(msgspec.Struct, frozen=True):
     pid: int
     since: datetime
     started_by: tuple[Process, ...] = ()
-    """Processes that started it in order to be asked by it for permissions: what runs below them never decides (A4)."""
+    """Processes that started it in order to be asked by it for permissions, and itself, with the start of each: what
+    runs below them never decides (A4)."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
+from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.calls.rules import Rule, make_rule
@@ -76,8 +77,7 @@ async def chat(
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
     word, where = read_word(text), seen.channel or "message"
     if word is None:
-        answered = await _answer(supervisor, people, session, text, by, seen) if seen.channel is not None else None
-        return answered or ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+        return await _say(supervisor, people, session, text, by, seen)
     here = await supervisor.find_approvals(session=session, limit=None)
     if people is not None and (why := people.why_not_say(by, text, here)) is not None:
         for each in here:
@@ -102,6 +102,22 @@ async def chat(
     ):
         return answered
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
+
+
+async def _say(
+    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
+) -> ChatResult:
+    """Take a text that is no chat word: an answer, a near word, or a message."""
+    answered = await _answer(supervisor, people, session, text, by, seen) if seen.channel is not None else None
+    if answered is None and is_near_word(text) and (near := await _waiting(supervisor, people, session, by)):
+        return ChatResult(kind="listed", approvals=near)
+    return answered or ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+
+
+async def _waiting(supervisor: Supervisor, people: People | None, session: str, by: str) -> tuple[Approval, ...]:
+    """Return the approvals that wait here for a person."""
+    here = await supervisor.find_approvals(session=session, limit=None)
+    return tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
 
 
 async def _answer(

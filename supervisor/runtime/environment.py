@@ -12,7 +12,7 @@ Rules
 """
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Literal
 
@@ -24,6 +24,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, find_folder, working_directory
+from supervisor.system.settling import files_of_ours, settle
 
 _NOTHING: Final = nullcontext()
 
@@ -111,6 +112,14 @@ class Environment:
             return self.find_folder(named, base)
         except InvalidInput:
             return folder_of_call(base, named)
+
+    def settle(self, paths: Iterable[str]) -> Mapping[str, str]:
+        """Return where absolute paths lead now, as far as this process can find out (core/calls/paths.py)."""
+        return settle(paths)
+
+    def files_of_ours(self) -> Collection[str]:
+        """Return our own files, which no rule with a pattern covers."""
+        return files_of_ours()
 
     def check_size(self, value: Any, what: str) -> None:
         """Raise InvalidInput, which names `what`, if a value is too large for where the journal is kept."""

@@ -9,7 +9,7 @@ The module is longer than 400 lines because it is one interface: a short method 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, overload
@@ -26,6 +26,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
+    NotEntitled,
     NotFound,
     StoreDied,
     StoreError,
@@ -33,6 +34,7 @@ from supervisor.core.errors import (
 )
 from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.text.masks import mask
 from supervisor.core.values import (
@@ -72,9 +74,10 @@ from supervisor.runtime.trees.prune import Pruning
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.store import Store
 from supervisor.seam.supervisor import StoreSupervisor
-from supervisor.system.identity import attempt_started
-from supervisor.system.inside import Inside
+from supervisor.system.identity import HOST, attempt_started
+from supervisor.system.inside import Inside, find_ancestors
 from supervisor.system.loading import (
+    COMMANDS,
     find_declared,
     holds_command,
     load_recorded,
@@ -83,6 +86,7 @@ from supervisor.system.loading import (
     refuse_nameless,
 )
 from supervisor.system.logs import FactLog
+from supervisor.system.refusals import METHODS
 
 log = FactLog(__name__)
 MOST_WAITED_FOR: Final = 100
@@ -105,7 +109,7 @@ class LocalSupervisor(StoreSupervisor):
         self.agents = agents or {}
         """The agents that are found by name."""
         self.audience = Audience()
-        self._inside = Inside(self.store)
+        self._inside = Inside(self.store, in_doubt=True)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
 
@@ -168,6 +172,8 @@ class LocalSupervisor(StoreSupervisor):
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         created = self.reader.find_created(root) if session is not None else None
+        if created is not None and not self.store.owns(root) and created.agent not in COMMANDS:
+            self._refuse_other_tree(root, METHODS["resume"].what)  # it would run what others have started
         references = self._references(created, spec)
         folder, misfit = self._choose_folder(spec, cwd)
         # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
@@ -257,11 +263,13 @@ class LocalSupervisor(StoreSupervisor):
         return references
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+        self.refuse_inside(METHODS["resume"].what)
         await self.admission.of_program(by, "resume sessions", session)
         (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
         return self._run(root)
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+        self.refuse_inside(METHODS["resume_all"].what)
         await self.admission.of_program(by, "resume sessions")
         claims = self._runner.claims
         roots = [root for root, rows in (await claims.find_open()).items() if rows[0].id == root]
@@ -275,8 +283,23 @@ class LocalSupervisor(StoreSupervisor):
         if self._runner.environment.takes_commands_here:
             self._inside.refuse(what)
 
+    def _refuse_other_tree(self, root: str, what: str) -> None:
+        """As `refuse_inside`, but for a tree that this process runs, or whose call started it."""
+        if not self.store.owns(root):
+            try:
+                self.refuse_inside(what)
+            except NotEntitled:
+                if not self._runs_a_call_above(root):
+                    raise
+
+    def _runs_a_call_above(self, root: str) -> bool:
+        """Return whether the process of a call or a job of a tree started this one, as far as it sees its ancestors."""
+        view, above = self._runner.journal.look(), find_ancestors()
+        states = (view.session(row.id) for row in self.store.find_sessions(root=root))
+        return any(host == HOST and process in above for state in states for host, process in _processes(state))
+
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        self.refuse_inside("deciding")
+        self.refuse_inside(METHODS["decide"].what)
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if found is not None:
@@ -306,7 +329,7 @@ class LocalSupervisor(StoreSupervisor):
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        self.refuse_inside("changing rules")
+        self.refuse_inside(METHODS["add_rule"].what)
         who = await self.admission.of_command(by, "make rules")
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
@@ -318,7 +341,7 @@ class LocalSupervisor(StoreSupervisor):
         return found
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        self.refuse_inside("changing rules")
+        self.refuse_inside(METHODS["revoke_rule"].what)
         who = await self.admission.of_command(by, "make rules")
         clock = self._runner.clock
         return await self._runner.journal.append_with_answer(lambda view: revoke(view, rule, who, clock.now()))
@@ -338,7 +361,7 @@ class LocalSupervisor(StoreSupervisor):
         return await chat(self, self.people, session, text, who, seen)
 
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
-        self.refuse_inside("looking at credentials")
+        self.refuse_inside(METHODS["reveal"].what)
         found = self.reader.get_approval(approval)
         if found.kind != "call":
             raise InvalidInput(f"{approval} is a question: it has no arguments")
@@ -363,7 +386,7 @@ class LocalSupervisor(StoreSupervisor):
         await self._runner.journal.append(plan)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        self.refuse_inside("sending")
+        self.refuse_inside(METHODS["send"].what)
         root = self.reader.get_row(session).root
         who = await self.admission.of_message(by, text, session)
         message = self._runner.environment.new_session_id()
@@ -380,6 +403,7 @@ class LocalSupervisor(StoreSupervisor):
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
     def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:
+        self.refuse_inside(METHODS["import_session"].what)
         return LocalImport(self._runner, session, origin, agent)
 
     async def prune(
@@ -389,11 +413,11 @@ class LocalSupervisor(StoreSupervisor):
         pruning = Pruning(self._runner, before, only)
         if dry_run:
             return await pruning.find()
-        self.refuse_inside("pruning")
+        self.refuse_inside(METHODS["prune"].what)
         return await pruning.remove()
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self.refuse_inside("retrying")
+        self.refuse_inside(METHODS["retry"].what)
         who = await self.admission.of_command(by, "retry sessions", session)
         root = self.reader.get_row(session).id
 
@@ -410,7 +434,7 @@ class LocalSupervisor(StoreSupervisor):
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
-        self.refuse_inside("forking")
+        self.refuse_inside(METHODS["fork"].what)
         who = await self.admission.of_command(by, "fork sessions", session)
         root = self.reader.get_row(session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
@@ -431,8 +455,9 @@ class LocalSupervisor(StoreSupervisor):
     async def cancel(
         self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
     ) -> None:
-        who = await self.admission.of_program(by, "cancel sessions", session)
         root = self.reader.get_row(session).root
+        self._refuse_other_tree(root, METHODS["cancel"].what)
+        who = await self.admission.of_program(by, "cancel sessions", session)
 
         def plan(view: View) -> tuple[list[Entry], bool]:
             state = view.session(session)
@@ -570,3 +595,13 @@ class LocalSupervisor(StoreSupervisor):
 
     def watch_text(self, session: str) -> TextWatch:
         return WrittenText(self.reader, session)
+
+
+def _processes(state: SessionState) -> Iterator[tuple[str, int]]:
+    """Yield the processes of the calls that are executing, and of the jobs that run, each with its host."""
+    for record in state.operations.values():
+        if record.state == "executing" and record.started is not None and record.started.process is not None:
+            yield record.started.host, record.started.process
+    for job in state.jobs.values():
+        if job.ended is None:
+            yield job.started.host, job.started.process

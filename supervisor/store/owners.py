@@ -2,7 +2,7 @@
 
 Rules
 - A lock file is named by its owner's random id, and never used twice.
-- A lock file holds the processes below which nothing may decide, as JSON (Owner.started_by). It is empty for most.
+- A lock file holds the processes below which nothing may decide, as JSON (Owner.started_by): its owner is the last.
 - An owner is alive if its lock cannot be taken, whatever the process table says: pids are used again, locks are not.
 - A lock file is removed only under its own lock, and only if the path still names the file that was locked. A process
   that has just made one checks whether it was removed before it was locked.
@@ -28,7 +28,8 @@ import msgspec
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.rows import Owner, Process
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
-from supervisor.system.inside import STARTED_BY
+from supervisor.system.inside import OURS, STARTED_BY, itself
+from supervisor.system.settling import note_ours
 
 _held: Final[set[int]] = set()
 """The descriptors of the locks that this process holds."""
@@ -39,6 +40,7 @@ def _let_go() -> None:
     for lock in _held:
         os.close(lock)
     _held.clear()
+    OURS.clear()
 
 
 os.register_at_fork(after_in_child=_let_go)
@@ -50,6 +52,7 @@ class LockFolder:
     def __init__(self, store: Path) -> None:
         self.folder = store.with_name(f"{store.name}.owners")
         self._store = store
+        note_ours(store, is_store=True)
         self.mine: Owner | None = None
         self._held: int | None = None
         self._path = self.folder
@@ -126,6 +129,7 @@ class LockFolder:
             with suppress(OSError):  # the next owner removes it
                 (self.folder / self.mine.id).unlink()
             _held.discard(self._held)
+            OURS.discard(self.mine.id)
             os.close(self._held)
         self._held = self.mine = None
 
@@ -146,11 +150,14 @@ class LockFolder:
             return None
         self._held, self._path = lock, path
         _held.add(lock)
-        if STARTED_BY:
-            os.write(lock, msgspec.json.encode(STARTED_BY))
+        me = itself()
+        below = (*STARTED_BY, *(() if me is None else (me,)))
+        if below:
+            os.write(lock, msgspec.json.encode(below))
+        OURS.add(owner)
         # The time of the file system: this floor has no other clock.
         since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)
-        return Owner(owner, os.uname().nodename, os.getpid(), since, tuple(STARTED_BY))
+        return Owner(owner, os.uname().nodename, os.getpid(), since, below)
 
     def _give(self, made: Path | int) -> None:
         if os.geteuid() == 0:

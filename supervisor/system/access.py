@@ -1,22 +1,41 @@
-"""Which other users can read or change a file of ours.
+"""Files of ours that people write: which other users can read or change one, and its text.
 
 Theory: a user who can write the store, the files next to it or a secret can decide everything, and a user who can read
 a secret can use it. So a file that belongs to another user, or that others can write, is not used.
 
 Rules
 - A file is ours if it belongs to this process's user, or to root, who can do everything in any case.
+- A configuration, a token and a secret are small, regular files. A pipe or a device could keep its reader for ever.
 - Root may open the store of any user, and gives files that it makes next to it to the store's owner (store/owners.py).
   Root serves its own stores only (daemon.py): a daemon imports and runs what its store names.
 """
 
 import os
 import pwd
+import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 OTHERS_WRITE: Final = 0o022
 OTHERS_USE: Final = 0o077
+
+MOST: Final = 16 * 1024 * 1024  # bytes of a file that people write
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that people write. Raises OSError, also if it is no regular file, and ValueError if it
+    is too large, or is not text in UTF-8, or if its path is none."""
+    descriptor = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    )  # a pipe that is not written to does not wait
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is not a regular file")
+        found = file.read(MOST + 1)
+    if len(found) > MOST:
+        raise ValueError(f"it has more than {MOST // 1024**2} MiB")
+    return found.decode("utf-8")
 
 
 def why_not_ours(path: Path, forbidden: int, owners: Collection[int] = ()) -> str | None:

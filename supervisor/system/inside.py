@@ -6,8 +6,11 @@ remove the first sign and escape from the second: this guards against accidents 
 (docs/explanation/who-may-decide.md).
 
 Rules
-- Code that decides, changes rules, sends to a session, prunes or serves checks this first, in Python and on the
-  command line.
+- Code that does what refusals.py refuses checks this first, in Python and on the command line.
+- Doubt is a refusal. Ancestors can be known only among processes that this one sees. So each live owner of a store file
+  must be one of them: its pid, with the start of its process, whatever its host is called. A process in another
+  container or namespace, or without /proc, decides through a server, with a token.
+- /proc may belong to another namespace than this process: `/proc/self` says under which pid it knows this one.
 - A store in memory is this process's own: it contains no decisions of others.
 """
 
@@ -29,6 +32,10 @@ STARTED_BY: Final[list[Process]] = []
 while this process owns trees: the lock file of the owner says so (store/owners.py)."""
 
 
+OURS: Final[set[str]] = set()
+"""The ids of the owners that this process is."""
+
+
 def has_marker() -> bool:
     return bool(os.environ.get(CALL_MARKER))
 
@@ -42,16 +49,15 @@ def refuse_inside_call(what: str) -> None:
         )
 
 
-def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
+def refuse_below_owner(what: str, owners: Iterable[Owner], *, in_doubt: bool = False) -> None:
     """Raise NotEntitled if a process that owns a tree of this store, or that started the owner in order to be asked,
-    started this one, directly or not."""
-    here = socket.gethostname()
-    pids, starters = dict[int, Owner](), dict[Process, Owner]()
-    for owner in owners:
-        if owner.host == here:
-            pids[owner.pid] = owner
-            starters |= dict.fromkeys(owner.started_by, owner)
-    for pid in ancestors(os.getpid()) if pids else ():
+    started this one, directly or not. `in_doubt`: also if an owner is no process that this one can see."""
+    here, others = socket.gethostname(), [owner for owner in owners if owner.id not in OURS]
+    seen = [owner for owner in others if _is_seen(owner, here)]
+    known = [owner for owner in others if owner in seen or owner.host == here]
+    pids = {owner.pid: owner for owner in known}
+    starters = {process: owner for owner in known for process in owner.started_by if process[0] != owner.pid}
+    for pid in ancestors(_own_pid()) if pids else ():
         if pid in pids:
             raise NotEntitled(
                 f"{what} was refused: {pids[pid]} runs sessions of this store and started this process, so a "
@@ -62,13 +68,29 @@ def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
                 f"{what} was refused: process {pid} started this process, and it asks for permissions through "
                 f"{starters[found]}, so it may not decide itself; decide from a shell of your own"
             )
+    unseen = next((owner for owner in others if owner not in seen), None)
+    if in_doubt and unseen is not None:
+        raise NotEntitled(
+            f"{what} was refused: {unseen} runs sessions of this store, and this process cannot see it, as in another "
+            "container, so it cannot know whether one of its calls started it; do it where that process runs, or "
+            "through a server, with your token: --server URL --token-file FILE"
+        )
+
+
+def _is_seen(owner: Owner, here: str) -> bool:
+    """Return whether an owner is a process that this one sees."""
+    itself = next((process for process in owner.started_by if process[0] == owner.pid), None)
+    if itself is None:  # an owner of an earlier version does not say when it started
+        return owner.host == here and identify(owner.pid) is not None
+    return identify(owner.pid) == itself
 
 
 class Inside:
-    """Whether the actions of this process on a store may count as a person's."""
+    """Whether the actions of this process on a store may count as a person's. `in_doubt`: see refuse_below_owner."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, in_doubt: bool = False) -> None:
         self._store = store
+        self._in_doubt = in_doubt
         self._has_no_owner_above = False
         """Checked once: a process that runs a call owns its tree before the call begins."""
 
@@ -78,7 +100,7 @@ class Inside:
             return
         refuse_inside_call(what)
         if not self._has_no_owner_above:
-            refuse_below_owner(what, self._store.owners())
+            refuse_below_owner(what, self._store.owners(), in_doubt=self._in_doubt)
             self._has_no_owner_above = True
 
 
@@ -91,6 +113,25 @@ def ancestors(pid: int) -> Iterator[int]:
         pid = parent
 
 
+def find_ancestors() -> frozenset[int]:
+    """Return the pids of this process's ancestors, as far as it sees them."""
+    return frozenset(ancestors(_own_pid()))
+
+
+def _own_pid() -> int:
+    """Return the pid under which /proc knows this process."""
+    try:
+        return int(os.readlink("/proc/self"))  # noqa: PTH115 # a text, not a path
+    except (OSError, ValueError):
+        return os.getpid()
+
+
+def itself() -> Process | None:
+    """Return this process, as it says in its lock file who it is."""
+    found = identify(_own_pid())
+    return None if found is None else (os.getpid(), found[1])
+
+
 def guard_starter() -> None:
     """Let nothing decide that is below the program that started this process and talks to its standard input. Call it
     before a store is opened.
@@ -98,8 +139,8 @@ def guard_starter() -> None:
     A wrapper such as `sh -c` or `uv run` passes its own standard input on. So the ancestors that have the same one are
     wrappers, and the next ancestor is the program. Where the system does not show standard inputs, it is the parent.
     """
-    mine = _stdin(os.getpid())
-    for pid in ancestors(os.getpid()):
+    mine = _stdin(_own_pid())
+    for pid in ancestors(_own_pid()):
         if (process := identify(pid)) is not None:
             STARTED_BY.append(process)
         if mine is None or _stdin(pid) != mine:

@@ -38,6 +38,8 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.system.logs import FactLog
+from supervisor.system.refusals import UNATTENDED
+from supervisor.system.withheld import hold_hashes
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.orphaned import end_orphaned_process
 
@@ -107,6 +109,7 @@ async def open_supervisor(
     check_routes(routes, channels, known)
     if trace_contents and not traces:
         raise InvalidInput("trace_contents says what traces hold: give traces=True, too")
+    hold_hashes(token.hash for person in known or () for token in person.tokens)
     trace = _import_traces(contents=trace_contents) if traces else None
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
@@ -124,7 +127,7 @@ async def open_supervisor(
             runner.published.connect(environment.hear)
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
-            supervisor.refuse_inside("allowing everything (unattended)")
+            supervisor.refuse_inside(UNATTENDED.what)
         posting = Posting(
             runner,
             supervisor.reader,

@@ -11,10 +11,12 @@ Rules
 """
 
 import ipaddress
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -28,11 +30,15 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
+from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
+from supervisor.system.settling import note_ours
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_DEEPEST: Final = 50  # levels below a key of the top level
+_LONGEST: Final = 64  # bits of a number
 TAKEN: Final = ("web", "terminal")
 """Names of channels that no table has."""
 
@@ -137,7 +143,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     """Its own path, for errors of other processes."""
 
     def path(self, named: str) -> Path:
-        return Path(self.folder, Path(named).expanduser())
+        return Path(self.folder, os.path.expanduser(named))  # noqa: PTH111 # a Path raises where there is no such user
 
     @property
     def store_file(self) -> Path | None:
@@ -182,15 +188,26 @@ class Configuration(_Part, frozen=True, kw_only=True):
 def read_configuration(file: Path) -> Configuration:
     """Read and check a file. Raises InvalidInput, naming the file and the key or the line."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = read_text(file)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}; `supervisor init` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        raise InvalidInput(f"{file} cannot be read: {error}") from None
+    try:
+        document = tomllib.loads(text)
+        if (key := _find_odd(document)) is not None:
+            raise InvalidInput(f"{file}: {key}: no value here is nested so deeply, is so large a number, or has a NUL")
+    except InvalidInput:
+        raise
+    except RecursionError:
+        raise InvalidInput(f"{file} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:  # tomllib passes on those of Python's own types, such as a number of 5,000 digits
         raise InvalidInput(f"{file} is not valid TOML: {error}") from None
     for table, kind in (("agents", AgentPart), ("people", PersonPart)):  # their names are keys, too
         parts = document.get(table)
         for name, part in parts.items() if isinstance(parts, dict) else ():
             _convert(file, f"{table}.{name}", part, kind)
+    note_ours(file)
     folder = str(file.resolve().parent)
     configuration: Configuration = _convert(
         file, "", {**document, "folder": folder, "file": str(file.resolve())}, Configuration
@@ -198,6 +215,27 @@ def read_configuration(file: Path) -> Configuration:
     for key, problem in _problems(configuration):
         raise InvalidInput(f"{file}: {key}: {problem}")
     return configuration
+
+
+def _find_odd(document: dict[str, Any]) -> str | None:
+    """Return the key of the top level below which a value is nested too deeply, is a number that Python would not even
+    write, or is a text that is no path and no name; None if there is none."""
+    for key, value in document.items():
+        level, depth = [value], 0
+        while level and depth <= _DEEPEST:
+            if any(isinstance(each, int) and each.bit_length() > _LONGEST for each in level):
+                return key
+            if any(isinstance(each, str) and "\0" in each for each in level):
+                return key
+            held = ((*each, *each.values()) if isinstance(each, dict) else each for each in level if _holds(each))
+            level, depth = list(chain.from_iterable(held)), depth + 1
+        if level or "\0" in key:
+            return key.replace("\0", "\\0")
+    return None
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _convert(file: Path, place: str, value: Any, kind: Any) -> Any:

@@ -31,6 +31,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.store_urls import TemporalStore
+from supervisor.runtime.local import LocalSupervisor
 from supervisor.seam.channel import Channel
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.store.sqlite.schema import NO_LINKS
@@ -40,6 +41,7 @@ from supervisor.system.chronicle import Chronicle
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 from supervisor.system.loading import configure, load_agent, load_agents, make_agent
 from supervisor.system.logs import FactLog
+from supervisor.system.refusals import COMMANDS
 from supervisor.wiring.app import open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, is_loopback, make_rule
 from supervisor.wiring.platforms import make_channels, make_routes
@@ -90,7 +92,7 @@ class Daemon:
     async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
         """Serve until cancelled, then close in good order (R8). `is_open` is called when the store is open."""
         settings = self._settings
-        refuse_inside_call("serving")
+        refuse_inside_call(COMMANDS["serve"].what)
         open_many_files()
         store = self._make_store()
         chronicle = Chronicle(store)
@@ -110,7 +112,10 @@ class Daemon:
             self._open(store, [*settings.channels, web]) as supervisor,
             anyio.create_task_group() as tasks,
         ):
-            refuse_below_owner("serving", await supervisor.find_owners())
+            if isinstance(supervisor, LocalSupervisor):
+                supervisor.refuse_inside(COMMANDS["serve"].what)
+            else:
+                refuse_below_owner(COMMANDS["serve"].what, await supervisor.find_owners())
             if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
                 log.warning("store.open_to_others", problem=why)
             supervisor.listen(chronicle.hear)

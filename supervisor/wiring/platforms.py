@@ -14,38 +14,20 @@ import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
+from supervisor.core.approvals.channel_kinds import ENTRY_POINTS as ENTRY_POINTS, KINDS as KINDS, Kind as Kind
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.routes import Route
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.runtime.people.routing import route_problems
 from supervisor.seam.channel import Channel
+from supervisor.system.withheld import withhold
 from supervisor.wiring.config import Configuration
-
-ENTRY_POINTS: Final = "subagent_supervisor.channels"
-"""The group of entry points by which a distribution offers kinds of channels."""
-
-
-class Kind(NamedTuple):
-    """Where a kind of ours is, and the extra that installs what it needs, if it needs anything."""
-
-    where: str
-    extra: str | None = None
-
-
-KINDS: Final[Mapping[str, Kind]] = {
-    "ntfy": Kind("supervisor.channels.notices:NtfySettings", "ntfy"),
-    "hook": Kind("supervisor.channels.notices:HookSettings", "hook"),
-    "slack": Kind("supervisor.channels.slack:SlackSettings", "slack"),
-    "discord": Kind("supervisor.channels.discord:DiscordSettings", "discord"),
-    "telegram": Kind("supervisor.channels.telegram:TelegramSettings", "telegram"),
-    "email": Kind("supervisor.channels.mail:EmailSettings"),
-}
 
 
 class Table(NamedTuple):
@@ -99,6 +81,8 @@ def read_tables(
             problems.append(f"{configuration.file}: channels.{name}{error}")
             continue
         tables.append(found)
+        for secret in found.settings.secrets:
+            withhold(secret.variable(name))
         problems += [f"{configuration.file}: {_line(name, problem)}" for problem in _problems(found)]
     return tables, problems
 

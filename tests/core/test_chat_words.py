@@ -3,6 +3,7 @@
 import pytest
 
 from supervisor.core.approvals.chat_words import Word, read_word
+from supervisor.core.approvals.near_words import is_near_word
 
 ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
 
@@ -60,3 +61,24 @@ def test_a_word_alone_is_a_decision(text, word):
 def test_everything_else_is_chat(text):
     """No word is found in a sentence, a quotation, or a text that only looks like a word."""
     assert read_word(text) is None
+
+
+NEAR = r"""
+ok|OK!|Yes!|approve.|yes please|go ahead|sure|deny|y|👍|✅|:+1:|+1|yesss|aprove|sounds good|do it|yes, run it|no, wait|?
+d'accord|nein, danke|sí|да|はい|네|好的|हाँ|نعم|"yes"|> yes|/approve|I approve|of course|approve all of it
+"""
+
+
+@pytest.mark.parametrize("text", [*NEAR.strip().replace("\n", "|").split("|"), "yes\u200b", "\uff59\uff45\uff53"])
+def test_a_text_that_says_only_yes_or_no_is_nearly_a_word(text):
+    """In other words, other languages, or none; it is no decision all the same."""
+    assert is_near_word(text)
+    assert read_word(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["do NOT run that", "yes, but use staging", "deploy it", "run", "1", "what is it?", "ok " * 100, " ", ""]
+)
+def test_a_text_that_says_more_is_no_near_word(text):
+    """An order to the agent, a question to it, or a long text is a message."""
+    assert not is_near_word(text)

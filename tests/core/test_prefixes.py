@@ -6,11 +6,56 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.calls.content import shown_content
-from supervisor.core.calls.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
-from supervisor.core.calls.rules import Rule, allow, deny, policy_of
+from supervisor.core.calls.programs import (
+    BUILTINS,
+    LAUNCHED_BY,
+    LAUNCHERS,
+    LOST,
+    REVIEWED,
+    REVIEWED_BY,
+    family,
+    is_launcher,
+)
+from supervisor.core.calls.rules import Rule, allow, checked, deny, policy_of, why_void
 from supervisor.core.errors import InvalidInput
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "prefixes.md"
+ELSEWHERE = """
+python -m unittest install http://127.0.0.1/x.zip pip.main
+python -m unittest http.server.test
+python -m unittest pip
+python3 -m unittest -v http.server.test
+python -m unittest ./pip.main
+mypy http://x/y
+pytest http://x
+ruff check git+ssh:x
+go test example.org/a/b
+go test ./a@v1
+go build example.org/a@latest
+go list -m example.org/a
+npm run x git+https://x/y
+npm ls a@1
+pip show git+https://x
+cargo test https://x
+docker images https://x
+kubectl get https://x
+echo http://x
+"""
+EVERYDAY = """
+python -m unittest tests/test_a.py -v
+python -m unittest discover ./tests
+go test ./...
+go vet ./cmd/x
+npm run build:prod
+pytest tests/a.py::test_b
+git diff main..dev
+git show HEAD:a/b.py
+cat node_modules/@types/x.ts
+grep a:b f
+pip show anyio
+docker images repo:tag
+kubectl get pods
+"""
 
 
 def said(rules, command):
@@ -37,11 +82,43 @@ def test_a_reviewed_prefix_covers_operands_and_known_options_and_nothing_else(wo
     rule = allow("shell", f"{prefix} *", unreviewed=True)
     assert rule == allow("shell", f"{prefix} *")
     assert not rule.unreviewed
-    assert said([rule], f"{prefix} a") == "allow"
+    operand = {"python -m unittest": "tests/test_a.py"}.get(prefix, "a")
+    assert said([rule], f"{prefix} {operand}") == "allow"
     for option in REVIEWED[words]:
         assert said([rule], f"{prefix} {option}") == "allow"
     for more in ("--frobnicate", "-x=y", "/etc/passwd", "../x", "@x", "a=b", "ext::sh", "sh"):
         assert said([rule], f"{prefix} {more}") is None
+
+
+def begins_of(command):
+    """Return the longest reviewed prefix of a command."""
+    words = command.replace("python3", "python").split()
+    return next(" ".join(words[:count]) for count in (3, 2, 1) if (*words[:count],) in REVIEWED)
+
+
+@pytest.mark.parametrize("command", ELSEWHERE.strip().splitlines())
+def test_no_operand_is_an_address_or_a_name_of_code_elsewhere(command):
+    """The program would fetch it, or call it: `python -m unittest` imports what an operand names, from anywhere."""
+    begins = begins_of(command)
+    assert said([allow("shell", f"{begins} *")], command.replace("python3", "python")) is None
+
+
+@pytest.mark.parametrize("command", EVERYDAY.strip().splitlines())
+def test_an_operand_is_a_path_a_name_or_a_revision(command):
+    """As people write them every day."""
+    assert said([allow("shell", f"{begins_of(command)} *")], command) == "allow"
+
+
+@pytest.mark.parametrize("prefix", LOST)
+def test_a_prefix_that_lost_its_review_allows_nothing_and_stops_no_start(prefix):
+    """Rules in code and in a configuration stay as they are written, and a new one is refused."""
+    for rule in (allow("shell", f"{prefix} *"), Rule(kind="allow", tool="shell", pattern=f"{prefix} *", id="r1")):
+        assert said([rule], prefix) is said([rule], f"{prefix} a") is None
+        assert LOST[prefix] in (why_void(rule) or "")
+        with pytest.raises(InvalidInput):
+            checked(rule)
+    assert said([checked(allow("shell", f"{prefix} *", unreviewed=True))], f"{prefix} a") == "allow"
+    assert why_void(allow("shell", "git status *")) is why_void(deny("shell", f"{prefix} *")) is None
 
 
 @pytest.mark.parametrize(
@@ -87,6 +164,19 @@ def test_a_reviewed_prefix_needs_the_exact_name_or_a_system_folder(prefix):
         ("git bisect run rm", "ask"),
         ("npm exec rm x", "ask"),
         ("sort --compress-program rm x", "ask"),
+        ("EDITOR=rm git commit", "ask"),
+        ("A=b GIT_SSH_COMMAND='rm -rf' git ls-remote x", "ask"),
+        ("EDITOR=rm; git commit", "ask"),
+        ("export EDITOR=rm; git commit", "ask"),
+        ("export EDITOR=rm && git commit", "ask"),
+        ("compgen -C rm x", "ask"),
+        ("mapfile -C rm -c 1 <x", "ask"),
+        ("test -v 'a[$(rm x)]'", "ask"),
+        ("let 'a[$(rm x)]'", "ask"),
+        ("git -C rm status", "ask"),
+        ("EDITOR=vi git commit", "allow"),
+        ("EDITOR=rm", "allow"),
+        ("test -f rm", "allow"),
         ("frob x", "allow"),
         ("git rm x", "allow"),
         ("mkdir rm", "allow"),
@@ -97,6 +187,15 @@ def test_a_reviewed_prefix_needs_the_exact_name_or_a_system_folder(prefix):
 def test_a_deny_is_in_doubt_after_unknown_programs(command, expected):
     """Also if the whole tool is allowed, as by "approve all for session"."""
     assert said([allow("shell"), deny("shell", "rm *")], command) == expected
+
+
+def test_a_deny_is_in_doubt_about_a_name_in_the_variables_of_a_call():
+    """The argument `env` gives them, as an assignment does."""
+    arguments = {"command": "git commit", "cwd": None, "env": {"EDITOR": "rm -rf"}, "timeout": 30.0}
+    for rule, expected in ((deny("shell", "rm *"), "ask"), (deny("shell", "rmdir *"), "allow")):
+        content = shown_content("shell", arguments, folder="/", command="command")
+        found = policy_of([allow("shell"), rule], content, root_session=None)
+        assert (found or (None,))[0] == expected
 
 
 def test_too_many_places_where_a_program_could_begin_deny():

@@ -67,6 +67,22 @@ async def test_a_word_decides_the_only_approval_that_waits_and_was_shown(text, k
         assert events(supervisor.store, "s", e.MessageReceived) == []
 
 
+@pytest.mark.parametrize("text", ["ok", "Yes!", "go ahead", "deny", "👍", "nein, danke"])
+async def test_a_near_word_is_answered_with_what_waits_and_kept_nowhere(text):
+    """After a denial it would be an order to the agent. If nothing waits, it is a message."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(deploys, ["a"], session="s")
+        (approval,) = await shown(supervisor, "s", 1)
+        heard = await supervisor.chat("s", text, by="ana", shown_before=EVER)
+        assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [approval.id])
+        assert list(await supervisor.find_approvals()) == [approval]
+        await supervisor.chat("s", "no", by="ana", shown_before=EVER)
+        assert await run.result() == ["denied"]
+        assert events(supervisor.store, "s", e.MessageReceived) == []
+        with pytest.raises(InvalidInput):  # a message, which this agent does not take
+            await supervisor.chat("s", text, by="ana", shown_before=EVER)
+
+
 async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
     """So it is if the card was shown elsewhere. The reply lists the approval with its id, which then decides."""
     async with opened(channels=[Wall()]) as supervisor:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
+from supervisor.core.calls.paths import OF_AGENTS
 from supervisor.core.encoding import printable
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
@@ -131,6 +132,11 @@ def command_in(given: Any) -> str | None:
     command = given.get("command") if isinstance(given, Mapping) else None
     is_words = isinstance(command, list) and bool(command) and all(isinstance(word, str) for word in command)
     return "command" if is_words or isinstance(command, str) else None
+
+
+def paths_in(given: Any) -> tuple[str, ...]:
+    """Return the names of the fields of the raw input that are paths."""
+    return tuple(name for name in OF_AGENTS if name in given) if isinstance(given, Mapping) else ()
 
 
 def is_same(tool: str, given: Any, permission: Permission) -> bool:

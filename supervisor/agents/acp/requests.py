@@ -33,6 +33,7 @@ from supervisor.agents.acp.permissions import (
     claims_in,
     command_in,
     is_same,
+    paths_in,
     rejecting,
     title_of,
 )
@@ -246,6 +247,7 @@ class Requests:
             editable=False,
             command=command_in(asked.given),
             claims=claims_in(asked.given, asked.ids),
+            paths=paths_in(asked.given),
         )
         return await here.call(called, asked.arguments)
 

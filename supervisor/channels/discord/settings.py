@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from supervisor.channels.discord.channel import Discord
-from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
+from supervisor.core.approvals.channel_kinds import KINDS
 from supervisor.core.approvals.people import Mention
 
-BOT: Final = Secret(key="bot_token", form=r"[^ ]+", where="without the word Bot, on Bot")
+(BOT,) = KINDS["discord"].secrets
 
 _ID: Final = re.compile(r"[0-9]+")
 _KEY: Final = re.compile(r"[0-9a-fA-F]{64}")

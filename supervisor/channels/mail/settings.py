@@ -6,10 +6,11 @@ from typing import Final
 from supervisor.channels.mail.channel import Email
 from supervisor.channels.mail.letters import address
 from supervisor.channels.mail.smtp import Security, SmtpServer
-from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
+from supervisor.core.approvals.channel_kinds import KINDS
 from supervisor.core.errors import InvalidInput
 
-PASSWORD: Final = Secret(key="password", form=r"[^\r\n]+", where="of your mail provider", is_required=False)
+(PASSWORD,) = KINDS["email"].secrets
 PORTS: Final[dict[Security, int]] = {"starttls": 587, "tls": 465, "none": 25}
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 

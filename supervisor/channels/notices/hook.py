@@ -26,23 +26,18 @@ from supervisor.channels.sdk import (
     ChannelSetup,
     Fact,
     Problem,
-    Secret,
     all_facts,
     page_of,
 )
+from supervisor.core.approvals.channel_kinds import KINDS
 
-_LETTER: Final = "[A-Za-z0-9+/]"
 _FULL: Final = (
     *("arguments", "command", "claims", "cwd", "secret", "masked", "inputs", "why", "because"),
     *("question", "choices", "schema"),
 )
 """The fields of an approval that `detail = "full"` adds. `claims` are the names of the arguments that are the agent's
 words, and no part of what runs."""
-SECRET: Final = Secret(
-    key="secret",
-    form=rf"whsec_({_LETTER}{{4}}){{8,21}}({_LETTER}{{4}}|{_LETTER}{{3}}=|{_LETTER}{{2}}==)?",
-    where='"whsec_" and the base64 of 24 to 64 random bytes',
-)
+(SECRET,) = KINDS["hook"].secrets
 
 
 class Hook(Notice):

@@ -27,7 +27,6 @@ from supervisor.channels.sdk import (
     FactLog,
     InvalidInput,
     Problem,
-    Secret,
     asked_facts,
     draw,
     fact_lines,
@@ -37,6 +36,7 @@ from supervisor.channels.sdk import (
     page_of,
     shown_whole,
 )
+from supervisor.core.approvals.channel_kinds import KINDS
 
 log = FactLog(__name__)
 
@@ -47,7 +47,7 @@ QUIET: Final = 1  # the priority that makes no sound
 AGAIN: Final = "Still waits."
 CLOCKS_DIFFER: Final = timedelta(seconds=60)
 
-TOKEN: Final = Secret(key="token", form=r"tk_\w+", where="tk_..., in the account's settings", is_required=False)
+(TOKEN,) = KINDS["ntfy"].secrets
 
 
 class Ntfy(Notice):

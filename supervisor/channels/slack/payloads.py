@@ -5,7 +5,9 @@ Rules
 - A payload with a value of another type where Slack has a text is refused, so that only text of the right form leaves
   this module. A payload from another app or workspace than the configured one is refused, too: ids of people are unique
   only within a workspace.
-- Messages of bots, edits in threads and joins do not count as messages of a person.
+- Messages of bots, edits in threads and joins do not count as messages of a person. What an app posts in a person's
+  name (with their token, by a workflow) has the mark of the app.
+- What a person forwards is an attachment, and no part of their text.
 - Only a leading mention of this app is removed from a message: "@bob yes" is meant for bob, and decides nothing (A12).
 - The agent cannot read files here. A message with files names them, so its text is no chat word any more.
 """
@@ -26,6 +28,8 @@ AGAIN: Final = "delivered_again"
 _MENTION: Final = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^>]*)?>:?")
 _SPOKEN: Final = (None, "file_share", "thread_broadcast")
 """Subtypes of messages that a person wrote: plain, with files, and in a thread but also shown outside it."""
+_BY_APP: Final = ("bot_id", "bot_profile", "app_id")
+"""Fields of a message that an app wrote, also in the name of a person."""
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
@@ -169,8 +173,9 @@ def _filled(element: Payload) -> str:
 
 
 def _words(payload: Payload, event: Payload) -> Words | None:
+    is_by_app = any(event.get(mark) for mark in _BY_APP)
     is_edited = "edited" in event and "thread_ts" in event  # outside threads, an edit may add the mention that begins
-    if event.get("bot_id") or event.get("subtype") not in _SPOKEN or "user" not in event or is_edited:
+    if is_by_app or event.get("subtype") not in _SPOKEN or "user" not in event or is_edited:
         return None
     is_mention = event["type"] == "app_mention"
     apps = {each["user_id"] for each in payload.get("authorizations") or ()}

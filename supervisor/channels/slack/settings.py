@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
 from supervisor.channels.slack.channel import Slack
+from supervisor.core.approvals.channel_kinds import KINDS
 from supervisor.core.approvals.people import Mention
 
-BOT: Final = Secret(key="bot_token", form=r"(xoxe\.)?xoxb-.+", where="xoxb-..., on OAuth & Permissions")
-SIGNING: Final = Secret(key="signing_secret", form=r".+", where="on Basic Information", is_required=False)
-APP: Final = Secret(key="app_token", form=r"xapp-.+", where="xapp-..., on Basic Information", is_required=False)
+BOT, SIGNING, APP = KINDS["slack"].secrets
 
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+")
 

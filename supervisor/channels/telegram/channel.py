@@ -431,6 +431,8 @@ class Telegram(Channel):
             return "Nothing was done: write it in your own name. In the name of a group, no one knows who wrote it."
         if words.is_forwarded:
             return "Nothing was done: this is forwarded, so another person may have written it. Write it yourself."
+        if words.is_via_bot:
+            return "Nothing was done: a bot wrote this, or it was sent by itself. Write it yourself."
         if words.command == "new" or (words.command == "stop" and not words.text):
             return await self._heard(words, is_again=is_again)
         if words.command:

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
+from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
 from supervisor.channels.telegram.channel import Telegram
+from supervisor.core.approvals.channel_kinds import KINDS
 from supervisor.core.approvals.people import Mention
 
-BOT: Final = Secret(key="bot_token", form=r"[0-9]+:[A-Za-z0-9_-]+", where="123456:..., in the chat with @BotFather")
+(BOT,) = KINDS["telegram"].secrets
 
 
 NAME: Final = 20

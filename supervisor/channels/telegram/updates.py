@@ -5,7 +5,9 @@ Rules
 - A person is a numeric id. Names are neither read nor believed: a person can change theirs, and another can take it.
 - A message that is written in the name of a group does not say who wrote it, and decides nothing. One of another bot is
   not answered: two bots could answer each other for ever.
-- A forwarded message says what another person wrote, so it neither decides nor asks for anything.
+- A forwarded message says what another person wrote. A message through another bot (`via_bot`: an inline result, which
+  a person sends by one tap), or that Telegram sent by itself (a scheduled or automatic one), says what a program wrote.
+  None of them is the word of the person in whose name it stands, so it neither decides nor asks for anything.
 - Only a message of this bot says what a reply to it is about, and only by its marks (messages.py).
 """
 
@@ -50,7 +52,19 @@ class _Message(msgspec.Struct, frozen=True):
     reply_to_message: "_Message | None" = None
     via_bot: User | None = None
     sender_chat: _Chat | None = None
+    sender_business_bot: User | None = None
+    is_from_offline: bool = False
     forward_origin: Any = None
+    forward_date: int | None = None  # before version 7.0 of the Bot API, which people may run themselves
+    is_automatic_forward: bool = False
+
+    @property
+    def is_forwarded(self) -> bool:
+        return self.forward_origin is not None or self.forward_date is not None or self.is_automatic_forward
+
+    @property
+    def is_by_program(self) -> bool:
+        return self.via_bot is not None or self.sender_business_bot is not None or self.is_from_offline
 
 
 class _Query(msgspec.Struct, frozen=True):
@@ -98,6 +112,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is written in the name of a group or a channel, so that `user` is no person."""
     is_forwarded: bool = False
     """Whether another person wrote it, and `user` only passed it on."""
+    is_via_bot: bool = False
+    """Whether a program wrote it, and `user` only sent it, or not even that."""
     about: tuple[str, str] | None = None
     began: int | None = None
     """The message that began the session to which the message that it replies to belongs, if that says so."""
@@ -183,7 +199,8 @@ def _words(message: _Message, bot: int, username: str) -> Words | None:
         is_to_us=is_private or named or is_ours,
         is_reply=is_ours,
         is_anonymous=is_anonymous,
-        is_forwarded=message.forward_origin is not None,
+        is_forwarded=message.is_forwarded,
+        is_via_bot=message.is_by_program,
         about=read_reference(end),
         began=read_byline(end),
     )

@@ -7,11 +7,12 @@ from starlette.responses import Response
 from supervisor.channels.web.endpoints import Call, Endpoint, document
 from supervisor.channels.web.schemas import Health
 from supervisor.channels.web.state import Site
+from supervisor.system.refusals import HELD, WHAT_HOLDS
 
 
 async def health(call: Call) -> Response:
-    """Answer at all: that shows that the process runs."""
-    return document(Health("ok"))
+    """Answer at all: that shows that the process runs. Say whether the system keeps what agents run from deciding."""
+    return document(Health("ok", held=HELD, note=None if HELD else WHAT_HOLDS))
 
 
 async def ready(call: Call) -> Response:

@@ -19,6 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from supervisor.core.approvals.facts import ago, at
+from supervisor.core.calls.rules import why_void
 from supervisor.core.text.visible import visible
 
 POLICY: Final = (
@@ -116,7 +117,7 @@ def environment() -> jinja2.Environment:
         auto_reload=False,
     )
     found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed)
-    found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered)
+    found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered, void=why_void)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

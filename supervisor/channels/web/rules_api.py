@@ -8,6 +8,7 @@ from supervisor.channels.web.endpoints import Call, Endpoint, document, page_doc
 from supervisor.channels.web.schemas import RuleBody, RuleDocument, page_of
 from supervisor.core.calls.rules import make_rule
 from supervisor.core.documents import rule_document
+from supervisor.system.known_tools import warn_of_tool
 
 
 async def list_rules(call: Call) -> Response:
@@ -15,10 +16,14 @@ async def list_rules(call: Call) -> Response:
 
 
 async def add_rule(call: Call) -> Response:
+    """Add a rule. The header `warning` says if no agent here has its tool."""
     body: RuleBody = call.body
     rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
     added = await call.supervisor.add_rule(rule, by=call.person.name)
-    return document(rule_document(added), 201)
+    answer = document(rule_document(added), 201)
+    if (warning := await warn_of_tool(call.supervisor, rule)) is not None:
+        answer.headers["warning"] = f'199 - "{warning.encode("ascii", "replace").decode().replace(chr(34), chr(39))}"'
+    return answer
 
 
 async def revoke_rule(call: Call) -> Response:

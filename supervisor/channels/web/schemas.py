@@ -242,6 +242,9 @@ class Health(msgspec.Struct, frozen=True):
     detail: str | None = None
     channels_down: tuple[str, ...] = ()
     """The channels on which people cannot be reached now; the log says why. They do not change the status."""
+    held: bool | None = None
+    """Whether the system keeps the commands of agents on this machine from deciding; with what that means in `note`."""
+    note: str | None = None
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):

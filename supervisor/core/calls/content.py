@@ -113,6 +113,8 @@ class Requested(Protocol):
     def secret(self) -> tuple[str, ...]: ...
     @property
     def defaults(self) -> tuple[str, ...]: ...
+    @property
+    def paths(self) -> tuple[str, ...]: ...
 
 
 def content_of(
@@ -146,6 +148,7 @@ def content_of_request(
         claims=request.claims,
         secret=request.secret if secret is None else secret,
         defaults=request.defaults if edited is None else (),
+        paths=request.paths,
     )
 
 

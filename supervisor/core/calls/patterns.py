@@ -5,20 +5,27 @@ Rules
 - A deny or ask pattern names some arguments, also nested ones: it matches whatever the other arguments are. In it equal
   numbers are the same (1, 1.0, true); in an allow they are not.
 - An argument named `cwd` is compared as the folder in which the call runs (core/calls/folders.py), in every tool.
+- An absolute path in a deny or ask pattern matches each spelling of it, and for an argument that a tool declares as a
+  path also what leads there (core/calls/paths.py). There, and in no allow, `/srv/app/**` is all that is below the
+  folder.
 - A pattern never allows a value that JSON cannot express exactly (a NaN, keys that are not text).
 - `covers` returns yes only if it is proved. `meets` returns no only if it is proved, and None in doubt.
 """
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isfinite
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.calls import paths
 from supervisor.core.calls.folders import with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
+
+_NOWHERE: Final[paths.Settled] = MappingProxyType({})
 
 
 def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
@@ -27,12 +34,52 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     return fields is not None and is_same(with_folder(fields, cwd), with_folder(arguments, cwd))
 
 
-def meets(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
-    """Return whether a deny or ask pattern matches; None if the pattern cannot be understood."""
+def meets(
+    pattern: str,
+    arguments: Mapping[str, Any],
+    cwd: str | None,
+    names: Collection[str] = (),
+    settled: paths.Settled = _NOWHERE,
+) -> bool | None:
+    """Return whether a deny or ask pattern matches; None in doubt, and if the pattern cannot be understood. `names`:
+    of the arguments that are paths; `settled`: where paths lead."""
     fields = read_object(pattern)
     if fields is None:
         return None
-    return _is_part(fields, arguments) or _is_part(_settled(fields, cwd), _settled(arguments, cwd))
+    if _is_part(fields, arguments) or _is_part(_settled(fields, cwd), _settled(arguments, cwd)):
+        return True
+    if not any(isinstance(wanted, str) and (name in names or wanted[:1] == "/") for name, wanted in fields.items()):
+        return False
+    folder = _settled(arguments, cwd).get("cwd", cwd) if isinstance(arguments.get("cwd"), str) else cwd
+    answers = [_meets_path(name, wanted, arguments, folder, names, settled) for name, wanted in fields.items()]
+    return False if False in answers else None if None in answers else bool(answers)
+
+
+def _meets_path(
+    name: str,
+    wanted: Any,
+    arguments: Mapping[str, Any],
+    folder: str | None,
+    names: Collection[str],
+    settled: paths.Settled,
+) -> bool | None:
+    """Return whether an argument is what a pattern wants of it, or a path that leads there; None in doubt."""
+    if name not in arguments:
+        return False
+    found = arguments[name]
+    if _is_part(wanted, found):
+        return True
+    is_path = isinstance(wanted, str) and (name in names or wanted.startswith("/"))
+    if not is_path or not isinstance(found, str | list | tuple):
+        return False
+    if name not in names:
+        wanted = wanted if wanted.endswith(paths.BELOW) else wanted.rstrip("/")
+    pattern = wanted if wanted.startswith("/") else paths.spelled(wanted, folder)
+    if not pattern:
+        return None
+    given = [each for each in ([found] if isinstance(found, str) else found) if isinstance(each, str)]
+    answers = [paths.matches(pattern, each, folder, settled) for each in given]
+    return True if True in answers else None if None in answers else False
 
 
 def exact_pattern(arguments: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,10 @@ Rules
   words of a prefix (`npm run env ./evil` runs ./evil, although npm is told to run a script);
 - `BUILTINS` and reserved words have a meaning in a shell that no program of that name has.
 - An operand is a bare word; never an assignment (`=`), a remote helper (`::`), a response file (`@`), or a `+` command.
+- A further operand of a reviewed prefix has the shape of what its program takes there: a path, a name, a revision, a
+  package of the folder. It is never an address, nor a name that the program would fetch or import from elsewhere:
+  unittest calls any importable thing, so `python -m unittest install URL pip.main` would run the code at the address.
+- A prefix can lose its review. A rule that holds it stays, is listed as one that allows nothing, and stops no start.
 - Further operands stay in the folder: none is an absolute path, or has a `..` component. With others, a program that
   only looks reads every file of the machine (`git diff /dev/null /etc/shadow` compares any two files). A person who
   wants more says so in the prefix (`ls /srv *`). Words do not show where a link in the folder leads.
@@ -126,10 +130,9 @@ REVIEWED_BY: Final[Mapping[str, str]] = {
         cargo tree: CARGO
         docker images: -a -q
         docker ps: -a -q
-        go list: -m
+        go list:
         kubectl get: -A -w
         npm ls: --all
-        npm outdated:
         pip check:
         pip freeze:
         pip list: --outdated
@@ -182,11 +185,47 @@ def _reviewed() -> dict[tuple[str, ...], frozenset[str]]:
 
 
 REVIEWED: Final[Mapping[tuple[str, ...], frozenset[str]]] = _reviewed()
+LOST: Final[Mapping[str, str]] = {
+    "go list -m": "it asks the host that its operand names",
+    "npm outdated": "it sends the names among its operands to a registry",
+}
+"""Prefixes that were reviewed once, and why they are not any more."""
+_SHAPED: Final[Mapping[str, str]] = {
+    "echo grep rg seq basename dirname cut sleep": "word",
+    "git-blame git-describe git-diff git-log git-rev-parse git-shortlog git-show": "word",
+    "cargo-tree docker-images docker-ps kubectl-get npm-ls pip-check pip-freeze pip-list pip-show id which": "name",
+    "cargo-bench cargo-build cargo-check cargo-clippy cargo-doc cargo-test npm-run npm-run-script npm-test": "name",
+    "go-build go-fmt go-list go-test go-vet": "package",
+    "python--m-unittest": "script",
+}
+_SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
+    # a path, perhaps with the parts of a test: tests/test_a.py::test_b
+    "path": re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+,./-]*(?:::[A-Za-z0-9_./-]+)*"),
+    # of what is installed, running or written in the folder: build:prod, but no NAME@VERSION
+    "name": re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_%+,./-]*(?::[A-Za-z0-9_.-]+)*"),
+    # a revision of a repository or a text: HEAD:file, v1.2..main
+    "word": re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+:,./-]*"),
+    # Go fetches a package whose first part has a dot
+    "package": re.compile(r"(?:\.{1,3}|[A-Za-z0-9_-]+)(?:/[A-Za-z0-9_./-]*)?"),
+    # unittest imports every other name, from wherever it is, and calls it
+    "script": re.compile(r"discover|[A-Za-z0-9_./-]+\.py|[A-Za-z0-9_./-]*/[A-Za-z0-9_-]*"),
+}
+"""What the further operands of reviewed prefixes are: those of `_SHAPED`, and paths after all others."""
+_SHAPE_OF: Final = {
+    words: next((shape for names, shape in _SHAPED.items() if "-".join(words) in names.split()), "path")
+    for words in REVIEWED
+}
 WITH_COMMANDS: Final = frozenset(words[0] for words in REVIEWED if len(words) > 1)
 """Programs with commands of their own: a prefix must name the command."""
+_NAMING_BUILTINS: Final = _names("""
+    [ [[ declare export getopts let local printf read readonly test typeset unset wait
+""")
+"""Builtins whose words may be names of variables: an index or a value there can hold a command, also in quotes."""
+_TESTS: Final = _names("[ [[ printf test")
+"""Those that give no variable a value by `=`."""
 _RUN_NO_WORDS: Final = (
     frozenset(words[0] for words in REVIEWED) - LAUNCHERS
-    | BUILTINS
+    | BUILTINS - _names("compgen mapfile readarray")  # with -C or -F, they run a word
     | _names("""
     chgrp chmod chown cp date dd expr groups gunzip gzip hostname jq kill link ln mkfifo mktemp mv nproc paste pgrep
     pkill printenv ps pstree strings sync tac tee test tr tree truncate tty uniq unlink uptime users w who yes
@@ -222,6 +261,7 @@ OFFERED: Final[Mapping[tuple[str, ...], str]] = {
 it."""
 
 _OPERAND: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+:,./-]*")
+_ADDRESS: Final = re.compile(r".*://|[A-Za-z0-9.-]*\+[A-Za-z0-9.-]+:")
 _HELPER: Final = re.compile(r"[A-Za-z0-9+-]+::")
 _VERSION: Final = re.compile(r"(?<=.)[-.]?\d[\d.]*\Z")
 _LETTERS: Final = re.compile(r"[a-z]+")
@@ -244,9 +284,11 @@ def is_launcher(program: str) -> bool:
     return letters[0] != name and (letters[0] in LAUNCHERS or letters[0] in WITH_COMMANDS)
 
 
-def may_run_words(program: str, first: str) -> bool:
-    """Return False only if a program is known to run none of its words; `first` is the first of them, or ""."""
-    name = family(program)
+def may_run_words(program: str, words: Sequence[str]) -> bool:
+    """Return False only if a program is known to run none of its words."""
+    name, first = family(program), next(iter(words), "")
+    if name in _NAMING_BUILTINS:
+        return any("$" in word or "`" in word or ("=" in word and name not in _TESTS) for word in words)
     if name not in _RUN_NO_WORDS:
         return True
     return name in WITH_COMMANDS and (first.startswith("-") or first in _RUNS_WORDS.get(name, ()))
@@ -281,6 +323,8 @@ def why_no_prefix(prefix: Sequence[str]) -> str | None:
 def why_unreviewed(prefix: Sequence[str]) -> str | None:
     """Return why a prefix is not known to be harmless; None if it is."""
     begins = _reviewed_words(prefix)
+    if (lost := why_lost(prefix)) is not None:
+        return f"{' '.join(prefix)} is not a reviewed prefix any more: {lost}"
     if begins is None:
         return f"{' '.join(prefix)} is not a reviewed prefix: its further words may run anything"
     known = REVIEWED[begins]
@@ -288,13 +332,20 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
     return f"{' '.join(begins)} is not reviewed with {strange[0]}" if strange else None
 
 
+def why_lost(prefix: Sequence[str]) -> str | None:
+    """Return why a prefix that was reviewed once is not any more; None for any other prefix."""
+    text = " ".join(prefix)
+    return next((why for lost, why in LOST.items() if f"{text} ".startswith(f"{lost} ")), None)
+
+
 def is_harmless(words: Sequence[str], prefix: int) -> bool:
     """Return whether words run their program and, as far as can be known, nothing that the further words name. The
     first `prefix` words are the prefix; if it is unreviewed, none of its program's options is known."""
     begins = _reviewed_words(words[:prefix])
     known = frozenset[str]() if begins is None else REVIEWED[begins]
+    shape = None if begins is None else _SHAPE_OF[begins]
     further = words[prefix:]
-    return all(word in known if word.startswith("-") else _is_operand(word) for word in further) and all(
+    return all(word in known if word.startswith("-") else _is_operand(word, shape) for word in further) and all(
         map(stays_in_folder, further)
     )
 
@@ -307,5 +358,8 @@ def _reviewed_words(words: Sequence[str]) -> tuple[str, ...] | None:
     return next((begins[:count] for count in (3, 2, 1) if begins[:count] in REVIEWED), None)
 
 
-def _is_operand(word: str) -> bool:
-    return _OPERAND.fullmatch(word) is not None and _HELPER.match(word) is None and family(word) not in LAUNCHERS
+def _is_operand(word: str, shape: str | None = None) -> bool:
+    """Return whether a word is an operand; `shape`: one of that shape, and so no address."""
+    if _OPERAND.fullmatch(word) is None or _HELPER.match(word) is not None or family(word) in LAUNCHERS:
+        return False
+    return shape is None or (_SHAPES[shape].fullmatch(word) is not None and _ADDRESS.match(word) is None)

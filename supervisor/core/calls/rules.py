@@ -12,6 +12,8 @@ Rules
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
 - A pattern is a JSON object of arguments (core/calls/patterns.py), or a command (core/calls/shell_patterns.py), for
   calls of a tool that declares which argument is its shell command. None means any arguments: the whole tool.
+- The pattern of a rule on a tool that declares paths may be a path, `/srv/notes.md` or `/srv/app/**`, for calls with
+  whatever other arguments. No allow with a pattern covers a call that names a file of ours.
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
 - A rule with a `session` counts in the tree of that root session; one without it always.
@@ -20,29 +22,34 @@ Rules
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from supervisor.core.calls import patterns, shell_patterns
+from supervisor.core.calls import paths as core_paths, patterns, shell_patterns
 from supervisor.core.calls.content import CallContent
-from supervisor.core.calls.folders import with_folder
+from supervisor.core.calls.folders import folder_of_call, with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
 from supervisor.core.values import Option, Policy
 
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+_WRITTEN: Final = ("code", "configuration")
+"""Origins of rules that stand where no one looks at them when a program starts: they stop no start."""
 _ONCE: Final = Option("once")
 
 
 class NamedTool(Protocol):
-    """The tool that a rule is about: its name, and which of its arguments is a shell command."""
+    """The tool that a rule is about: its name, and which of its arguments is a shell command, and which are paths."""
 
     @property
     def name(self) -> str: ...
     @property
     def command(self) -> str | None: ...
+    @property
+    def paths(self) -> tuple[str, ...]: ...
 
 
 AnyTool: TypeAlias = str | NamedTool
@@ -58,6 +65,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The root session in whose tree the rule counts; None: always."""
     unreviewed: bool = False
     """Whether its pattern is a prefix that is not known to be harmless, and its author said so."""
+    paths: bool = False
+    """Whether its pattern is a path: a file or, with `/**`, all below a folder (core/calls/paths.py)."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
@@ -79,7 +88,8 @@ def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = No
     `session`: only in the tree of this root session; also in `ask` and `deny`.
     `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
     anything. docs/reference/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be
-    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
+    understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`). A prefix that
+    was reviewed once, and is not any more, allows nothing.
     """
     return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
 
@@ -102,8 +112,10 @@ def make_rule(
     session: str | None = None,
     *,
     unreviewed: bool = False,
+    paths: bool = False,
 ) -> Rule:
-    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. Raises InvalidInput."""
+    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. `paths`: its pattern is a
+    path, also of a tool of which only the name is known. Raises InvalidInput."""
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
@@ -113,27 +125,50 @@ def make_rule(
             f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
             f"{MAX_SHOWN} of them"
         )
-    is_command = pattern is not None and _is_command(tool, pattern)
-    if pattern is not None:
+    is_path = pattern is not None and (paths or _is_path(tool, pattern))
+    is_command = pattern is not None and not is_path and _is_command(tool, pattern)
+    if is_path and pattern is not None:
+        pattern = core_paths.normalise(pattern)
+    elif pattern is not None:
         pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
     why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
-    if why is not None and not unreviewed:
+    is_old = why is not None and pattern is not None and origin in _WRITTEN and shell_patterns.has_lost_review(pattern)
+    if why is not None and not unreviewed and not is_old:
         raise InvalidInput(
             f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
             "line with --unreviewed"
         )
-    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
+    marked = why is not None and unreviewed
+    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=marked, paths=is_path, origin=origin, session=session)
 
 
-def policy_of(rules: Iterable[Rule], content: CallContent, *, root_session: str | None) -> tuple[Policy, Rule] | None:
+def why_void(rule: Rule) -> str | None:
+    """Return why a rule allows no call at all, although it was accepted once: its prefix is not reviewed any more. None
+    for every other rule."""
+    if rule.kind != "allow" or rule.pattern is None or rule.paths or not _is_command(rule.tool, rule.pattern):
+        return None
+    return shell_patterns.why_covers_nothing(rule.pattern, unreviewed=rule.unreviewed)
+
+
+def policy_of(
+    rules: Iterable[Rule],
+    content: CallContent,
+    *,
+    root_session: str | None,
+    settled: core_paths.Settled = MappingProxyType({}),
+    ours: Collection[str] = (),
+) -> tuple[Policy, Rule] | None:
     """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
     Of the content: `arguments` are all of them, defaults filled in. `folder`: the folder in which the tool runs
     commands that name none; None: unknown, and a rule that names a folder covers only calls that name it. Claims are
     not seen (see `is_about`). With any secret, only an allow without a pattern allows; a deny that mentions one asks.
+    `paths`: those of the tools in `core/calls/paths.py` are known. `settled`: where paths lead. `ours`: our own files,
+    which no allow with a pattern covers.
     """
     said: dict[Policy, Rule] = {}
-    call = _Call(content.ruled, content.folder, content.command, content.secret)
+    names = content.paths or core_paths.OF_TOOLS.get(content.tool, ())
+    call = _Call(content.ruled, content.folder, content.command, content.secret, names, settled, ours)
     is_empty = bool(content.claims) and not call.arguments
     for rule in rules:
         is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
@@ -156,6 +191,22 @@ def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
     if rule.kind == "allow":
         return rule.tool == tool and rule.pattern is not None
     return rule.pattern is not None and rule.tool.rpartition(".")[0] == ours
+
+
+def named_paths(
+    rules: Iterable[Rule], arguments: Mapping[str, Any], names: Collection[str], cwd: str | None
+) -> set[str]:
+    """Return the paths of a call, and those in the patterns of rules on its tool: the environment settles them."""
+    own = arguments.get("cwd")
+    folder = folder_of_call(cwd or "", own if isinstance(own, str) else None) or None
+    found = {core_paths.spelled(each, folder) for each in core_paths.paths_of(arguments, names) if each is not None}
+    for rule in rules:
+        if rule.paths and rule.pattern is not None:
+            found.add(core_paths.read(rule.pattern)[0])
+        elif rule.pattern is not None and (fields := patterns.read_object(rule.pattern)) is not None:
+            given = (each for each in core_paths.paths_of(fields, names) if each is not None)
+            found |= {core_paths.spelled(each.removesuffix(core_paths.BELOW), folder) for each in given}
+    return {each for each in found if each is not None}
 
 
 def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -202,7 +253,21 @@ def checked(rule: Rule) -> Rule:
     """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
         raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
-    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
+    made = make_rule(
+        rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed, paths=rule.paths
+    )
+    if (why := why_void(made)) is not None:
+        raise InvalidInput(f"{why}. Allow exact commands, or mark it as unreviewed")
+    return made
+
+
+def _is_path(tool: AnyTool, pattern: str) -> bool:
+    """Return whether a pattern is a path. If only the name of the tool is known, `/**` says it, or that name."""
+    if not pattern.startswith("/"):
+        return False
+    if isinstance(tool, str):
+        return tool in core_paths.OF_TOOLS or (pattern.endswith(core_paths.BELOW) and " " not in pattern)
+    return tool.command is None and bool(tool.paths)
 
 
 def _is_command(tool: AnyTool, pattern: str) -> bool:
@@ -220,21 +285,43 @@ class _Call(NamedTuple):
     cwd: str | None
     command: str | None
     secret: Collection[str]
+    paths: Collection[str]
+    settled: core_paths.Settled
+    ours: Collection[str]
 
     def is_covered(self, rule: Rule, pattern: str) -> bool:
+        if not self._is_matched(rule, pattern):
+            return False
+        return not self.ours or not core_paths.names_any(self.ours, self.arguments, self._folder, self.settled)
+
+    @property
+    def _folder(self) -> str | None:
+        own = self.arguments.get("cwd")
+        return folder_of_call(self.cwd or "", own if isinstance(own, str) else None) or None
+
+    def _is_matched(self, rule: Rule, pattern: str) -> bool:
+        if rule.paths:
+            is_tool_of_files = self.command is None and not self.secret
+            return is_tool_of_files and core_paths.covers(
+                pattern, self.arguments, self.paths, self._folder, self.settled
+            )
         if self.command is None:
             return patterns.covers(pattern, self.arguments, self.cwd)
         return shell_patterns.covers(pattern, self.arguments, self.cwd, self.command, unreviewed=rule.unreviewed)
 
-    def is_met(self, pattern: str) -> bool | None:
+    def is_met(self, rule: Rule, pattern: str) -> bool | None:
         """Return whether a deny or ask pattern matches; None in doubt, also if it mentions a secret argument."""
+        if rule.paths:
+            if self.command is not None or any(name in self.secret for name in self.paths):
+                return None
+            return core_paths.meets(pattern, self.arguments, self.paths, self._folder, self.settled)
         fields = patterns.read_object(pattern)
         if any(name in self.secret for name in (self.command, *(fields or ()))):
             return None
         if self.command is None:
-            return patterns.meets(pattern, self.arguments, self.cwd)
+            return patterns.meets(pattern, self.arguments, self.cwd, self.paths, self.settled)
         if fields is not None and self.command not in fields:
-            return patterns.meets(pattern, self.arguments, self.cwd)
+            return patterns.meets(pattern, self.arguments, self.cwd, self.paths, self.settled)
         return shell_patterns.meets(pattern, self.arguments, self.command)
 
 
@@ -243,7 +330,7 @@ def _say(rule: Rule, call: _Call) -> Policy | None:
     if rule.kind == "allow":
         is_proved = rule.pattern is None or (not call.secret and call.is_covered(rule, rule.pattern))
         return "allow" if is_proved else None
-    met = rule.pattern is None or call.is_met(rule.pattern)
+    met = rule.pattern is None or call.is_met(rule, rule.pattern)
     if met is False:
         return None
     return "deny" if met and rule.kind == "deny" else "ask"

@@ -12,7 +12,8 @@
 An allow is strict: a command that cannot be proved simple (core/calls/shell_words.py) is covered by its own exact text
 only, and a pattern that cannot be understood covers nothing. A deny or ask is generous: it is always a prefix, in every
 folder, and matches a command that runs the program from within another one. Where the program could be hidden, or its
-name is among the words of a program that may run some of them, the answer is doubt, and then a person is asked.
+name is among the words of a program that may run some of them, or in the value of a variable that a command gets
+(`EDITOR=deploy git commit`, also by the argument `env`), the answer is doubt, and then a person is asked.
 
 Rules
 - A simple pattern covers the words, as text for /bin/sh or as a list, but not a list whose program is a shell builtin.
@@ -24,7 +25,7 @@ Rules
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +40,7 @@ from supervisor.core.calls.programs import (
     is_harmless,
     is_launcher,
     may_run_words,
+    why_lost,
     why_no_prefix,
     why_unreviewed,
 )
@@ -120,17 +122,25 @@ def meets(pattern: str, arguments: Mapping[str, Any], command: str = COMMAND) ->
     call = _read_call(arguments, None, command)
     if read is None or read.words is None or call is None:
         return None
-    if not isinstance(call.command, str):
-        return _is_run(read.words, tuple(map(Word, call.command)), is_alone=True, is_fed=False)
-    if len(call.command) > _LONG:
+    answer = _runs(read.words, call.command)
+    given = arguments.get("env")
+    if answer is False and isinstance(given, Mapping) and _is_named(read.words, _as_words(map(str, given.values()))):
         return None
-    simple = simple_words(call.command)
+    return answer
+
+
+def _runs(wanted: tuple[str, ...], command: str | tuple[str, ...]) -> bool | None:
+    """Return whether a command runs the wanted program in the wanted way; None in doubt."""
+    if not isinstance(command, str):
+        return _is_run(wanted, tuple(map(Word, command)), is_alone=True, is_fed=False)
+    if len(command) > _LONG:
+        return None
+    simple = simple_words(command)
     if simple is not None:
-        return _is_run(read.words, tuple(map(Word, simple)), is_alone=True, is_fed=False)
-    split = split_commands(call.command)
+        return _is_run(wanted, tuple(map(Word, simple)), is_alone=True, is_fed=False)
+    split = split_commands(command)
     answers = [
-        _is_run(read.words, words, is_alone=len(split.commands) == 1, is_fed=split.is_plumbed)
-        for words in split.commands
+        _is_run(wanted, words, is_alone=len(split.commands) == 1, is_fed=split.is_plumbed) for words in split.commands
     ]
     return True if True in answers else None if None in answers or not split.is_clear else False
 
@@ -175,6 +185,21 @@ def why_not_reviewed(pattern: str) -> str | None:
     """Return why a prefix is not known to be harmless; None for any other pattern."""
     read = _read(pattern)
     return None if read is None or not read.is_prefix else why_unreviewed(read.words or ("",))
+
+
+def has_lost_review(pattern: str) -> bool:
+    """Return whether a pattern is a prefix that was reviewed once, and is not any more."""
+    read = _read(pattern)
+    return read is not None and read.is_prefix and why_lost(read.words or ("",)) is not None
+
+
+def why_covers_nothing(pattern: str, *, unreviewed: bool) -> str | None:
+    """Return why an allow of a command covers no call at all, although it was accepted once; None if it may cover
+    some."""
+    read = _read(pattern)
+    if read is None or not read.is_prefix:
+        return None
+    return why_no_prefix(read.words or ("",)) or (None if unreviewed else why_unreviewed(read.words or ("",)))
 
 
 _HELP: Final = (
@@ -267,8 +292,17 @@ def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None, command: str)
 
 def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:
     """Return whether a command runs the wanted program in the wanted way, directly or by a launcher; None in doubt."""
-    skipped = takewhile(lambda word: word.text in _RESERVED or _ASSIGNMENT.match(word.text), words)
-    words = words[len(tuple(skipped)) :]
+    skipped = tuple(takewhile(lambda word: word.text in _RESERVED or _ASSIGNMENT.match(word.text), words))
+    words = words[len(skipped) :]
+    if not words and is_alone:
+        return False  # a variable that no command gets
+    answer = _is_run_bare(wanted, words, is_alone=is_alone, is_fed=is_fed)
+    values = _as_words(word.text.partition("=")[2] for word in skipped)
+    return None if answer is False and _is_named(wanted, values) else answer
+
+
+def _is_run_bare(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:
+    """As `_is_run`, for a command without assignments."""
     if not words:
         return False
     answer = _begins(wanted, words)
@@ -279,8 +313,13 @@ def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, i
     if is_launcher(words[0].text):
         is_hidden = is_fed or any(word.is_open or not _PLAIN.fullmatch(word.text) for word in words)
         return True if _is_named(wanted, words) else None if is_hidden else False
-    may_be_run = not is_alone or may_run_words(words[0].text, words[1].text if len(words) > 1 else "")
+    may_be_run = not is_alone or may_run_words(words[0].text, [word.text for word in words[1:]])
     return None if may_be_run and _is_named(wanted, words) else False
+
+
+def _as_words(texts: Iterable[str]) -> tuple[Word, ...]:
+    """Return texts as the further words of a command."""
+    return (Word(""), *map(Word, texts))
 
 
 def _is_named(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:

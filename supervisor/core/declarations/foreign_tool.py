@@ -55,6 +55,8 @@ def foreign_tool(
     command: str | None = None,
     claims: Sequence[str] = (),
     secret: Sequence[str] = (),
+    path: str | None = None,
+    paths: Sequence[str] = (),
 ) -> ToolSpec[[Mapping[str, Any]], Any]:
     """Make a tool of a function of one mapping, for `ctx.call(tool, {...})` or an agent's `tools`.
 
@@ -71,7 +73,7 @@ def foreign_tool(
     Raises ValueError or TypeError for options that cannot work.
     """
     options: dict[str, Any] = {"policy": policy, "timeout": timeout, "idempotent": idempotent}
-    options |= {"editable": editable, "command": command, "secret": secret}
+    options |= {"editable": editable, "command": command, "secret": secret, "path": path, "paths": paths}
     return _ForeignTool(name, fn, schema, description, tuple(claims), **options)
 
 

@@ -67,6 +67,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         editable: bool = True,
         command: str | None = None,
         secret: Sequence[str] = (),
+        path: str | None = None,
+        paths: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
         if not callable(policy) and policy not in _POLICIES:
@@ -83,6 +85,9 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         if isinstance(secret, str):
             raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
         self.secret = tuple(secret)
+        if isinstance(paths, str):
+            raise TypeError(f"tool {self.name}: paths must be a list of parameter names: write [{paths!r}]")
+        self.paths = (*paths, *(() if path is None else (path,)))
         self._take_parameters()
 
     def _take_parameters(self) -> None:
@@ -98,6 +103,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self._defaults = {p.name: p.default for p in self._arguments}
         if unknown := [name for name in self.secret if name not in self._defaults]:
             raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} to keep secret")
+        if unknown := [name for name in self.paths if name not in self._defaults]:
+            raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} that could be a path")
         if self.command is not None and self.command not in self._defaults:
             raise ValueError(f"tool {self.name} has no parameter {self.command!r} that could be its command")
 
@@ -287,6 +294,8 @@ def tool(
     editable: bool = True,
     command: str | None = None,
     secret: Sequence[str] = (),
+    path: str | None = None,
+    paths: Sequence[str] = (),
 ) -> ToolDecorator: ...
 @overload
 def tool(
@@ -298,6 +307,8 @@ def tool(
     editable: bool = True,
     command: str | None = None,
     secret: Sequence[str] = (),
+    path: str | None = None,
+    paths: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Declare a function tool: an async function whose arguments JSON can express.
@@ -307,6 +318,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     (T3); None only for a tool that enforces a deadline of its own. `idempotent`: a call lost in a crash may run again.
     `editable`: whether a person may approve a call with other arguments than it was asked with. `command`: the name of
     the argument that is a shell command, a text or a list of words: rules on the tool take patterns of commands.
+    `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
+    file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
     errors do not quote them. A secret with a default is for the program only: models are not offered it.
     A tool that starts processes declares this by the type of its first parameter: ProcessToolContext

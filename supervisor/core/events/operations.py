@@ -106,6 +106,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     because: str = ""
     """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a
     comparison."""
+    paths: tuple[str, ...] = ()
+    """Names of the arguments that are paths (core/calls/paths.py)."""
     given: int | None = None
     """As in OperationStarted."""
 

@@ -143,6 +143,7 @@ class Call(ABC):
                 editable=self.is_editable,
                 command=content.command,
                 claims=content.claims,
+                paths=content.paths,
                 defaults=self.defaults if asks else (),
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
@@ -158,8 +159,13 @@ class Call(ABC):
             await self.attempt.append(plan)
 
     def ask_rules(self, view: View, state: SessionState, content: CallContent) -> tuple[Policy, Rule] | None:
-        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
-        return self.attempt.host.rules.of_call(view, state.facts, content)
+        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides. Its
+        paths are settled each time, so before the effect they are what they are then."""
+        host = self.attempt.host
+        environment = host.environment
+        return host.rules.of_call(
+            view, state.facts, content, settle=environment.settle, ours=environment.files_of_ours()
+        )
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""

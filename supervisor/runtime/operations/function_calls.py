@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.calls.content import content_of
+from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import from_json, plain, printable, to_json
@@ -76,6 +77,7 @@ class FunctionCall(Call):
             command=tool.command,
             claims=tool.claims,
             secret=tool.secret,
+            paths=tool.paths or OF_TOOLS.get(tool.name, ()),
         )
         super().__init__(attempt, operation, content, is_idempotent=tool.idempotent, is_editable=tool.editable)
 

@@ -14,12 +14,12 @@ Rules
 - If the store's rules cannot be read, then no call asks and no call runs (A5).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent
-from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, policy_of
+from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, named_paths, policy_of
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
@@ -36,17 +36,30 @@ class Ruling:
         self.shared: tuple[Rule, ...] = ()
         """Rules that are kept elsewhere, as they were read last."""
 
-    def of_call(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Policy, Rule] | None:
+    def of_call(
+        self,
+        view: View,
+        facts: e.SessionCreated,
+        content: CallContent,
+        *,
+        settle: Callable[[Iterable[str]], Mapping[str, str]] = lambda paths: {},
+        ours: Collection[str] = (),
+    ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        The arguments are decoded only if a rule may be about the call.
+        `settle` says where paths lead. `ours`: see `policy_of`. The arguments are decoded only if a rule may be about
+        the call.
         """
         tool, claims = content.tool, content.claims
         own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
         written = book(view)
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         rules = (*own, *found)
-        return policy_of(rules, content, root_session=facts.root) if rules else None
+        if not rules:
+            return None
+        paths = content.paths
+        settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
+        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours)
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""

@@ -50,6 +50,7 @@ from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWa
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
+from supervisor.system.refusals import METHODS
 from supervisor.temporal.client.commands import anything, command
 from supervisor.temporal.client.decisions import Deciding
 from supervisor.temporal.client.forks import fork_tree
@@ -193,7 +194,7 @@ class TemporalSupervisor(Supervisor):
         return [await self.get_run(each.id) for each in found if each.parent is None]
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        await self._refuse_inside("deciding")
+        await self._refuse_inside(METHODS["decide"].what)
         check_identity(decision.by)
         if self.near.people is not None:
             try:  # as it is now, since the mirror may not have it yet
@@ -206,6 +207,7 @@ class TemporalSupervisor(Supervisor):
 
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
         """See Supervisor. It is noted in the mirror."""
+        await self._refuse_inside(METHODS["reveal"].what)
         await self.get_approval(approval)
         return await self.near.reveal(approval, by=by, channel=channel)
 
@@ -220,12 +222,13 @@ class TemporalSupervisor(Supervisor):
     async def cancel(
         self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
     ) -> None:
+        await self._refuse_inside(METHODS["cancel"].what)  # which call started a process is not known there
         who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
         await command(self.trees, root, "cancel", session, who, reason, run=run)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        await self._refuse_inside("sending")
+        await self._refuse_inside(METHODS["send"].what)
         root = await self.trees.find_root(session)
         who = await self._admission.of_message(by, text, session)
         message, answer = await command(self.trees, root, "send", session, who, printable(text), check=check_may_send)
@@ -234,7 +237,7 @@ class TemporalSupervisor(Supervisor):
         return from_wire(answer, SendResult)
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        await self._refuse_inside("changing rules")
+        await self._refuse_inside(METHODS["add_rule"].what)
         who = await self._admission.of_command(by, "make rules")
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
@@ -243,7 +246,7 @@ class TemporalSupervisor(Supervisor):
         return rule if answer is None else from_wire(answer, Rule)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        await self._refuse_inside("changing rules")
+        await self._refuse_inside(METHODS["revoke_rule"].what)
         who = await self._admission.of_command(by, "make rules")
         if any(each.id == rule for each in await self._rules.find()):
             return await self._rules.revoke(rule, who)
@@ -268,7 +271,7 @@ class TemporalSupervisor(Supervisor):
         return await chat(self, self.near.people, session, text, who, seen)
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        await self._refuse_inside("retrying")
+        await self._refuse_inside(METHODS["retry"].what)
         who = await self._admission.of_command(by, "retry sessions", session)
         root, number = await self.trees.find_root(session), 0
 
@@ -288,7 +291,7 @@ class TemporalSupervisor(Supervisor):
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
-        await self._refuse_inside("forking")
+        await self._refuse_inside(METHODS["fork"].what)
         who = await self._admission.of_command(by, "fork sessions", session)
         return await fork_tree(self.trees, self.runner, session, before, new, version, who)
 

@@ -5,7 +5,7 @@ Rules
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -96,6 +96,14 @@ class WorkflowEnvironment(Environment):
 
     def working_directory(self) -> str:
         return self._cwd
+
+    def settle(self, paths: Iterable[str]) -> Mapping[str, str]:
+        """Settle nothing: a workflow sees no disk. So a rule of a path allows nothing here, and a deny compares its
+        spelling."""
+        return {}
+
+    def files_of_ours(self) -> Collection[str]:
+        return ()
 
     def find_folder(self, named: str, base: str) -> str:
         path = folder_of_call(base, named)

@@ -689,6 +689,18 @@ async def test_a_message_with_files_or_also_sent_to_the_channel_counts(slack):
         await supervisor.cancel(approval.session)
 
 
+@pytest.mark.parametrize("mark", [{"bot_id": "B9"}, {"app_id": "A9"}, {"bot_profile": {"id": "B9"}}])
+async def test_a_post_of_an_app_in_a_persons_name_decides_nothing(slack, mark):
+    """A person's token can be in the hands of an app, as in a workflow."""
+    chat = channel(slack, agent=deployer)
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
+        await give(chat, slack.say("yes", ANA, f"{time.time() + 1:.6f}", thread=THREAD, **mark))
+        assert (await supervisor.get_approval(approval.id)).status == "pending"
+        await supervisor.cancel(approval.session)
+
+
 def told_in(slack):
     """Return the threads in which something was told."""
     return {message["thread_ts"] for message in said(slack)}

@@ -438,6 +438,27 @@ async def test_a_forwarded_message_decides_nothing(telegram):
         assert (await run.result())[0] == "denied"
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"via_bot": {"id": 99, "is_bot": True, "first_name": "B"}},
+        {"sender_business_bot": {"id": 99, "is_bot": True, "first_name": "B"}},
+        {"is_from_offline": True},
+        {"forward_date": 1},
+    ],
+)
+async def test_a_message_that_a_program_wrote_decides_nothing(telegram, mark):
+    """An inline result of another bot is one tap away, and a scheduled message none; Telegram marks them."""
+    async with opening(telegram) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(telegram)
+        telegram.say("yes", ANA, reply_to=card, **mark)
+        await until(lambda: telegram.of_bot()[1:])
+        assert len(await supervisor.find_approvals()) == 1
+        telegram.say("no", ANA, reply_to=card)
+        assert (await run.result())[0] == "denied"
+
+
 async def test_slash_commands_decide_by_id(telegram):
     """/pending lists, /approve and /deny take an id."""
     async with opening(telegram) as supervisor:

@@ -14,7 +14,7 @@ import preloaded
 import pytest
 from daemons import AGENTS, TOKEN, until
 
-from supervisor.cli.configuring import EXAMPLE
+from supervisor.cli.configuring import EXAMPLE, check
 from supervisor.cli.serving import read_token
 from supervisor.core.approvals.people import hash_token
 from supervisor.core.approvals.reminders import Reminders
@@ -127,6 +127,42 @@ def test_the_file_says_how_long_an_agents_runs_wait_in_memory(tmp_path, written,
     line = f"passivate_after = {written}" if written else ""
     configuration = read_configuration(write(tmp_path, f"[agents.x]\nimport = 'x:y'\n{line}"))
     assert configuration.agents["x"].limits == meant
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a=" + b"[" * 100_000 + b"]" * 100_000,
+        b"people.p.identities=" + b"{a=" * 60 + b"1" + b"}" * 60,
+        b"[server]\nport=" + b"9" * 5000,
+        b"[server]\nport=0x" + b"f" * 5000,
+        b'store="a\\u0000"',
+        b'[people."\\u0000"]',
+        b"\xff\xfea=1",
+    ],
+)
+def test_no_content_of_a_file_is_more_than_an_error(tmp_path, content):
+    """Also what a parser of TOML cannot read, or reads as a value that Python cannot write."""
+    (tmp_path / "supervisor.toml").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"supervisor\.toml"):
+        read_configuration(tmp_path / "supervisor.toml")
+
+
+def test_no_kind_of_file_is_more_than_an_error(tmp_path):
+    """A pipe that is never written to keeps no one waiting, and a device is not read to its end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for file in (tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("/dev/zero")):
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            read_configuration(file)
+
+
+@pytest.mark.parametrize("named", ["pipe", "~no-such-user/x", "/dev/zero", "."])
+def test_no_file_of_a_secret_is_more_than_an_error(tmp_path, capsys, named):
+    os.mkfifo(tmp_path / "pipe")
+    text = f"[channels.telegram]\nconversation = 1\nbot_token_file = '{named}'"
+    assert check(write(tmp_path, text)) == 2
+    assert "channels.telegram.bot_token_file" in capsys.readouterr().err
 
 
 def test_a_wait_of_less_than_no_time_is_refused_with_its_key(tmp_path):

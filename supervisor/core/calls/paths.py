@@ -1,0 +1,123 @@
+"""Arguments of calls that are paths: how rules compare them. Pure: the environment settles them (system/settling.py).
+
+    /srv/app/notes.md     this file               /srv/app/**     each file below this folder, and the folder itself
+
+Theory: a path has many spellings: `//`, `/./`, `/x/../`, a relative one, and links. A deny must match each of them, and
+an allow must match none that leads elsewhere. So a tool declares which of its arguments are paths. The environment
+settles them: absolute, without `..`, with links resolved. It does that just before a call asks, and again just before
+its effect.
+
+Rules
+- `Settled` maps a path, absolute and spelled in the shortest way, to where it leads. A path that is not in it was not
+  settled: it allows nothing, and a deny compares its spelling.
+- A deny matches if either the spelling or the settled path does, of the call and of the pattern.
+- A path below /proc or /dev can lead anywhere. If it was not settled, it is a doubt.
+- An allow of a path covers a call if each path that its tool declares is given, settled, and there.
+- Files of ours (the store, the configuration, tokens) are covered by no rule with a pattern.
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from supervisor.core.calls.folders import known_folder
+
+Settled: TypeAlias = Mapping[str, str]
+BELOW: Final = "/**"
+_WORDS: Final = re.compile(r"[^\s'\"=;|&<>()`]+")
+_ANYWHERE: Final = ("/proc/", "/dev/")
+OF_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("Edit", "MultiEdit", "Read", "Write"), ("file_path",)),
+    "NotebookEdit": ("notebook_path",),
+    "NotebookRead": ("notebook_path",),
+    **dict.fromkeys(("Glob", "Grep", "LS"), ("path",)),
+}
+"""The tools of Claude Code whose arguments are paths, with their names."""
+OF_AGENTS: Final = ("abs_path", "absolute_path", "file", "filePath", "file_path", "filepath", "notebook_path", "path")
+"""Fields of the raw input of other coding agents that are paths, by their names."""
+
+
+def spelled(path: str, folder: str | None) -> str | None:
+    """Return the absolute path in its shortest spelling; None if it is relative to a folder that is not known."""
+    base = known_folder(folder)
+    if not path.startswith("/"):
+        if base is None or path.startswith("~"):
+            return None
+        path = posixpath.join(base, path)
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def paths_of(arguments: Mapping[str, Any], names: Collection[str]) -> Iterator[str | None]:
+    """Yield the paths of a call as they are given, of a list each; None for an argument that is no path or is not
+    given."""
+    for name in names:
+        value = arguments.get(name)
+        for each in value if isinstance(value, list | tuple) and value else (value,):
+            yield each if isinstance(each, str) and each else None
+
+
+def read(pattern: str) -> tuple[str, bool]:
+    """Return the path of a pattern, and whether it means all that is below."""
+    is_folder = pattern.endswith((BELOW, "/"))
+    return spelled(pattern.removesuffix(BELOW), None) or "/", is_folder
+
+
+def normalise(pattern: str) -> str:
+    """Return a pattern of a path as it is kept."""
+    path, is_folder = read(pattern)
+    return f"{path.rstrip('/')}{BELOW}" if is_folder else path
+
+
+def is_there(path: str, pattern: str, settled: Settled) -> bool:
+    """Return whether a path, spelled or settled, is what a pattern means."""
+    wanted, is_folder = read(pattern)
+    for place in {wanted, settled.get(wanted, wanted)}:
+        if path == place or (is_folder and path.startswith(f"{place.rstrip('/')}/")):
+            return True
+    return False
+
+
+def covers(
+    pattern: str, arguments: Mapping[str, Any], names: Collection[str], folder: str | None, settled: Settled
+) -> bool:
+    """Return whether a rule that allows covers a call: each of its paths leads there."""
+    given = list(paths_of(arguments, names))
+    places = [settled.get(spelled(each, folder) or "") if each is not None else None for each in given]
+    wanted, is_folder = read(pattern)
+    place = settled.get(wanted, wanted)
+    return bool(places) and all(
+        each is not None and (each == place or (is_folder and each.startswith(f"{place.rstrip('/')}/")))
+        for each in places
+    )
+
+
+def meets(
+    pattern: str, arguments: Mapping[str, Any], names: Collection[str], folder: str | None, settled: Settled
+) -> bool | None:
+    """Return whether a rule that denies or asks matches a call: one of its paths is there. None in doubt."""
+    answers = [matches(pattern, each, folder, settled) for each in paths_of(arguments, names) if each is not None]
+    return True if True in answers else None if None in answers or not names else False
+
+
+def names_any(files: Collection[str], value: Any, folder: str | None, settled: Settled) -> bool:
+    """Return whether a value names one of these files, or what is in one, anywhere in its texts."""
+    if isinstance(value, Mapping):
+        return any(names_any(files, each, folder, settled) for each in (*value, *value.values()))
+    if isinstance(value, list | tuple):
+        return any(names_any(files, each, folder, settled) for each in value)
+    if not isinstance(value, str):
+        return False
+    named = [spelled(each, folder) for each in dict.fromkeys([value, *_WORDS.findall(value)])]
+    places = {place for each in named if each is not None for place in (each, settled.get(each, each))}
+    return any(place == file or place.startswith(f"{file}/") for place in places for file in files)
+
+
+def matches(pattern: str, given: str, folder: str | None, settled: Settled) -> bool | None:
+    """Return whether a path is what a pattern means; None in doubt."""
+    path = spelled(given, folder)
+    if path is None:
+        return None
+    if is_there(path, pattern, settled) or (path in settled and is_there(settled[path], pattern, settled)):
+        return True
+    return None if path not in settled and f"{path}/".startswith(_ANYWHERE) else False
