@@ -46,6 +46,7 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
     check_identity,
+    decider_of,
 )
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
@@ -53,6 +54,7 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
@@ -107,6 +109,7 @@ class LocalSupervisor(StoreSupervisor):
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
+        self._releasing = Releasing(runner, self.admission)
 
     @property
     def people(self) -> People | None:
@@ -184,6 +187,8 @@ class LocalSupervisor(StoreSupervisor):
                 return [], known.version
             if misfit is not None:
                 raise misfit
+            if (inexact := spec.why_inexact(args, {}, given)) is not None:
+                raise InvalidInput(inexact)
             self._refuse_nameless(spec)
             view.claim(root)
             is_new = True
@@ -275,12 +280,13 @@ class LocalSupervisor(StoreSupervisor):
             self._inside.refuse(what)
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        decider_of(decision)
         self.refuse_inside("deciding")
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if found is not None:
             await self.admission.of_decision(found, decision, channel)
-        result = await decide(self._runner, approval, decision, channel)
+        result = await decide(self._runner, approval, decision, channel, self.admission.may_decide)
         if not result.running and result.kind in ("accepted", "already"):
             root = self.reader.get_row(self.reader.get_approval(approval).session).root
             result = msgspec.structs.replace(result, running=await self._run_declared(root))

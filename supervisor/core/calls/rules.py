@@ -4,7 +4,8 @@
 
 A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
 command line or a decision. `policy_of` applies all of them to one call. It may be called at any time and any number of
-times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing.
+times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing. `why_asked`
+says in words why a call asks, for the person who is asked.
 
 Rules
 - Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
@@ -14,6 +15,8 @@ Rules
   that declares which argument is its shell command. None means any arguments: the whole tool.
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
+- A denial of a person that stands (`exact`) denies what an allow of the same pattern would allow: this very call. It is
+  no prefix, and never in doubt.
 - A rule with a `session` counts in the tree of that root session; one without it always.
 - Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
 """
@@ -24,7 +27,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from supervisor.core.calls import patterns, shell_patterns
+from supervisor.core.calls import patterns, shell_patterns, shell_words as shellwords
 from supervisor.core.calls.folders import with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
@@ -57,6 +60,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The root session in whose tree the rule counts; None: always."""
     unreviewed: bool = False
     """Whether its pattern is a prefix that is not known to be harmless, and its author said so."""
+    exact: bool = False
+    """Of a deny: whether it denies only what an allow of its pattern would allow, as a person's denial does."""
+    reason: str | None = None
+    """Of a person's denial: the reason, which the agent reads."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
@@ -67,9 +74,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str | None = None
 
     @property
-    def meaning(self) -> tuple[str, str, str | None, str | None]:
+    def meaning(self) -> tuple[str, str, str | None, str | None, bool]:
         """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.session
+        return self.kind, self.tool, self.pattern, self.session, self.exact
+
+    def __str__(self) -> str:
+        """Return the rule as people read it, with what it is from."""
+        whose = f"from {self.origin}" if self.id is None else f"{self.id}, added by {self.by}"
+        return f"the rule `{self.kind} {self.tool}{'' if self.pattern is None else f': {self.pattern}'}` ({whose})"
 
 
 def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
@@ -101,8 +113,11 @@ def make_rule(
     session: str | None = None,
     *,
     unreviewed: bool = False,
+    exact: bool = False,
+    reason: str | None = None,
 ) -> Rule:
-    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. Raises InvalidInput."""
+    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others, `exact` and `reason` as in
+    Rule, of a deny. Raises InvalidInput."""
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
@@ -113,14 +128,24 @@ def make_rule(
         )
     is_command = pattern is not None and _is_command(tool, pattern)
     if pattern is not None:
-        pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
+        read_as = "allow" if exact else kind
+        pattern = shell_patterns.normalise(read_as, pattern) if is_command else patterns.normalise(pattern)
     why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
     if why is not None and not unreviewed:
         raise InvalidInput(
             f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
             "line with --unreviewed"
         )
-    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
+    return Rule(
+        kind=kind,
+        tool=name,
+        pattern=pattern,
+        unreviewed=why is not None,
+        exact=exact,
+        reason=reason,
+        origin=origin,
+        session=session,
+    )
 
 
 def policy_of(
@@ -190,10 +215,11 @@ def grantable(
     one. None means exactly these arguments: a pattern would only repeat them on disk.
 
     Every pattern covers this call. There is none if the exact one is not readable. The others as for
-    `policy_of`: a call with arguments that may not be shown, or with nothing but claims, can be granted only once.
+    `policy_of`: a call without arguments, or with nothing but claims, says nothing of what is approved, and can be
+    granted only once. So can a call with arguments that may not be shown.
     """
     ruled = without(arguments, claims)
-    if secret or (claims and not ruled):
+    if secret or not ruled:
         return ()
     if command is None:
         exact, prefix = patterns.exact_pattern(with_folder(ruled, cwd)), None
@@ -224,7 +250,69 @@ def checked(rule: Rule) -> Rule:
     """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
         raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
-    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
+    return make_rule(
+        rule.kind,
+        rule.tool,
+        rule.pattern,
+        rule.origin,
+        rule.session,
+        unreviewed=rule.unreviewed,
+        exact=rule.exact and rule.kind == "deny",
+        reason=rule.reason if rule.kind == "deny" else None,
+    )
+
+
+def why_asked(
+    ruled: tuple[Policy, Rule] | None,
+    rules: Iterable[Rule],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    cwd: str | None,
+    root_session: str | None,
+    command: str | None = None,
+    claims: Collection[str] = (),
+    secret: Collection[str] = (),
+    not_counted: Iterable[Rule] = (),
+) -> str:
+    """Return why a person is asked about a call, in words. `ruled`: what `policy_of` has said of it, and the others are
+    as there. `not_counted`: the rules of a sub-agent that its parents do not have (`inherit`)."""
+    if ruled is not None:
+        rule = ruled[1]
+        return f"{rule} asks" if rule.kind == "ask" else f"{rule} may be meant: whether it is cannot be proved"
+    call = _Call(without(arguments, claims), cwd, command, secret)
+    about = [rule for rule in rules if rule.kind == "allow" and rule.session in (None, root_session)]
+    if own := [rule for rule in not_counted if rule.kind == "allow" and is_about(rule, tool, claims)]:
+        covering = next((rule for rule in own if _say(rule, call) == "allow"), None)
+        if covering is not None:
+            return f"{covering} of the agent does not count: its parents do not allow the call"
+    if claims and not call.arguments:
+        return "no rule can allow a call of which only the agent's own words are known"
+    if secret:
+        return "no rule allows it: with secret arguments, only a rule for the whole tool could"
+    if command is not None:
+        return _why_no_command(call, [rule for rule in about if is_about(rule, tool, claims)])
+    return "no rule allows it"
+
+
+def _why_no_command(call: "_Call", about: list[Rule]) -> str:
+    """Return why no rule allows a command: the part that keeps the nearest one from it."""
+    assert call.command is not None
+    text = call.arguments.get(call.command)
+    words = shellwords.simple_words(text) if isinstance(text, str) else None
+    if isinstance(text, str) and words is None:
+        return "no rule allows it: it is not one simple command, so only a rule for exactly this text could"
+    given = words if words is not None else tuple(text) if isinstance(text, list | tuple) else ()
+    for rule in about:
+        prefix = () if rule.pattern is None else shell_patterns.prefix_of(rule.pattern)
+        if not prefix or given[: len(prefix)] != prefix:
+            continue
+        for count in range(len(prefix), len(given) + 1):
+            shorter = {**call.arguments, call.command: list(given[:count])}
+            if not call._replace(arguments=shorter).is_covered(rule, str(rule.pattern)):
+                part = given[count - 1] if count > len(prefix) else ""
+                return f"{rule} does not allow it, because of " + (f"`{part}`" if part else "its folder or its time")
+    return "no rule allows it"
 
 
 def _is_command(tool: AnyTool, pattern: str) -> bool:
@@ -265,6 +353,8 @@ def _say(rule: Rule, call: _Call) -> Policy | None:
     if rule.kind == "allow":
         is_proved = rule.pattern is None or (not call.secret and call.is_covered(rule, rule.pattern))
         return "allow" if is_proved else None
+    if rule.exact and rule.pattern is not None:
+        return rule.kind if not call.secret and call.is_covered(rule, rule.pattern) else None
     met = rule.pattern is None or call.is_met(rule.pattern)
     if met is False:
         return None

@@ -15,7 +15,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.masking import mask
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import from_json, plain, printable, to_json
+from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest
 from supervisor.core.sessions.state import SessionState
@@ -62,12 +62,14 @@ class FunctionCall(Call):
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
         arguments = to_json(full, f"an argument of tool {tool.name}")
+        inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
         tool.decode_arguments(arguments)
         named = mask(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
+        attempt.refuse_new(operation, inexact)
         shown = digest(mask(plain(full), tool.secret))
         super().__init__(
             attempt,
@@ -102,6 +104,10 @@ class FunctionCall(Call):
     @property
     def parameters(self) -> msgspec.Raw:
         return self.tool.parameters_for_people
+
+    @property
+    def default_values(self) -> msgspec.Raw:
+        return self.tool.default_values_beyond(self.arguments)
 
     @property
     def defaults(self) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ nothing from the store. A commit of this process or of another one changes it as
 Rules
 - The rules are applied inside the plan that commits the outcome. That plan sees everything that any process has
   committed, so a rule that was committed before `executing` holds for that call (A9).
-- Once a call asks, only its own decision answers it: a rule that is added meanwhile does not (A13). A deny rule is
+- Once a call asks, a decision answers it: its own, or one that makes a rule about it (runtime/plans/release.py). Any
+  other rule that is added meanwhile does not (A13). A deny rule is
   checked again when the call is about to begin, even if a person has approved it. An allow rule must still hold then,
   unless a person has approved the call.
 - A decision can make only a rule that was offered. It makes no rule from edited arguments, which were not offered (A5).
@@ -16,16 +17,30 @@ Rules
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, policy_of
+from supervisor.core.calls.rules import (
+    Rule,
+    checked,
+    find_option,
+    grantable,
+    is_about,
+    make_rule,
+    offer,
+    policy_of,
+    why_asked,
+)
+from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
-from supervisor.core.values import Approval, Approve, Policy
+from supervisor.core.values import Approval, Approve, Deny, Option, Policy
 from supervisor.runtime.journal.view import Entry, View
+
+_ONCE: Final = Option("once")
 
 
 class Ruling:
@@ -47,16 +62,14 @@ class Ruling:
         command: str | None = None,
         claims: Collection[str] = (),
         secret: Collection[str] = (),
+        more: tuple[Rule, ...] = (),
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
         `command`: the name of the argument that is a shell command. `claims`: names of arguments that are the caller's
-        words. `secret`: names of secret arguments, which no pattern may match.
+        words. `secret`: names of secret arguments, which no pattern may match. `more`: further rules.
         """
-        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
-        written = book(view)
-        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
-        rules = (*own, *found)
+        rules = (*self._about(view, facts, tool, claims), *more)
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
@@ -70,6 +83,36 @@ class Ruling:
             claims=claims,
             secret=secret,
         )
+
+    def why(
+        self,
+        ruled: tuple[Policy, Rule] | None,
+        view: View,
+        facts: e.SessionCreated,
+        tool: str,
+        arguments: Any,
+        own: Iterable[Rule],
+        **about: Any,
+    ) -> str:
+        """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
+        declares; `about`: what `of_call` gets of the call by name."""
+        return why_asked(
+            ruled,
+            self._about(view, facts, tool, about["claims"]),
+            tool,
+            arguments,
+            cwd=facts.cwd,
+            root_session=facts.root,
+            not_counted=own if facts.parent is not None else (),
+            **about,
+        )
+
+    def _about(self, view: View, facts: e.SessionCreated, tool: str, claims: Collection[str]) -> tuple[Rule, ...]:
+        """Return the rules that are about a call of a tool."""
+        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
+        written = book(view)
+        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
+        return (*own, *found)
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""
@@ -119,3 +162,32 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
         raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
     session = approval.root_session if decision.scope == "session" else None
     return checked(make_rule("allow", approval.tool, option.pattern, "decision", session))
+
+
+def denied(approval: Approval, decision: Deny) -> Rule | None:
+    """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can be
+    denied only once."""
+    if decision.scope == "once" and decision.pattern is None:
+        return None
+    if approval.kind == "question":
+        raise InvalidInput(f"{approval.id} is a question: it can be denied only once")
+    option = find_option(deniable(approval), decision.scope, decision.pattern)
+    if option is None or option.pattern is None:
+        patterns = dict.fromkeys(each.pattern for each in deniable(approval) if each.pattern is not None)
+        offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
+        asked = f"{decision.scope} {decision.pattern or ''}".strip()
+        raise InvalidInput(f"{asked!r} cannot be denied for {approval.id}; it may be denied once{offered}")
+    session = approval.root_session if decision.scope == "session" else None
+    reason = printable(decision.reason) if decision.reason else None
+    return checked(make_rule("deny", approval.tool, option.pattern, "decision", session, exact=True, reason=reason))
+
+
+def deniable(approval: Approval) -> tuple[Option, ...]:
+    """Return the ways in which a call may be denied. They do not depend on the rules: a deny beats them all."""
+    arguments = approval.arguments
+    if not isinstance(arguments, dict):
+        return (_ONCE,)
+    patterns = grantable(
+        arguments, cwd=approval.cwd, command=approval.command, claims=approval.claims, secret=approval.secret
+    )
+    return offer(patterns, arguments)

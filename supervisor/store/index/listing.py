@@ -77,7 +77,9 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     command: str | None = None
     claims: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
+    default_values: dict[str, Any] | None = None
     why: str = ""
+    note: str = ""
     because: str = ""
     question: str | None = None
     choices: tuple[str, ...] | None = None
@@ -175,7 +177,9 @@ def as_asked(
     if asked.defaults:
         found = replace(found, defaults=asked.defaults)
     if asked.why or asked.because:
-        found = replace(found, why=asked.why, because=asked.because)
+        found = replace(found, why=asked.why, note=asked.note, because=asked.because)
+    if asked.default_values is not None:
+        found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
@@ -218,9 +222,11 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
             is_edited = bool(found.secret) or arguments != found.arguments  # masks hide whether values differ
             defaults = unchanged(found.defaults, found.arguments, arguments)
             found = replace(found, arguments=arguments, edited=is_edited, defaults=defaults)
-        scope = answer.scope if answer.decision == "approve" else None
-        kind, rule = answer.decision, answer.rule
-        found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)
+        scope = None if answer.decision == "deny" and answer.scope == "once" else answer.scope
+        kind, rule, through = answer.decision, answer.rule, answer.through
+        found = replace(
+            found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule, through=through
+        )
     return found
 
 
