@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
@@ -183,6 +184,14 @@ def unchanged(names: tuple[str, ...], asked: Any, edited: Any) -> tuple[str, ...
         return ()
     encode = msgspec.json.encode  # so that 1 is not true
     return tuple(name for name in names if name in edited and encode(edited[name]) == encode(asked.get(name)))
+
+
+def as_of(approval: Approval, now: datetime) -> Approval:
+    """Return an approval as it is at an instant: from its expiry on it has expired, even if no process has journaled
+    that yet (A10)."""
+    if approval.status != "pending" or approval.expires_at is None or approval.expires_at > now:
+        return approval
+    return replace(approval, status="expired", decided_at=approval.expires_at)
 
 
 def filled(approval: Approval, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 
 A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
 command line or a decision. `policy_of` applies all of them to one call. It may be called at any time and any number of
-times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing. `why_asked`
-says in words why a call asks, for the person who is asked.
+times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing.
+`why_asked` says in words why a call asks, for the person who is asked.
 
 Rules
 - Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
@@ -32,7 +32,7 @@ from supervisor.core.calls.folders import with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import is_visible
-from supervisor.core.values import Option, Policy
+from supervisor.core.values import Approval, Option, Policy
 
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _ONCE: Final = Option("once")
@@ -244,6 +244,17 @@ def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Op
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
     """Return the offered option that a decision names, or None; without a pattern, the scope's exact one (A5)."""
     return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
+
+
+def deniable(approval: Approval) -> tuple[Option, ...]:
+    """Return the ways in which a call may be denied. They do not depend on the rules: a deny beats them all."""
+    arguments = approval.arguments
+    if not isinstance(arguments, dict):
+        return (_ONCE,)
+    patterns = grantable(
+        arguments, cwd=approval.cwd, command=approval.command, claims=approval.claims, secret=approval.secret
+    )
+    return offer(patterns, arguments)
 
 
 def checked(rule: Rule) -> Rule:

@@ -101,7 +101,7 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """JSON schema of those arguments of which their values do not say enough, for people who edit them. Nothing is
     checked against it."""
     default_values: Raw = JSON_NULL
-    """The default values of other arguments, by name: an edit that leaves out an argument gets its default value."""
+    """The default values of other arguments, by name: an edit may leave these out."""
     why: str = ""
     """Why a person is asked, in our words: the rule that asks, or what no rule could allow."""
     note: str = ""

@@ -174,8 +174,8 @@ class AgentCall(Call):
         *,
         inexact: str | None = None,
     ) -> None:
-        """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it. `inexact`: why `given` does
-        not say what the caller gave."""
+        """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it. `inexact`: why `given`
+        does not say what the caller gave."""
         self._agent = agent
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)

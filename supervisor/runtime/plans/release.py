@@ -53,8 +53,8 @@ def released(
     now: datetime,
     may: MayDecide,
 ) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
-    """Yield what a rule decides of these pending calls: the session, and the event. `by` and `through`: the person whose
-    decision made the rule, and its approval."""
+    """Yield what a rule decides of these pending calls: the session, and the event. `by` and `through`: the person
+    whose decision made the rule, and its approval."""
     for each in covered(rule, approvals):
         state = view.find_session(each.session)
         record = None if state is None else state.operations.get(each.operation)

@@ -17,7 +17,7 @@ Rules
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -25,11 +25,10 @@ from supervisor.core import events as e
 from supervisor.core.calls.rules import (
     Rule,
     checked,
+    deniable,
     find_option,
-    grantable,
     is_about,
     make_rule,
-    offer,
     policy_of,
     why_asked,
 )
@@ -37,10 +36,8 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
-from supervisor.core.values import Approval, Approve, Deny, Option, Policy
+from supervisor.core.values import Approval, Approve, Deny, Policy
 from supervisor.runtime.journal.view import Entry, View
-
-_ONCE: Final = Option("once")
 
 
 class Ruling:
@@ -165,8 +162,8 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
 
 
 def denied(approval: Approval, decision: Deny) -> Rule | None:
-    """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can be
-    denied only once."""
+    """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can
+    be denied only once."""
     if decision.scope == "once" and decision.pattern is None:
         return None
     if approval.kind == "question":
@@ -180,14 +177,3 @@ def denied(approval: Approval, decision: Deny) -> Rule | None:
     session = approval.root_session if decision.scope == "session" else None
     reason = printable(decision.reason) if decision.reason else None
     return checked(make_rule("deny", approval.tool, option.pattern, "decision", session, exact=True, reason=reason))
-
-
-def deniable(approval: Approval) -> tuple[Option, ...]:
-    """Return the ways in which a call may be denied. They do not depend on the rules: a deny beats them all."""
-    arguments = approval.arguments
-    if not isinstance(arguments, dict):
-        return (_ONCE,)
-    patterns = grantable(
-        arguments, cwd=approval.cwd, command=approval.command, claims=approval.claims, secret=approval.secret
-    )
-    return offer(patterns, arguments)

@@ -4,6 +4,7 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 use it directly.
 """
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
@@ -11,7 +12,7 @@ from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.rows import SessionRow
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, as_of
 from supervisor.runtime.journal.hub import INBOX_EVENTS
 from supervisor.runtime.reading.sessions import block_of
 from supervisor.seam.store import Store
@@ -154,12 +155,20 @@ class Reader:
             if len(known) >= MOST:  # an inbox that continues from an old cursor meets many
                 known.clear()
             known[approval] = self.store.get_approval(approval)
-        return known[approval]
+        found = known[approval]
+        return None if found is None else as_of(found, self.instant())
 
     def mark(self, approval: Approval) -> Approval:
-        """Return an approval, marked if its session is blocked."""
+        """Return an approval as it is now, marked if its session is blocked."""
+        approval = as_of(approval, self.instant())
         return self._runner.blocked.mark(approval) if self._runner.blocked.known else approval
 
     def marked(self, approvals: list[Approval]) -> list[Approval]:
-        """Return approvals, each marked if its session is blocked."""
-        return [self.mark(each) for each in approvals] if self._runner.blocked.known else approvals
+        """Return approvals as they are now, each marked if its session is blocked."""
+        now = self.instant()
+        found = [as_of(each, now) for each in approvals]
+        return [self._runner.blocked.mark(each) for each in found] if self._runner.blocked.known else found
+
+    def instant(self) -> datetime:
+        """Return the time."""
+        return self._runner.clock.now()

@@ -136,7 +136,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
     )
 
 
-def as_asked(
+def as_asked(  # noqa: C901 # most approvals lack most fields, and each group of fields is looked at once
     approval: str, session: str, position: int, path: tuple[str, ...], created: bytes, body: bytes
 ) -> Approval:
     """Return an approval as it was when it was asked, with `body`; most of the listed ones are still in that state.
