@@ -244,7 +244,9 @@ class Attempt:
     def refuse_new(self, operation: str, why: str | None) -> None:
         """Raise InvalidInput for an operation that is not in the journal yet, for a reason; None: there is none. What a
         former version has journaled goes on."""
-        if why is not None and operation not in self.state.operations and operation not in self.state.kept:
+        if why is None or self.host.environment.is_former:
+            return
+        if operation not in self.state.operations and operation not in self.state.kept:
             self.names.drop(operation)
             raise InvalidInput(why)
 

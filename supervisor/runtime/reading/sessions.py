@@ -33,7 +33,7 @@ def views_of(store: Store, now: datetime, rows: Sequence[SessionRow]) -> Pieces[
 
 
 class Trees:
-    """The pending approvals and the owners of some trees. `now`: an approval that has expired by then is not pending."""
+    """The pending approvals and the owners of some trees. `now`: what has expired by then is not pending."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
