@@ -54,7 +54,6 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
-from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
@@ -109,7 +108,6 @@ class LocalSupervisor(StoreSupervisor):
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
-        self._releasing = Releasing(runner, self.admission)
 
     @property
     def people(self) -> People | None:
