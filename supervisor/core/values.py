@@ -2,6 +2,8 @@
 
 A decision is a value, not a boolean: it names the person and may carry a scope, arguments or a reason. Kinds are plain
 strings, because they are written to disk, to JSON and to models unchanged.
+
+The module is longer than 400 lines because all values that people and programs get are in one place.
 """
 
 from collections.abc import Mapping

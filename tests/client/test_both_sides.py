@@ -180,7 +180,7 @@ async def test_a_denial_for_longer_denies_the_same_call_without_asking(kind, sco
 
 
 @pytest.mark.parametrize("wrong", [None, True, {}, "yes", Approve(by=None), Deny(by="olga", scope="ever")], ids=repr)
-async def test_what_is_no_decision_decides_nothing(kind, wrong):
+async def test_a_value_that_is_no_decision_decides_nothing(kind, wrong):
     """It is refused as invalid input, whatever it is."""
     async with side(kind) as here:
         _, asked = await here.ask("bread")

@@ -154,9 +154,11 @@ async def test_a_client_has_shown_only_what_the_server_gave_to_its_person():
 
 
 async def test_approve_all_for_the_session_by_an_approver_reports_both_results():
-    """A12: an approver without reservations decides, and makes no rule; the answer says that the call was decided."""
+    """A12: an approver may not grant here what is reserved elsewhere; the answer says that, and that the call was
+    decided."""
+    reserved = [ApproverRule(approvers=("olga",), agent="another")]
     async with (
-        world(People([person("olga", "operator"), person("ana", "approver")])) as here,
+        world(People([person("olga", "operator"), person("ana", "approver")], reserved)) as here,
         here.client("ana") as ana,
     ):
         asked = await here.ask()
