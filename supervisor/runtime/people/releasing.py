@@ -11,6 +11,7 @@ Rules
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from anyio.lowlevel import checkpoint
 
@@ -68,19 +69,19 @@ class Releasing:
                 after = some[-1].position
                 here = [each for each in some if store.owns(each.root_session)]
                 if any(covered(rule, here) for rule in self._standing(journal.look(), rules)):
-                    await journal.append(lambda view, here=here: self._entries(view, rules, here))
+                    await journal.append(partial(self._entries, rules, here))
                 else:
                     await checkpoint()
         except StoreError as error:
             log.error("approvals.not_released", rules=rules, reason=str(error))
 
-    def _entries(self, view: View, rules: list[str], approvals: Sequence[Approval]) -> list[Entry]:
+    def _entries(self, rules: list[str], approvals: Sequence[Approval], view: View) -> list[Entry]:
         runner, now = self._runner, self._runner.clock.now()
         entries, done = list[Entry](), set[str]()
         for rule in self._standing(view, rules):
-            about = {"by": rule.by or "", "through": rule.approval or "", "now": now}
+            by, through, may = rule.by or "", rule.approval or "", self._admission.may_decide
             left = [each for each in approvals if each.id not in done]
-            for state, event in released(view, runner.rules, rule, left, may=self._admission.may_decide, **about):
+            for state, event in released(view, runner.rules, rule, left, by=by, through=through, now=now, may=may):
                 done.add(event.approval)
                 entries += [(state.id, event), *runner.follow(state, event)]
         return entries

@@ -65,10 +65,19 @@ def released(
         is_late = request.expires_at is not None and request.expires_at <= now
         if is_late or state.cancel is not None or not state.is_open:
             continue
-        about = {"command": request.command, "claims": request.claims, "secret": request.secret}
-        said = ruling.of_call(view, state.facts, request.tool, request.arguments, more=(rule,), **about)
+        command, claims, secret, facts = request.command, request.claims, request.secret, state.facts
+        said = ruling.of_call(
+            view,
+            facts,
+            request.tool,
+            request.arguments,
+            command=command,
+            claims=claims,
+            secret=secret,
+            more=(rule,),
+        )
         arguments = msgspec.json.decode(request.arguments)
-        is_meant = _says(rule, request.tool, arguments, state.facts.cwd, state.facts.root, *about.values())
+        is_meant = _says(rule, request.tool, arguments, facts.cwd, facts.root, command, claims, secret)
         if said is None or said[0] != rule.kind or not is_meant or not may(by, each):
             continue
         yield (

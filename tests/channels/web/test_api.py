@@ -8,6 +8,7 @@ from sites import person, world
 from watching import next_of
 
 from supervisor import Approve, Deny, People
+from supervisor.core.approvals.people import ApproverRule
 
 pytestmark = pytest.mark.anyio
 NOTE = {"agent": "noting", "input": {"bread": "/dev/null"}}
