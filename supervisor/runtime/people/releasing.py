@@ -18,7 +18,6 @@ from anyio.lowlevel import checkpoint
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import StoreError
-from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.writer import Entry, View
@@ -44,7 +43,7 @@ class Releasing:
 
     def _published(self, rows: Sequence[JournalEntry]) -> None:
         for row in rows:
-            if row.session == RULES and isinstance(row.event, e.RuleAdded) and row.event.approval is not None:
+            if type(row.event) is e.RuleAdded and row.event.approval is not None:
                 self._begin([str(row.event.rule.id)], row.event.rule.session)
 
     def _claimed(self, root: str) -> None:
