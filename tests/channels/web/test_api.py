@@ -254,3 +254,13 @@ async def test_a_path_knows_its_methods():
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
         answer = await client.get("/api/nothing")
         assert (answer.status_code, json.loads(answer.text)["status"]) == (404, 404)
+
+
+async def test_a_body_in_which_a_key_stands_twice_decides_nothing():
+    """A8: it says two things, and a decoder would take the last."""
+    async with world() as here, here.client("ana") as client:
+        asked = await here.ask()
+        path = f"/api/approvals/{asked.id}/decision"
+        twice = b'{"decision":"approve","arguments":{"text":"a","text":"b","file":"/dev/null"}}'
+        said = await client.post(path, content=twice, headers={"content-type": "application/json"})
+        assert (said.status_code, (await here.supervisor.get_approval(asked.id)).status) == (400, "pending")
