@@ -6,6 +6,7 @@ Rules
   what the model answered, so that each attempt makes the same ones. LangGraph is different: langgraph/agent.py.
 - Models repeat the ids of their calls, and frameworks refuse that. So a repeated id is made a new one, the same in each
   attempt. A call is identified by its request, its id, its arguments, and the use of all three.
+- If a person has approved a call with other arguments, a line above its result tells the model which ones ran.
 - The last save of a run holds its output and its messages, for the turns after it.
 """
 
@@ -21,6 +22,7 @@ import sniffio
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest
+from supervisor.core.text.visible import json_text
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context, Operations
 
@@ -75,6 +77,12 @@ def framework_agent(
 def word(text: str) -> str:
     """Return a text as a word of the name of a tool or an operation."""
     return _NOT_IN_NAMES.sub("_", text)
+
+
+def edit_line(result: ToolResult[Any]) -> str:
+    """Return the line for the model above the result of a call that a person has edited; "" for any other call."""
+    ran = result.details.get("arguments")
+    return "" if ran is None else f"[a person approved this call with other arguments, which ran: {json_text(ran)}]\n"
 
 
 class Answers:

@@ -18,7 +18,7 @@ from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
 from supervisor.core.approvals.questions import read_answer
-from supervisor.core.calls.rules import find_option
+from supervisor.core.calls.rules import deniable, find_option
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -80,11 +80,22 @@ def deny(
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the agent gets it as the call's result.")] = None,
+    scope: Annotated[
+        Scope,
+        Parameter(
+            name=["--for", "--scope"],
+            help="What is denied: this call, or also the same one later in its session's tree, or in every session.",
+        ),
+    ] = "once",
+    pattern: Annotated[
+        str | None, Parameter(help="For a wider scope: a pattern of the call. Default: exactly this call.")
+    ] = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Deny a call: it does not run, and the agent is told so. A question that is denied stays unanswered.
+    """Deny a call: it does not run, and the agent is told so. With a wider scope, the same call is denied later without
+    asking. A question that is denied stays unanswered.
 
     Parameters
     ----------
@@ -93,7 +104,7 @@ def deny(
     """
 
     async def decision(name: str, found: Approval) -> Decision:
-        return Deny(by=name, reason=reason)
+        return Deny(by=name, reason=reason, scope=scope, pattern=pattern)
 
     return _decide(approval, decision, by, place, as_json=json)
 
@@ -207,11 +218,13 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         answers.print_json(answers.decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{approval}]")
-        if result.rule is not None and isinstance(made, Approve):
-            option = find_option(found.options, made.scope, made.pattern)
+        if result.rule is not None and isinstance(made, Approve | Deny):
+            is_yes = isinstance(made, Approve)
+            option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
             pattern = option.pattern if option is not None else None
             here = where(found.root_session if made.scope == "session" else None)
-            say(f"No longer asked {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
+            what = "No longer asked" if is_yes else "Denied from now on"
+            say(f"{what} {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
             say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)

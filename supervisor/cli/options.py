@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from cyclopts import Parameter
 
 from supervisor.client.addresses import read_address
-from supervisor.core.encoding import from_json
+from supervisor.core.encoding import from_json, read_exact
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
@@ -304,6 +304,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     """Return the JSON object of --edit, which has all arguments of the call. Raises InvalidInput."""
     try:
         value: dict[str, object] = from_json(text, dict[str, object], "it")
+        read_exact(text, "it")
     except InvalidInput as error:
         raise InvalidInput(
             f"--edit is no JSON object of arguments: {error}; give all arguments of the call, also those that stay "

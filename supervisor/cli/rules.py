@@ -202,7 +202,8 @@ def _review(rule: Rule) -> str:
 
 def _pattern(rule: Rule) -> str:
     """Return what a rule covers, safe for a screen."""
-    return "any arguments" if rule.pattern is None else visible(rule.pattern, lines=True, ordered=True)
+    pattern = "any arguments" if rule.pattern is None else visible(rule.pattern, lines=True, ordered=True)
+    return f"{pattern}  (exactly this call)" if rule.exact else pattern
 
 
 def _word(rule: Rule) -> str:

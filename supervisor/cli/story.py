@@ -235,7 +235,8 @@ def _approval(event: e.AnyEvent) -> str | None:
             word = "approved" if event.decision == "approve" else "denied"
             edited = ", with other arguments" if event.edited is not None else ""
             wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
-            return f"{word}{wide} by {_by(event)}{edited}{_because(event.reason)} [{event.approval}]"
+            through = "" if event.through is None else f", through {event.through}"
+            return f"{word}{wide} by {_by(event)}{edited}{through}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
             return f"{_by(event)} may not decide{_because(event.reason)} [{event.approval}]"
         case e.CredentialsShown():
@@ -288,7 +289,7 @@ def _rule(event: e.AnyEvent) -> str | None:
         case e.RuleAdded():
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
             rule = f"{rule_text(event.rule)} {where(event.rule.session)}"
-            return f"{visible(event.by)} added {event.rule.id}: {rule}{origin}"
+            return f"{visible(event.by)} added {event.rule.id}: {rule}{_because(event.rule.reason)}{origin}"
         case e.RuleRevoked():
             return f"{visible(event.by)} revoked {event.rule}"
         case e.CommandRefused():
@@ -300,6 +301,7 @@ def _rule(event: e.AnyEvent) -> str | None:
 def rule_text(rule: Rule) -> str:
     """Return a rule in one line."""
     pattern = "any arguments" if rule.pattern is None else quote(rule.pattern, kind="code")
+    pattern += ", exactly this call" if rule.exact else ""
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 

@@ -44,6 +44,7 @@ from supervisor.core.values import (
     SendResult,
     SessionStatus,
     SessionView,
+    decider_of,
 )
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
@@ -184,7 +185,7 @@ class RemoteSupervisor(Supervisor):
         return RemoteRun(self, started.id, started.run)
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        self._me(decision.by, "decide")
+        self._me(decider_of(decision), "decide")
         body = {name: value for name, value in _said(decision).items() if value is not None or name == "value"}
         if channel is not None:
             body["channel"] = channel
@@ -441,8 +442,9 @@ def _said(decision: Decision) -> dict[str, Any]:
     """Return a decision as the API takes it."""
     match decision:
         case Approve(arguments=arguments, scope=scope, pattern=pattern):
-            return {"decision": "approve", "arguments": arguments, "scope": scope, "pattern": pattern}
-        case Deny(reason=reason):
-            return {"decision": "deny", "reason": reason}
+            edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
+            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern}
+        case Deny(reason=reason, scope=scope, pattern=pattern):
+            return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
         case Answer(value=value):
-            return {"decision": "answer", "value": value}
+            return {"decision": "answer", "value": to_json(value, "the answer", exact=True)}

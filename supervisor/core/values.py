@@ -2,13 +2,16 @@
 
 A decision is a value, not a boolean: it names the person and may carry a scope, arguments or a reason. Kinds are plain
 strings, because they are written to disk, to JSON and to models unchanged.
+
+The module is longer than 400 lines because all values that people and programs get are in one place.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
@@ -25,6 +28,7 @@ ReportKind = Literal["text", "thought", "plan", "call", "result"]
 """What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "error"]
 """`blocked` has precedence over `waiting_approval`, and shows on every session above the blocked one (R1)."""
 
@@ -47,10 +51,16 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True):
-    """No to one call, or no answer to a question. The agent sees `reason` as the call's result (A8)."""
+    """No to one call, or no answer to a question. The agent sees `reason` as the call's result (A8).
+
+    `scope`: this call only; or, from now on, the calls that `pattern` covers in the root session's tree, or everywhere:
+    they are denied without asking. None: exactly this call. A question can be denied only once.
+    """
 
     by: str
     reason: str | None = None
+    scope: Scope = "once"
+    pattern: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +83,8 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     rule: str | None = None
     """The id of the rule that the standing decision made, or found already in place."""
+    released: tuple[str, ...] = ()
+    """Other approvals of the same tree that the rule has decided, too."""
     running: bool = False
     """Whether a process runs the tree now. If not, a decision that counts is kept until a process does."""
     blocked: bool = False
@@ -130,6 +142,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the approval counts; with `pattern`, and the id of the `rule`, if that is more than once."""
     pattern: str | None = None
     rule: str | None = None
+    through: str | None = None
+    """The approval whose decision made the rule that decided this one, too; `by` made that decision."""
     decided_at: datetime | None = None
     edited: bool = False
     """Whether it was approved with other arguments than were asked; `arguments` are those that run."""
@@ -150,8 +164,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Names of the arguments that are the agent's own words about the call: rules do not see them."""
     defaults: tuple[str, ...] = ()
     """Names of the arguments that have the default value of the tool's parameter. Cards show them last."""
+    default_values: dict[str, Any] | None = None
+    """The default values of other arguments. An edit may leave out an argument that has a default value."""
     why: str = ""
-    """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
+    """Why a person is asked, in our words: the rule that asks, or what no rule could allow."""
+    note: str = ""
+    """What the person should know, in our words: that the same call was denied just before."""
     because: str = ""
     """The caller's own words to the person who decides: a claim, which rules do not see."""
     inputs: tuple[str, ...] = ()
@@ -173,6 +191,22 @@ def unchanged(names: tuple[str, ...], asked: Any, edited: Any) -> tuple[str, ...
         return ()
     encode = msgspec.json.encode  # so that 1 is not true
     return tuple(name for name in names if name in edited and encode(edited[name]) == encode(asked.get(name)))
+
+
+def as_of(approval: Approval, now: datetime) -> Approval:
+    """Return an approval as it is at an instant: from its expiry on it has expired, even if no process has journaled
+    that yet (A10)."""
+    if approval.status != "pending" or approval.expires_at is None or approval.expires_at > now:
+        return approval
+    return replace(approval, status="expired", decided_at=approval.expires_at)
+
+
+def filled(approval: Approval, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments with the default values of those that they leave out."""
+    found = dict(arguments)
+    if isinstance(approval.arguments, Mapping):
+        found = {name: approval.arguments[name] for name in approval.defaults if name in approval.arguments} | found
+    return (approval.default_values or {}) | found
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -357,6 +391,26 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The number of its latest run, from 1."""
     blocked: Block | None = None
     """Why today's code cannot follow this session itself; a session above it only has the status."""
+
+
+def decider_of(decision: Decision) -> str:
+    """Return the name of the person who decides. Raises InvalidInput for what is no decision, or has no name (A4)."""
+    if not isinstance(decision, Approve | Deny | Answer):
+        raise InvalidInput(
+            f"{decision!r:.100} is no decision, so nothing is decided: give Approve(by=...), Deny(by=...) or "
+            "Answer(by=..., value=...)"
+        )
+    texts = {"by": decision.by}
+    if not isinstance(decision, Answer):
+        texts |= {"scope": decision.scope, "pattern": decision.pattern or ""}
+    if isinstance(decision, Deny):
+        texts["reason"] = decision.reason or ""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise InvalidInput(f"{name} of a decision is a text, not {text!r:.100}")
+    if not isinstance(decision, Answer) and decision.scope not in SCOPES:
+        raise InvalidInput(f"{decision.scope!r} is no scope of a decision: it is one of {', '.join(SCOPES)}")
+    return check_identity(decision.by)
 
 
 def check_identity(by: str) -> str:

@@ -10,9 +10,10 @@ Rules
 - Yes and no answer a question of true or false. Every other question needs its own answer.
 - "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
   does not answer questions; if only questions wait, the reply lists them.
-- "for session" also allows these tools with any arguments in the tree, by rules that are listed and can be revoked. If
-  people have roles, the person must be allowed to grant that (core/approvals/people.py). Rules that deny or ask still
-  hold.
+- "for session" also allows each of these calls in the tree, exactly as its card offers it, by rules that are listed and
+  can be revoked. A call for which that is not offered, or not to this person (core/approvals/people.py), is approved
+  once, and the reply says so. A whole tool is allowed by a rule only, not by a chat word.
+- "no for session" and "no always" deny the same call from now on, too. A card must have shown it whole.
 - If exactly one approval waits here, it is a question, and the person had been shown all of it on the channel on which
   they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.
@@ -30,11 +31,10 @@ from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
-from supervisor.core.calls.rules import Rule, make_rule
 from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.rows import ids_from
-from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
+from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
 from supervisor.seam.supervisor import Supervisor
 
 
@@ -87,14 +87,14 @@ async def chat(
         raise NotEntitled(why)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        may_allow = people is None or people.why_not_command(by, "make rules") is None
-        may = may_allow if word.for_session else None
-        return await _approve_all(supervisor, session, by, waiting, here.cursor, seen, may, where)
+        scope: Scope = "session" if word.for_session else "once"
+        return await _approve_all(supervisor, people, by, waiting, here.cursor, seen, scope, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
-    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], here.cursor, whole=word.is_yes):
+    is_weighty = word.is_yes or word.scope != "once"
+    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], here.cursor, whole=is_weighty):
         return ChatResult(kind="listed", approvals=waiting)
     if (
         seen.channel is not None
@@ -169,40 +169,38 @@ async def _decide(
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
     """Return the decision that a word means for an approval; None if the word cannot answer it."""
     if found.kind == "call":
-        return Approve(by=by) if word.is_yes else Deny(by=by)
-    if is_yes_or_no(found.schema) and word.said in ("yes", "no"):
+        return Approve(by=by) if word.is_yes else Deny(by=by, scope=word.scope)
+    if is_yes_or_no(found.schema) and word.said in ("yes", "no") and word.scope == "once":
         return Answer(value=word.is_yes, by=by)
     return None
 
 
 async def _approve_all(
     supervisor: Supervisor,
-    session: str,
+    people: People | None,
     by: str,
     waiting: tuple[Approval, ...],
     cursor: str,
     seen: Seen,
-    may_allow: bool | None,
+    scope: Scope,
     where: str,
 ) -> ChatResult:
-    """Approve every waiting call that was shown whole. `may_allow`: whether this person may also allow their tools;
-    None if the word does not ask for that."""
+    """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
     asked = [each for each in waiting if each.kind == "call"]
     calls = tuple([each for each in asked if await seen.has(supervisor, each, cursor, whole=True)])
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)
-    results = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
-    tools = dict.fromkeys(each.tool for each, result in zip(calls, results, strict=True) if result.is_accepted)
-    rules: list[Rule] = []
-    if may_allow:
-        rules = [
-            await supervisor.add_rule(make_rule("allow", tool, None, "decision", session), by=by) for tool in tools
-        ]
+    wide, plain = Approve(by=by, scope=scope), Approve(by=by)
+    offered = [each for each in calls if any(option.scope == scope for option in each.options)]
+    granted = [each for each in offered if people is None or people.why_not_decide(by, each, wide) is None]
+    results = [await supervisor.decide(each.id, wide if each in granted else plain, channel=where) for each in calls]
+    made = {result.rule for result in results if result.is_accepted and result.rule is not None}
     return ChatResult(
         kind="decided",
         approvals=calls,
         results=tuple(results),
-        rules=tuple(rules),
+        rules=tuple(rule for rule in await supervisor.find_rules() if rule.id in made) if made else (),
         not_shown=tuple(each for each in asked if each not in calls),
-        may_not_allow=may_allow is False and bool(tools),
+        once=tuple(each for each in calls if each not in granted),
+        may_not_allow=len(granted) < len(offered),
     )

@@ -136,6 +136,10 @@ class Environment:
         """Return a context that encloses an attempt. `why_left` says at its end why it was stopped, if it was."""
         return _NOTHING
 
+    is_former = False
+    """Whether this is a workflow that began before rules released the calls that wait (runtime/plans/release.py). Each
+    replay of it must make the same journal, so whatever has changed in journals since does not hold in it."""
+
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 

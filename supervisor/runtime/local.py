@@ -49,6 +49,7 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
     check_identity,
+    decider_of,
 )
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
@@ -191,6 +192,8 @@ class LocalSupervisor(StoreSupervisor):
                 return [], known.version
             if misfit is not None:
                 raise misfit
+            if (inexact := spec.why_inexact(args, {}, given)) is not None:
+                raise InvalidInput(inexact)
             self._refuse_nameless(spec)
             view.claim(root)
             is_new = True
@@ -299,12 +302,13 @@ class LocalSupervisor(StoreSupervisor):
         return any(host == HOST and process in above for state in states for host, process in _processes(state))
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        decider_of(decision)
         self.refuse_inside(METHODS["decide"].what)
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if found is not None:
             await self.admission.of_decision(found, decision, channel)
-        result = await decide(self._runner, approval, decision, channel)
+        result = await decide(self._runner, approval, decision, channel, self.admission.may_decide)
         if not result.running and result.kind in ("accepted", "already"):
             root = self.reader.get_row(self.reader.get_approval(approval).session).root
             result = msgspec.structs.replace(result, running=await self._run_declared(root))

@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core.calls.rules import Rule
-from supervisor.core.values import Approval, Approve, Decision
-from supervisor.runtime.plans.rules import granted
+from supervisor.core.values import Answer, Approval, Approve, Decision
+from supervisor.runtime.plans.rules import denied, granted
 from supervisor.temporal.wire import from_wire, to_wire
 
 
@@ -59,6 +59,6 @@ class Standing:
 
 def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
     """Return the rule for all sessions that a decision makes, without an id; None if it makes none."""
-    if not isinstance(decision, Approve) or decision.scope != "always":
+    if isinstance(decision, Answer) or decision.scope != "always":
         return None
-    return granted(approval, decision)
+    return granted(approval, decision) if isinstance(decision, Approve) else denied(approval, decision)

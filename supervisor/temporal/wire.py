@@ -215,7 +215,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
             case "approve":
                 return Approve(by=self.by, arguments=self.arguments, scope=self.scope, pattern=self.pattern)
             case "deny":
-                return Deny(by=self.by, reason=self.reason)
+                return Deny(by=self.by, reason=self.reason, scope=self.scope, pattern=self.pattern)
             case _:
                 return Answer(by=self.by, value=self.value)
 
@@ -224,12 +224,13 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
     """Return the fields of a DecisionRequest that are the decision's own."""
     match decision:
         case Approve(by=by, arguments=arguments, scope=scope, pattern=pattern):
-            edited = None if arguments is None else plain_of(dict(arguments), "an edited argument")
+            edited = None if arguments is None else plain_of(dict(arguments), "an edited argument", exact=True)
             return {"kind": "approve", "by": by, "arguments": edited, "scope": scope, "pattern": pattern}
-        case Deny(by=by, reason=reason):
-            return {"kind": "deny", "by": by, "reason": reason}
+        case Deny(by=by, reason=reason, scope=scope, pattern=pattern):
+            return {"kind": "deny", "by": by, "reason": reason, "scope": scope, "pattern": pattern}
         case _:
-            return {"kind": "answer", "by": decision.by, "value": plain_of(decision.value, "the answer")}
+            value = plain_of(decision.value, "the answer", exact=True)
+            return {"kind": "answer", "by": decision.by, "value": value}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,9 +293,10 @@ def from_wire(document: Any, type_: type[T]) -> T:
     return msgspec.convert(document, type_)
 
 
-def plain_of(value: Any, what: str, largest: int = LARGEST) -> Any:
-    """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large."""
-    raw = to_json(value, what)
+def plain_of(value: Any, what: str, largest: int = LARGEST, *, exact: bool = False) -> Any:
+    """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large. `exact`
+    is as for `to_json`."""
+    raw = to_json(value, what, exact=exact)
     check_size(raw, what, largest)
     return msgspec.json.decode(raw)
 

@@ -28,6 +28,7 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.health import watch_channel
 from supervisor.runtime.people.posting import Posting
+from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.people.routing import check_routes
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
@@ -128,6 +129,7 @@ async def open_supervisor(
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside(UNATTENDED.what)
+        Releasing(runner, supervisor.admission)  # the runner's signals keep it
         posting = Posting(
             runner,
             supervisor.reader,

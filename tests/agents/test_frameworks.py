@@ -87,14 +87,19 @@ DECISIONS = {
 
 @pytest.mark.parametrize("decided", DECISIONS)
 async def test_a_person_decides_about_a_call(framework, decided):
-    """A tool that needs an approval asks as AGENT.TOOL; the model reads the result, or the denial with its reason."""
+    """A tool that needs an approval asks as AGENT.TOOL; the model reads the result, or the denial with its reason. It
+    reads, too, which arguments a person has put in place of its own, and that a denied call will be denied again."""
     decision, said, done = DECISIONS[decided]
     async with opened() as supervisor:
         run = await supervisor.start(cleaner_of(framework, wants("a")), "clean up")
         approval = await next_of(run.watch_approvals())
         assert (approval.tool, approval.arguments) == ("cleaner.delete", {"path": "a"})
         await supervisor.decide(approval.id, decision)
-        assert await run.result() == said
+        heard = await run.result()
+        assert said in heard
+        if decided == "edit" and framework.name != "langgraph":  # there the edited call is in the model's own message
+            assert '{"path": "b"}' in heard
+        assert ("again" in heard) == (decided == "deny")
         assert (await supervisor.decide(approval.id, Approve(by="bo"))).kind != "accepted"
     assert effects == done
 
@@ -111,7 +116,7 @@ async def test_edited_arguments_must_fit_the_tool(framework):
             with pytest.raises(InvalidInput, match="path"):
                 await other.decide(approval.id, Approve(by="ana", arguments={"path": 3}))
         await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "b"}))
-        assert await run.result() == "deleted b"
+        assert (await run.result()).endswith("deleted b")
     assert effects == ["b"]
 
 

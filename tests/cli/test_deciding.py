@@ -37,9 +37,10 @@ def test_the_first_decision_counts_and_the_second_is_told(supervisor):
 
 
 def test_edited_arguments_replace_all_of_the_call(supervisor):
-    """A partial object is refused; a whole object runs (A8)."""
+    """An object that lacks an argument without a default, or has one twice, is refused; a whole object runs (A8)."""
     (approval,) = supervisor.ask("it")
-    assert supervisor("approve", approval, "--edit", '{"name": "x"}').code == 2
+    for wrong in ('{"count": 3}', '{"name": "x", "name": "y", "count": 3}'):
+        assert supervisor("approve", approval, "--edit", wrong).code == 2
     assert supervisor("approve", approval, "--edit", '{"name": "x", "count": 3}').code == 0
     assert supervisor("resume", "asking", "--json").json["outcome"]["value"] == ["noted x 3"]
 
@@ -59,6 +60,20 @@ def test_a_denial_gives_the_agent_its_reason(supervisor):
     (approval,) = supervisor.ask("it")
     assert supervisor("deny", approval, "--reason", "not today").code == 0
     assert "not today" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
+
+
+def test_a_denial_for_longer_is_a_rule_that_is_listed_and_denies_the_same_call(supervisor):
+    """Equal calls that wait are denied with it. The audit trail names the approval that they came through."""
+    first, second = supervisor.ask("it", "it")
+    told = supervisor("deny", first, "--for", "always", "--reason", "not today")
+    assert (told.code, "supervisor rules revoke" in told.err) == (0, True), told
+    assert supervisor("approvals", "--json").json == []
+    (rule,) = supervisor("rules", "--json").json
+    assert (rule["kind"], rule["exact"], rule["approval"], rule["reason"]) == ("deny", True, first, "not today")
+    assert f"through {first}" in supervisor("audit").out
+    both = supervisor("resume", "asking", "--json").json["outcome"]["value"]
+    assert ["not today" in each for each in both] == [True, True]
+    assert second in supervisor("audit").out
 
 
 def test_cancel_ends_a_tree_that_no_process_runs_and_withdraws_its_approvals(supervisor):

@@ -161,6 +161,43 @@ async def test_a_wider_scope_makes_a_rule(kind):
         assert list(await here.supervisor.find_rules()) == []
 
 
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_a_denial_for_longer_denies_the_same_call_without_asking(kind, scope):
+    """C6: it is a rule for exactly this call, with its reason, which is listed."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread", "bread")
+        decided = await here.supervisor.decide(asked.id, Deny(by="olga", reason="not today", scope=scope))
+        first, second = await run.result()
+        assert ("not today" in first, "not today" in second, effects) == (True, True, [])
+        found = {rule.id: rule for rule in await here.supervisor.find_rules()}[decided.rule]
+        assert (found.kind, found.exact, found.reason) == ("deny", True, "not today")
+        assert found.session == (run.session if scope == "session" else None)
+        again = [Deny(by="olga"), Deny(by="olga", scope=scope), Deny(by="olga", scope="once", pattern="x")]
+        kinds = [(await here.supervisor.decide(asked.id, each)).kind for each in again[:2]]
+        assert kinds == ["already", "already"]
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(asked.id, again[2])
+
+
+@pytest.mark.parametrize("wrong", [None, True, {}, "yes", Approve(by=None), Deny(by="olga", scope="ever")], ids=repr)
+async def test_a_value_that_is_no_decision_decides_nothing(kind, wrong):
+    """It is refused as invalid input, whatever it is."""
+    async with side(kind) as here:
+        _, asked = await here.ask("bread")
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(asked.id, wrong)
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
+
+
+async def test_an_edit_with_a_nan_decides_nothing(kind):
+    """JSON cannot hold it: it would run as null."""
+    async with side(kind) as here:
+        _, asked = await here.ask("bread")
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(asked.id, Approve(by="olga", arguments={"text": [float("nan")]}))
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
+
+
 async def test_a_question_is_answered(kind):
     """With one of its choices, and nothing else."""
     async with side(kind) as here:

@@ -20,6 +20,8 @@ ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
         (f"no {'z' * 80}", Word(said="no", approval="z" * 80)),
         (f"reject  {ID.upper()}", Word(said="reject", approval=ID)),
         ("approve all", Word(said="approve", all=True)),
+        ("no for session", Word(said="no", scope="session")),
+        (f"Reject {ID.upper()} always", Word(said="reject", approval=ID, scope="always")),
         ("Approve all for session", Word(said="approve", all=True, for_session=True)),
     ],
 )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from supervisor.core.encoding import MOST_LEVELS, to_json
+from supervisor.core.encoding import MOST_LEVELS, read_exact, to_json
 from supervisor.core.errors import InvalidInput
 
 
@@ -27,3 +27,18 @@ def test_a_large_value_that_is_not_deep_is_accepted(text):
     """Text with brackets and long lists are not deep."""
     for value in ([{"text": text, text: [text]}] * 3, [[]] * 5000):
         assert json.loads(bytes(to_json(value, "a value"))) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a":1,"a":1}', '[{"b":{"a":1,"\\u0061":2}}]', '{"a":NaN}', '{"a":1e999}', '{"a":', '{"a": {"x":1, "x":2}}'],
+)
+def test_a_text_that_says_two_things_or_none_is_refused(text):
+    """A8: a decoder would take the last of two values, and null for a NaN."""
+    with pytest.raises(InvalidInput):
+        read_exact(text, "it")
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"b":{"a":1}}', ' [1.0, "a", {"é": null}] ', '"x"', '{"a":"\\u00e9","b":1e2}'])
+def test_json_in_any_spelling_is_read_as_what_it_says(text):
+    assert read_exact(text, "it") == json.loads(text)

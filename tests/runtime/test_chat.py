@@ -181,17 +181,21 @@ async def test_approve_all_names_the_waiting_calls_that_were_not_shown():
         assert list(await supervisor.find_approvals()) == [c]
 
 
-async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
-    """Its rule is listed, and holds in no other tree."""
+async def test_approve_all_for_session_grants_what_each_card_offers_in_this_tree():
+    """A7: each rule is for exactly one of these calls, is listed, and holds in no other tree. No tool is allowed."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(twice, session="s")
         await shown(supervisor, (await next_of(run.watch_approvals())).session, 2)
         heard = await supervisor.chat("s", "approve all for session", by="ana", shown_before=EVER)
+        assert sorted((rule.tool, rule.pattern, rule.session, rule.by) for rule in heard.rules) == [
+            ("deploy", f'{{"target":"{each}"}}', "s", "ana") for each in "ab"
+        ]
+        assert set(heard.rules) <= {*await supervisor.find_rules()}
+        (other,) = await shown(supervisor, (await next_of(run.watch_approvals())).session, 1)
+        assert other.arguments == {"target": "c"}
+        await supervisor.decide(other.id, Approve(by="ana"))
         assert await run.result() == ["ok", "ok", "ok"]
-        (rule,) = heard.rules
-        assert (rule.tool, rule.session, rule.by) == ("deploy", "s", "ana")
-        assert rule in await supervisor.find_rules()
-        await supervisor.start(deploys, ["x"], session="t")
+        await supervisor.start(deploys, ["a"], session="t")
         assert len(await shown(supervisor, "t", 1)) == 1
 
 
@@ -292,3 +296,20 @@ async def test_whom_a_channel_authenticates_the_supervisor_asks_about():
     with pytest.raises(InvalidInput):
         async with opened(channels=[Desk(people), Desk(People([OLGA]))]):
             pass
+
+
+@pytest.mark.parametrize(("text", "session"), [("no for session", "s"), ("reject always", None)])
+async def test_a_no_for_longer_denies_the_same_call_later(text, session):
+    """A7, A12: the rule is for exactly this call. The card must have shown it whole."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(deploys, ["a", "a"], session="s")
+        await shown(supervisor, "s", 1)
+        heard = await supervisor.chat("s", text, by="ana", shown_before=EVER)
+        assert [each.kind for each in heard.results] == ["accepted"]
+        assert await run.result() == ["denied", "denied"]
+        (rule,) = await supervisor.find_rules()
+        assert (rule.kind, rule.exact, rule.pattern, rule.session) == ("deny", True, '{"target":"a"}', session)
+        yes_or_no = await supervisor.start(asks, "hi", session="t")
+        await shown(supervisor, "t", 1)
+        assert (await supervisor.chat("t", text, by="ana", shown_before=EVER)).kind == "listed"
+        await yes_or_no.cancel()

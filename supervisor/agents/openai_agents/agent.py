@@ -23,7 +23,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
-from supervisor.agents.framework import Answers, Names, call_sub_agent, calling_sub_agents, framework_agent, word
+from supervisor.agents.framework import (
+    Answers,
+    Names,
+    call_sub_agent,
+    calling_sub_agents,
+    edit_line,
+    framework_agent,
+    word,
+)
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
@@ -289,14 +297,16 @@ class _Call:
                 return await self._tool.on_invoke_tool(self._context, self._raw)
         is_agent = self._tool._is_agent_tool  # noqa: SLF001 # the SDK has no other mark for them
         result = await self._ask(operations, self._begin if is_agent else self._run)
+        above = edit_line(result)
         if result.kind != "ok":
-            return result.content
+            return above + result.content
         if not is_agent:
-            return result.value
+            return _with_line(above, result.value) if above else result.value
         loop = self._bridge
         nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections)
         with running(nested):
-            return await self._tool.on_invoke_tool(self._context, self._text(result.value or {}))
+            found = await self._tool.on_invoke_tool(self._context, self._text(result.value or {}))
+        return above + found if isinstance(found, str) else found
 
     async def _ask(self, operations: Operations, fn: Callable[[Mapping[str, Any]], Any]) -> ToolResult[Any]:
         settings = self._bridge.settings
@@ -338,6 +348,13 @@ class _Call:
 
     def _text(self, arguments: Mapping[str, Any]) -> str:
         return self._raw if dict(arguments) == self._shown else json.dumps(dict(arguments))
+
+
+def _with_line(line: str, value: Any) -> Any:
+    """Return the output of a tool with a line for the model above it."""
+    if isinstance(value, str):
+        return line + value
+    return [{"type": "text", "text": line}, *(value if isinstance(value, list) else [value])]
 
 
 def _as_sdk_reads(value: Any) -> Any:

@@ -7,7 +7,7 @@ Rules
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError
 
-from supervisor.agents.framework import Names, calling_sub_agents, word
+from supervisor.agents.framework import Names, calling_sub_agents, edit_line, word
 from supervisor.agents.plain_json import as_json
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
@@ -192,17 +192,31 @@ def _result(value: Any, what: str) -> ToolResult[Any]:
 
 def outcome_of(result: ToolResult[Any]) -> Any:
     """Return the value of a call to the framework, or raise what stands for its result."""
-    reason = result.details["reason"]
+    reason, above = result.details["reason"], edit_line(result)
     match result.kind:
         case "denied":
             return ToolDenied(result.content)
         case "ok" if reason == "deferred":
             raise CallDeferred(metadata=result.details["metadata"], kind=result.details["kind"])
         case "ok":
-            return (_tool_return if reason == "tool_return" else _returned).validate_json(json.dumps(result.value))
+            value = (_tool_return if reason == "tool_return" else _returned).validate_json(json.dumps(result.value))
+            return _with_line(above, value) if above else value
         case "error" if reason == "retry":
-            raise ModelRetry(result.content)
+            raise ModelRetry(above + result.content)
         case "error" if reason == "approval_required":
             raise ApprovalRequired
         case _:
-            raise ToolFailed(result.content)
+            raise ToolFailed(above + result.content)
+
+
+def _with_line(line: str, value: Any) -> Any:
+    """Return what a tool returned with a line for the model: above a text, else after it as the framework allows."""
+    if isinstance(value, str):
+        return line + value
+    if not isinstance(value, ToolReturn):
+        return ToolReturn(return_value=value, content=line)
+    if isinstance(value.return_value, str):
+        return replace(value, return_value=line + value.return_value)
+    others = value.content if isinstance(value.content, Sequence) and not isinstance(value.content, str) else None
+    said = [line, *(others if others is not None else [value.content] if value.content else [])]
+    return replace(value, content=said)

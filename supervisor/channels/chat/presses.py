@@ -17,6 +17,7 @@ import msgspec
 from supervisor.channels.wording.granting import HOW_LONG, grant_text
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
+from supervisor.core.encoding import read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
@@ -162,6 +163,8 @@ def _place(written: str, count: int) -> int:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as error:
+        found: dict[str, Any] = msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, Any])
+        read_exact(text, "it")
+        return found
+    except (msgspec.MsgspecError, RecursionError, InvalidInput) as error:
         raise InvalidInput(f"write a JSON object with all arguments: {error}") from None

@@ -29,7 +29,7 @@ from supervisor.channels.wording.form_words import fields_of
 from supervisor.channels.wording.granting import Grant, grants
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
-from supervisor.core.encoding import from_json
+from supervisor.core.encoding import read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
@@ -228,7 +228,7 @@ class Desk:
         """Take edited arguments. A text that cannot be arguments is kept as a draft, and a message says why."""
         self.drafts[approval] = text
         try:
-            arguments = from_json(text, Any, "it")
+            arguments = read_exact(text, "it")
         except InvalidInput as error:
             self.message = f"That is not JSON, so nothing changed: {error}."
             return

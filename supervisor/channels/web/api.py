@@ -51,7 +51,11 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 from supervisor.seam.runs import Page
 
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
-_GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}
+_GOES_WITH: Final = {
+    "approve": {"scope", "pattern", "arguments"},
+    "deny": {"reason", "scope", "pattern"},
+    "answer": {"value"},
+}
 """The further fields of a decision; null means that a field is absent."""
 
 
@@ -176,7 +180,7 @@ async def decide(call: Call) -> Response:
         case "approve":
             decision: Decision = approval_by(call, body)
         case "deny":
-            decision = Deny(by=by, reason=body.reason)
+            decision = Deny(by=by, reason=body.reason, scope=body.scope, pattern=body.pattern)
         case _:
             if body.value is msgspec.UNSET:
                 raise Problem(422, "an answer has a value")

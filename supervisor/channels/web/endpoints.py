@@ -21,6 +21,7 @@ from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.state import Site
 from supervisor.core.approvals.people import Person
+from supervisor.core.encoding import repeated_key
 from supervisor.core.values import Approval
 from supervisor.seam.runs import Page
 from supervisor.seam.supervisor import Supervisor
@@ -178,6 +179,8 @@ async def _body(request: Request, endpoint: Endpoint) -> Any:
         raise Problem(400, f"the body is no JSON: {error}") from None
     except RecursionError:
         raise Problem(400, "the body is no JSON that can be read: it is nested too deeply") from None
+    if (key := repeated_key(raw, value)) is not None:
+        raise Problem(400, f"the body says two things: the key {key!r} stands twice in one object")
     try:
         return msgspec.convert(value, endpoint.body)
     except msgspec.ValidationError as error:

@@ -93,8 +93,9 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
 
 class DecisionBody(RequestFields, frozen=True, kw_only=True):
     """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
-    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees. `answer` takes
-    the `value` that answers the question. `channel`: where the person decides, for the audit trail."""
+    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
+    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
+    decides, for the audit trail."""
 
     decision: Literal["approve", "deny", "answer"]
     channel: ChannelName = "web"
@@ -303,6 +304,7 @@ ChatResultDocument = _document(
     results=list_of(DecisionResultDocument),
     rules=list_of(RuleDocument),
     not_shown=list_of(ApprovalDocument),
+    once=list_of(ApprovalDocument),
 )
 MessageDocument = _document(Message)
 AgentDocument = _document(AgentView)

@@ -253,7 +253,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
             edited = " with other arguments than were asked," if approval.edited else ""
             return f"approved{edited}{by}{when}{_standing(approval)}"
         case "denied":
-            return f"{'declined' if is_question else 'denied'}{by}{when}{because}"
+            return f"{'declined' if is_question else 'denied'}{by}{when}{_standing(approval)}{because}"
         case "answered":
             return f"answered {answer_text(approval.answer)}{by}{when}"
         case "pending":
@@ -268,7 +268,7 @@ def answer_text(answer: Any) -> str:
 
 
 def _standing(approval: Approval) -> str:
-    """Return what a decision allows beyond its call."""
+    """Return what a decision allows or denies beyond its call."""
     if approval.rule is None or approval.scope is None:
         return ""
     pattern = visible(approval.pattern or "", ordered=True)
@@ -284,11 +284,14 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
     lines += [f"{told(result, now)} [{result.approval}]" for result in heard.results if result.kind == "unknown"]
     if heard.kind == "decided":
         for rule in heard.rules:
-            lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.session)} [{rule.id}]")
+            what = visible(f"{rule.tool}: {rule.pattern or 'any call'}", ordered=True)
+            lines.append(f"from now on {what} runs without asking {where(rule.session)} [{rule.id}]")
+        for approval in heard.once:
+            lines.append(f"approved once only: {summary(approval)} [{approval.id}]")
         for approval in heard.not_shown:
             lines.append(f"not decided, you had not been shown it: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:
-            lines.append("no tool is allowed for the session: you may not grant that here")
+            lines.append("you may not allow all of these calls for the session")
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
         lines.append("nothing was decided; waiting for you:" if heard.approvals else "nothing waits for you here")
@@ -310,8 +313,9 @@ def told(result: DecisionResult, now: datetime) -> str:
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""
+            others = f"; so are {len(result.released)} equal ones that waited" if result.released else ""
             waits = "; the session is blocked, and acts on it once its code fits its journal" if result.blocked else ""
-            return f"{result.status or 'decided'}{by}{rule}{waits}"
+            return f"{result.status or 'decided'}{by}{rule}{others}{waits}"
         case "already":
             return f"already {result.status}{by}{when}; nothing changes"
         case "conflict":

@@ -2,8 +2,9 @@
 
     yes, approve, no, reject                the one approval that waits, if there is exactly one
     yes ID, approve ID, no ID, reject ID    that approval
+    no for session, reject ID always        that approval, and later calls that are the same
     approve all                             all approvals that wait here and that its sender was shown before
-    approve all for session                 and later calls of these tools, in this session
+    approve all for session                 and later calls that are the same, in this session
 
 Rules
 - A word decides only as the whole message, in upper or lower case. Everything else is chat: "do NOT run that", "yes
@@ -18,9 +19,10 @@ import msgspec
 
 from supervisor.core.calls.rules import Rule
 from supervisor.core.ids import APPROVAL_ID
-from supervisor.core.values import Approval, DecisionResult, SendResult
+from supervisor.core.values import Approval, DecisionResult, Scope, SendResult
 
 _ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
+_NEVER: Final = re.compile(rf"(no|reject)(?: +({APPROVAL_ID}))? +(?:for +(session)|(always))", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 
 
@@ -31,6 +33,8 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     approval: str | None = None
     all: bool = False
     for_session: bool = False
+    """Of `all`: for how long it approves. Of a no, `scope` says that."""
+    scope: Scope = "once"
 
     @property
     def is_yes(self) -> bool:
@@ -49,12 +53,14 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[DecisionResult, ...] = ()
     """The result of each decision, in the order of `approvals`; its kind is unknown for an id that is not here."""
     rules: tuple[Rule, ...] = ()
-    """The rules that allow tools from now on in the session's tree."""
+    """The rules that allow the same calls from now on in the session's tree."""
     not_shown: tuple[Approval, ...] = ()
     """Other approvals that wait, and that an "approve all" did not decide, since the person was not shown them before;
     to be named by id."""
+    once: tuple[Approval, ...] = ()
+    """Those of `approvals` that an "approve all for session" has approved once: nothing more is offered for them."""
     may_not_allow: bool = False
-    """The person asked for that, too, and may not grant it."""
+    """Some of these are only for other people to allow for longer."""
 
 
 def read_word(text: str) -> Word | None:
@@ -62,7 +68,10 @@ def read_word(text: str) -> Word | None:
     text = text.strip()
     if (found := _ALL.fullmatch(text)) is not None:
         return Word(said="approve", all=True, for_session=found[1] is not None)
-    if (found := _ONE.fullmatch(text)) is None:
+    scope: Scope = "once"
+    if (found := _NEVER.fullmatch(text)) is not None:
+        scope = "always" if found[4] else "session"
+    elif (found := _ONE.fullmatch(text)) is None:
         return None
     said: Literal["yes", "approve", "no", "reject"] = found[1].lower()  # type: ignore[assignment] # one of the pattern's
-    return Word(said=said, approval=found[2] and found[2].lower())
+    return Word(said=said, approval=found[2] and found[2].lower(), scope=scope)

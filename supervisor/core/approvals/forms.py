@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from supervisor.core.approvals.fields import MOST_IN_ALL, MOST_ITEMS, Blank, Field, carrying, same
 from supervisor.core.declarations.schemas import misfit
-from supervisor.core.encoding import from_json
+from supervisor.core.encoding import from_json, read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text
 
@@ -239,7 +239,7 @@ def _converted(field: Field, text: str) -> Any:
     """Return the value of a text that is not empty. Raises InvalidInput."""
     match field.kind:
         case "json":
-            return from_json(text, Any, "this is not JSON")
+            return read_exact(text, "this is not JSON")
         case "number":
             if not _NUMBER.fullmatch(text.strip()):
                 raise InvalidInput(f"write a {'whole number, such as 3' if field.is_whole else 'number, such as 2.5'}")

@@ -30,7 +30,7 @@ import msgspec
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import Rule, is_about, policy_of
-from supervisor.core.values import Approval, Approve, Decision
+from supervisor.core.values import Approval, Approve, Decision, Deny, filled
 
 Role = Literal["approver", "operator", "scraper"]
 Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
@@ -171,13 +171,15 @@ class People:
             return f"{name} is not among the people of this supervisor"
         if person.is_operator:
             return None
-        is_wide = isinstance(decision, Approve) and decision.scope != "once"
+        is_wide = isinstance(decision, Approve | Deny) and decision.scope != "once"
         is_escalated = name in approval.escalated_to and not is_wide
         edited = decision.arguments if isinstance(decision, Approve) else None
+        if isinstance(edited, Mapping):
+            edited = filled(approval, edited)
         if (why := self._why_reserved(name, approval, edited, is_wide=is_wide, is_opened=is_escalated)) is not None:
             return why
         if is_wide and "approver" not in person.roles:
-            return f"{name} is not an approver, and may approve once only"
+            return f"{name} is not an approver, and may decide once only"
         if is_escalated or "approver" in person.roles or approval.requester == name:
             return None
         return f"{name} is not an approver, and the approval was asked on behalf of {approval.requester}"

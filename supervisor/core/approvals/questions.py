@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.declarations.schemas import closed, misfit, schema_of
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.encoding import JSON_NULL, printable, read_exact, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import digest
 from supervisor.core.values import Approval
@@ -64,7 +64,7 @@ def _checked(choices: Sequence[str]) -> list[str]:
 
 def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
     """Return an answer as it is journaled; raises InvalidInput, which says what would be valid, for an invalid one."""
-    raw = to_json(value, "the answer")
+    raw = to_json(value, "the answer", exact=True)
     plain = msgspec.json.decode(raw)
     if asked.choices is not None:
         if plain not in asked.choices:
@@ -88,7 +88,7 @@ def read_answer(asked: Approval, text: str) -> Any:
     if is_yes_or_no(asked.schema) and text.strip().lower() in _YES_AND_NO:
         return _YES_AND_NO[text.strip().lower()]
     try:
-        value = from_json(text, Any, "the answer")
+        value = read_exact(text, "the answer")
     except InvalidInput as error:
         if misfit(text, asked.schema) is None:
             return text

@@ -23,6 +23,7 @@ from msgspec import UNSET
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.ids import canonical_json, digest
 from supervisor.core.text.masks import mask
+from supervisor.core.values import Approval
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,18 @@ def content_of_request(
         secret=request.secret if secret is None else secret,
         defaults=request.defaults if edited is None else (),
         paths=request.paths,
+    )
+
+
+def content_of_approval(approval: Approval) -> CallContent:
+    """Return the content of a call, as far as an approval shows it: without what is masked there."""
+    return shown_content(
+        approval.tool,
+        approval.arguments,
+        folder=approval.cwd,
+        command=approval.command,
+        claims=approval.claims,
+        secret=approval.secret,
     )
 
 

@@ -22,6 +22,7 @@ import msgspec
 
 from supervisor.core.calls import paths
 from supervisor.core.calls.folders import with_folder
+from supervisor.core.encoding import read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 
@@ -94,6 +95,8 @@ def normalise(pattern: str) -> str:
     """Return the pattern in the form in which it is listed and compared; raises InvalidInput for one that is not a
     JSON object."""
     fields = read_object(pattern)
+    if fields is not None:
+        read_exact(pattern, f"the pattern {pattern!r}")
     text = None if fields is None else to_json(fields)
     if text is None:
         raise InvalidInput(

@@ -5,6 +5,7 @@
 A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
 command line or a decision. `policy_of` applies all of them to one call. It may be called at any time and any number of
 times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing.
+`why_asked` says in words why a call asks, for the person who is asked.
 
 Rules
 - Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
@@ -16,6 +17,8 @@ Rules
   whatever other arguments. No allow with a pattern covers a call that names a file of ours.
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
+- A denial of a person that stands (`exact`) denies what an allow of the same pattern would allow: this very call. It is
+  no prefix, and never in doubt.
 - A rule with a `session` counts in the tree of that root session; one without it always.
 - Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
 """
@@ -27,13 +30,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from supervisor.core.calls import paths as core_paths, patterns, shell_patterns
-from supervisor.core.calls.content import CallContent
+from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
+from supervisor.core.calls.content import CallContent, content_of_approval
 from supervisor.core.calls.folders import folder_of_call, with_folder
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
-from supervisor.core.values import Option, Policy
+from supervisor.core.values import Approval, Option, Policy
 
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _WRITTEN: Final = ("code", "configuration")
@@ -67,6 +70,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether its pattern is a prefix that is not known to be harmless, and its author said so."""
     paths: bool = False
     """Whether its pattern is a path: a file or, with `/**`, all below a folder (core/calls/paths.py)."""
+    exact: bool = False
+    """Of a deny: whether it denies only what an allow of its pattern would allow, as a person's denial does."""
+    reason: str | None = None
+    """Of a person's denial: the reason, which the agent reads."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
@@ -77,9 +84,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str | None = None
 
     @property
-    def meaning(self) -> tuple[str, str, str | None, str | None]:
+    def meaning(self) -> tuple[str, str, str | None, str | None, bool]:
         """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.session
+        return self.kind, self.tool, self.pattern, self.session, self.exact
+
+    def __str__(self) -> str:
+        """Return the rule as people read it, with what it is from."""
+        whose = f"from {self.origin}" if self.id is None else f"{self.id}, added by {self.by}"
+        return f"the rule `{self.kind} {self.tool}{'' if self.pattern is None else f': {self.pattern}'}` ({whose})"
 
 
 def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
@@ -113,9 +125,12 @@ def make_rule(
     *,
     unreviewed: bool = False,
     paths: bool = False,
+    exact: bool = False,
+    reason: str | None = None,
 ) -> Rule:
     """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. `paths`: its pattern is a
-    path, also of a tool of which only the name is known. Raises InvalidInput."""
+    path, also of a tool of which only the name is known. `exact` and `reason` are as in Rule, of a deny. Raises
+    InvalidInput."""
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
@@ -130,7 +145,8 @@ def make_rule(
     if is_path and pattern is not None:
         pattern = core_paths.normalise(pattern)
     elif pattern is not None:
-        pattern = shell_patterns.normalise(kind, pattern) if is_command else patterns.normalise(pattern)
+        read_as = "allow" if exact else kind
+        pattern = shell_patterns.normalise(read_as, pattern) if is_command else patterns.normalise(pattern)
     why = shell_patterns.why_not_reviewed(pattern) if kind == "allow" and pattern is not None and is_command else None
     is_old = why is not None and pattern is not None and origin in _WRITTEN and shell_patterns.has_lost_review(pattern)
     if why is not None and not unreviewed and not is_old:
@@ -139,7 +155,17 @@ def make_rule(
             "line with --unreviewed"
         )
     marked = why is not None and unreviewed
-    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=marked, paths=is_path, origin=origin, session=session)
+    return Rule(
+        kind=kind,
+        tool=name,
+        pattern=pattern,
+        unreviewed=marked,
+        paths=is_path,
+        exact=exact,
+        reason=reason,
+        origin=origin,
+        session=session,
+    )
 
 
 def why_void(rule: Rule) -> str | None:
@@ -218,11 +244,12 @@ def grantable(content: CallContent) -> tuple[str | None, ...]:
     """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
     one. None means exactly these arguments: a pattern would only repeat them on disk.
 
-    Every pattern covers this call. There is none if the exact one is not readable. A call with arguments that may not
-    be shown, or with nothing but claims, can be granted only once.
+    Every pattern covers this call. There is none if the exact one is not readable. A call without arguments, or with
+    nothing but claims, says nothing of what is approved, and can be granted only once. So can a call with arguments
+    that may not be shown.
     """
     ruled, cwd = content.ruled, content.folder
-    if content.secret or (content.claims and not ruled):
+    if content.secret or not ruled:
         return ()
     if content.command is None:
         exact, prefix = patterns.exact_pattern(with_folder(ruled, cwd)), None
@@ -249,16 +276,82 @@ def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> O
     return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
 
 
+def deniable(approval: Approval) -> tuple[Option, ...]:
+    """Return the ways in which a call may be denied. They do not depend on the rules: a deny beats them all."""
+    if not isinstance(approval.arguments, dict):
+        return (_ONCE,)
+    return offer(grantable(content_of_approval(approval)), approval.arguments)
+
+
 def checked(rule: Rule) -> Rule:
     """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
         raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
     made = make_rule(
-        rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed, paths=rule.paths
+        rule.kind,
+        rule.tool,
+        rule.pattern,
+        rule.origin,
+        rule.session,
+        unreviewed=rule.unreviewed,
+        paths=rule.paths,
+        exact=rule.exact and rule.kind == "deny",
+        reason=rule.reason if rule.kind == "deny" else None,
     )
     if (why := why_void(made)) is not None:
         raise InvalidInput(f"{why}. Allow exact commands, or mark it as unreviewed")
     return made
+
+
+def why_asked(
+    ruled: tuple[Policy, Rule] | None,
+    rules: Iterable[Rule],
+    content: CallContent,
+    *,
+    root_session: str | None,
+    not_counted: Iterable[Rule] = (),
+) -> str:
+    """Return why a person is asked about a call, in words. `ruled`: what `policy_of` has said of it, and the others are
+    as there. `not_counted`: the rules of a sub-agent that its parents do not have (`inherit`)."""
+    if ruled is not None:
+        rule = ruled[1]
+        return f"{rule} asks" if rule.kind == "ask" else f"{rule} may be meant: whether it is cannot be proved"
+    tool, claims = content.tool, content.claims
+    call = _Call(
+        content.ruled, content.folder, content.command, content.secret, content.paths, MappingProxyType({}), ()
+    )
+    about = [rule for rule in rules if rule.kind == "allow" and rule.session in (None, root_session)]
+    if own := [rule for rule in not_counted if rule.kind == "allow" and is_about(rule, tool, claims)]:
+        covering = next((rule for rule in own if _say(rule, call) == "allow"), None)
+        if covering is not None:
+            return f"{covering} of the agent does not count: its parents do not allow the call"
+    if claims and not call.arguments:
+        return "no rule can allow a call of which only the agent's own words are known"
+    if content.secret:
+        return "no rule allows it: with secret arguments, only a rule for the whole tool could"
+    if content.command is not None:
+        return _why_no_command(call, [rule for rule in about if is_about(rule, tool, claims)])
+    return "no rule allows it"
+
+
+def _why_no_command(call: "_Call", about: list[Rule]) -> str:
+    """Return why no rule allows a command: the part that keeps the nearest one from it."""
+    assert call.command is not None
+    text = call.arguments.get(call.command)
+    words = shell_words.simple_words(text) if isinstance(text, str) else None
+    if isinstance(text, str) and words is None:
+        return "no rule allows it: it is not one simple command, so only a rule for exactly this text could"
+    given = words if words is not None else tuple(text) if isinstance(text, list | tuple) else ()
+    for rule in about:
+        prefix = () if rule.pattern is None else shell_patterns.prefix_of(rule.pattern)
+        if not prefix or given[: len(prefix)] != prefix:
+            continue
+        for count in range(len(prefix), len(given) + 1):
+            shorter = {**call.arguments, call.command: list(given[:count])}
+            if not call._replace(arguments=shorter).is_covered(rule, str(rule.pattern)):
+                part = given[count - 1] if count > len(prefix) else ""
+                return f"{rule} does not allow it, because of " + (f"`{part}`" if part else "its folder or its time")
+    return "no rule allows it"
 
 
 def _is_path(tool: AnyTool, pattern: str) -> bool:
@@ -330,6 +423,8 @@ def _say(rule: Rule, call: _Call) -> Policy | None:
     if rule.kind == "allow":
         is_proved = rule.pattern is None or (not call.secret and call.is_covered(rule, rule.pattern))
         return "allow" if is_proved else None
+    if rule.exact and rule.pattern is not None:
+        return rule.kind if not call.secret and call.is_covered(rule, rule.pattern) else None
     met = rule.pattern is None or call.is_met(rule, rule.pattern)
     if met is False:
         return None

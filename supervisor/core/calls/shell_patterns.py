@@ -161,6 +161,12 @@ def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str =
     return pattern if covers(pattern, arguments, cwd, command) else None
 
 
+def prefix_of(pattern: str) -> tuple[str, ...]:
+    """Return the words of a prefix; none for any other pattern."""
+    read = _read(pattern)
+    return read.words or () if read is not None and read.is_prefix else ()
+
+
 def what_prefix_shows(pattern: str) -> str | None:
     """Return what an offered prefix would show without asking; None for any other pattern."""
     read = _read(pattern)

@@ -30,7 +30,7 @@ from supervisor.core.declarations.schemas import refuse_unknown
 from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.encoding import INEXACT, JSON_NULL, from_json, is_exact, printable, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.values import AgentView
 
@@ -227,6 +227,11 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         raw = to_json(bound.arguments[self._input.name], f"the input of agent {self.name}", canonical=True)
         self.decode_input(raw)
         return raw
+
+    def why_inexact(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], raw: msgspec.Raw) -> str | None:
+        """Return why an encoded input does not say what was given; None: it does."""
+        is_same = all(is_exact(value, raw) for value in (*args, *kwargs.values()))
+        return None if is_same else f"the input of agent {self.name} {INEXACT}"
 
     def decode_input(self, raw: msgspec.Raw | bytes) -> tuple[Any, ...]:
         """Return the arguments that follow the context: none or one; raises InvalidInput if the JSON does not fit."""

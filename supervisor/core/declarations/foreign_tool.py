@@ -14,7 +14,7 @@ Rules
 - The schema is shown to models as it is. What a model offers and what a person edits is checked against it, as far as
   core/declarations/foreign_schema.py can; what the agent's own code passes is not. What can be checked of it is
   journaled with a request that a person may edit, unless it is too long: so each process refuses an edit that does not
-  fit.
+  fit. The schema alone says which arguments an edit has: without one, any.
 """
 
 import inspect
@@ -38,6 +38,8 @@ from supervisor.core.values import Policy
 ANY_OBJECT: Final = {"type": "object"}
 MOST_SCHEMA: Final = 10_000
 """Bytes of the longest schema that is journaled with a request."""
+_ANY: Final = to_json(ANY_OBJECT, "a schema")
+"""Is journaled with a request whose schema is too long: the process that runs the call checks it alone."""
 _NAME: Final = re.compile(r"[^\s/#:*]{1,128}")
 """A name is part of the ids of operations, which have "/", "#" and ":" in them; a rule is on one tool, without "*"."""
 
@@ -121,6 +123,9 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
     def defaults_in(self, raw: msgspec.Raw | bytes) -> tuple[str, ...]:
         return ()  # its schema may name defaults, but only its function knows whether they hold
 
+    def default_values_beyond(self, raw: msgspec.Raw | bytes) -> msgspec.Raw:
+        return JSON_NULL
+
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return (arguments,), {}
 
@@ -151,10 +156,8 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
 
     @property
     def edit_schema(self) -> msgspec.Raw:
-        if self._schema == ANY_OBJECT:
-            return JSON_NULL
         found = to_json(self._checkable, f"the schema of tool {self.name}")
-        return found if len(bytes(found)) <= MOST_SCHEMA else JSON_NULL
+        return found if len(bytes(found)) <= MOST_SCHEMA else _ANY
 
     @cached_property
     def parameters_for_people(self) -> msgspec.Raw:

@@ -194,6 +194,15 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         given = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         return tuple(n for n, default in self._default_values.items() if n in given and bytes(given[n]) == default)
 
+    def default_values_beyond(self, raw: msgspec.Raw | bytes) -> msgspec.Raw:
+        """Return the default values of the arguments that have another value, by name; null if there are none. A secret
+        has none here."""
+        if len(self._default_values) == len(held := self.defaults_in(raw)):
+            return JSON_NULL
+        others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held}
+        found = msgspec.json.encode(others)
+        return msgspec.Raw(found) if len(found) <= MOST_PARAMETERS else JSON_NULL
+
     @cached_property
     def _default_values(self) -> dict[str, bytes]:
         """The default values that JSON can hold, as they are journaled."""

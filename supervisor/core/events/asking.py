@@ -76,6 +76,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     """Names of the arguments that only the effect may see (core/approvals/masking.py)."""
     channel: str | None = None
     """Where it was made; None: by a program."""
+    through: str | None = None
+    """The approval whose decision made the rule, if the rule has decided this one, too."""
 
     @property
     def edited(self) -> Raw | None:

@@ -101,8 +101,12 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     parameters: Raw = JSON_NULL
     """JSON schema of those arguments of which their values do not say enough, for people who edit them. Nothing is
     checked against it."""
+    default_values: Raw = JSON_NULL
+    """The default values of other arguments, by name: an edit may leave these out."""
     why: str = ""
-    """Why a person is asked, in our words: the rule that asks, or what no rule could allow; "" if the tool asks."""
+    """Why a person is asked, in our words: the rule that asks, or what no rule could allow."""
+    note: str = ""
+    """What the person should know, in our words: that the same call was denied just before."""
     because: str = ""
     """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a
     comparison."""

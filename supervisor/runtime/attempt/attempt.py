@@ -241,6 +241,15 @@ class Attempt:
         ):
             self.names.open.pop(operation, None)
 
+    def refuse_new(self, operation: str, why: str | None) -> None:
+        """Raise InvalidInput for an operation that is not in the journal yet, for a reason; None: there is none. What a
+        former version has journaled goes on."""
+        if why is None or self.host.environment.is_former:
+            return
+        if operation not in self.state.operations and operation not in self.state.kept:
+            self.names.drop(operation)
+            raise InvalidInput(why)
+
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return its journaled record, or None for a new operation, which may begin now.
 

@@ -120,6 +120,12 @@ class Names:
         key, count = split_operation_id(operation)
         counts[key] = min(count - 1, counts.get(key, count))
 
+    def drop(self, operation: str) -> None:
+        """Forget an operation that the agent asked for, and that was refused. Its number stays used."""
+        self.open.pop(operation, None)
+        if self.asked is not None:
+            self.asked.pop(operation, None)
+
     def _claim(self, key: str, what: str) -> None:
         current = anyio.get_current_task().coro
         if (claimant := self._claimants.setdefault(key, current)) is not current:

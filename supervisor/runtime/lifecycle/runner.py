@@ -226,7 +226,7 @@ class Runner:
             return
         is_waiting = attempt is not None and attempt.stop_reason is None and decided.operation in attempt.waiting
         if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
-            yield state.id, denial(decided, self.clock.now())
+            yield state.id, denial(decided, self.clock.now(), is_former=self.environment.is_former)
 
     # -- committed entries -------------------------------------------------------------------------------------------
 

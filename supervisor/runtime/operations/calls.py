@@ -30,6 +30,7 @@ from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.text.masks import mask
 from supervisor.core.values import Policy, ResultKind, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
@@ -39,6 +40,8 @@ from supervisor.runtime.operations.questions import expiry, wait_for_person
 from supervisor.runtime.plans.results import denial, encode_details, finished, result_of
 
 Effect = Literal["none", "maybe", "done"]
+LATELY: Final = 50
+"""The number of results among which a denial of the same call is looked for."""
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 
@@ -97,6 +100,11 @@ class Call(ABC):
         """The names of the arguments that have the default value of the tool's parameter."""
         return ()
 
+    @property
+    def default_values(self) -> msgspec.Raw:
+        """The default values of the tool's other parameters, by name; null: none."""
+        return JSON_NULL
+
     @abstractmethod
     def begin_events(self) -> Iterable[e.AnyEvent]:
         """Return the events that are appended together with the request of a call that needs no approval."""
@@ -130,6 +138,7 @@ class Call(ABC):
             ruled = self.ask_rules(view, state, content)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
+            has_news = asks and not self.attempt.host.environment.is_former
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             yield e.ToolCallRequested(
@@ -145,10 +154,13 @@ class Call(ABC):
                 claims=content.claims,
                 paths=content.paths,
                 defaults=self.defaults if asks else (),
+                default_values=self.default_values if asks and self.is_editable else JSON_NULL,
+                why=self._why(ruled, view, state) if has_news else "",
+                note=self._note(state) if has_news else "",
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,
-                patterns=grantable(content) if asks else (),
+                patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
@@ -157,6 +169,25 @@ class Call(ABC):
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
+
+    def _why(self, ruled: tuple[Policy, Rule] | None, view: View, state: SessionState) -> str:
+        found = self.attempt.host.rules.why(ruled, view, state.facts, self.content, self.attempt.spec.rules)
+        return printable(found)
+
+    def _note(self, state: SessionState) -> str:
+        """Return who has denied the same call lately."""
+        order, same = state.order, (self.content.tool, self.content.digest)
+        latest = (state.operations[order[place]] for place in range(max(0, len(order) - LATELY), len(order)))
+        who = [
+            record.decision.by
+            for record in latest
+            if isinstance(record.decision, e.ApprovalDecided)
+            and record.decision.decision == "deny"
+            and isinstance(record.request, e.ToolCallRequested)
+            and (record.request.tool, record.request.digest) == same
+        ]
+        times = f", {len(who)} times" if len(who) > 1 else ""
+        return f"{', '.join(dict.fromkeys(who))} denied the same call just before{times}" if who else ""
 
     def ask_rules(self, view: View, state: SessionState, content: CallContent) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides. Its
@@ -185,7 +216,8 @@ class Call(ABC):
         record = self.record
         if record.state == "denied":
             assert isinstance(record.decision, e.ApprovalDecided)
-            await self._commit(denial(record.decision, self.now()))
+            is_former = self.attempt.host.environment.is_former
+            await self._commit(denial(record.decision, self.now(), is_former=is_former))
         elif record.state == "expired":
             late = {"reason": "expired", "effect": "none"}
             await self.finish("denied", "the approval expired before a person decided", late)
@@ -241,6 +273,9 @@ class Call(ABC):
         value: msgspec.Raw = JSON_NULL,
         traceback: str = "",
     ) -> None:
+        record = self.record
+        if (ran := edited_arguments(record)) is not None and not self.attempt.host.environment.is_former:
+            details = {**details, "arguments": ran}
         await self._commit(finished(self.operation, self.now(), kind, content, details, value, traceback))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
@@ -284,6 +319,16 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
     return attempt.read(operation, lambda: result_of(result, call.value_type, f"the result of tool {call.name}"))
 
 
+def edited_arguments(record: Operation) -> Any:
+    """Return the arguments that a person has put in place of the agent's, with secrets masked; None if they are as they
+    were asked."""
+    if record.edited is None or not isinstance(record.request, e.ToolCallRequested):
+        return None
+    ran, asked = msgspec.json.decode(record.edited), msgspec.json.decode(record.request.arguments)
+    is_same = msgspec.json.encode(ran, order="sorted") == msgspec.json.encode(asked, order="sorted")
+    return None if is_same else mask(ran, record.request.secret)
+
+
 class Denied(Exception):
     """The rules do not let a call begin. It is raised before the effect, and becomes the call's result."""
 
@@ -291,4 +336,5 @@ class Denied(Exception):
 def _denied_by(rule: Rule) -> str:
     """Return the text that tells the agent which rule denied its call."""
     whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
-    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")
+    why = f"\nthe reason: {rule.reason}" if rule.reason else ""
+    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "") + why

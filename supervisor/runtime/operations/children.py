@@ -43,6 +43,7 @@ async def spawn(
     asked = msgspec.json.decode(given)
     asked = asked if cwd is None else {"input": asked, "cwd": printable(cwd)}
     operation = attempt.names.of_operation(branch, "spawn", agent.name, asked)
+    attempt.refuse_new(operation, agent.why_inexact(args, kwargs, given))
 
     def finished(now: datetime, child: str | None, error: tuple[str, str] | None) -> e.OperationFinished:
         return e.OperationFinished(at=now, operation=operation, kind="spawn", child=child, error=error)

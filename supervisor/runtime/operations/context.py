@@ -63,7 +63,9 @@ class LocalOperations(Operations):
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
             return run(partial(model_call, self._attempt, self._place, tool))
         if isinstance(tool, AgentSpec):
-            return run(partial(AgentCall, self._attempt, self._place, tool, tool.encode_input(args, kwargs)))
+            given = tool.encode_input(args, kwargs)
+            inexact = tool.why_inexact(args, kwargs, given)
+            return run(partial(AgentCall, self._attempt, self._place, tool, given, inexact=inexact))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
         return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs))

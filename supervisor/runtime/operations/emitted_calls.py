@@ -2,7 +2,8 @@
 
 Rules
 - An unknown tool, or arguments that do not fit, make the call's result an error that the model can read. It is
-  journaled like any other result. No approval is asked, and nothing runs.
+  journaled like any other result. No approval is asked, and nothing runs. So do arguments that would be read as others
+  than the model wrote: a key that stands twice, a NaN. A call that a former version has journaled with such goes on.
 - The operation id of a call holds the model's id, the arguments, and a counter of calls with both the same: models
   repeat their ids, even within one message.
 - A call of a sub-agent makes a child session, committed with `executing`. The child's outcome is the call's result.
@@ -22,7 +23,7 @@ from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent, content_of
 from supervisor.core.declarations.agent_spec import AgentSpec, AnyTool
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.encoding import INEXACT, from_json, is_exact, printable, repeated_key, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask
@@ -56,30 +57,38 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
         secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
         return RefusedCall(attempt, place, call, "unknown_tool", text, secret, ())
     try:
-        arguments = _read(call, tool)
-        if isinstance(tool, ToolSpec):
-            return FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id)
-        return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id)
+        arguments, problem = _read(call, tool)
+        if not isinstance(tool, ToolSpec):
+            return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem)
+        made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id)
+        attempt.refuse_new(made.operation, problem)
+        return made
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
         return RefusedCall(attempt, place, call, "invalid_arguments", str(error), secret, tool.offered_names)
 
 
-def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
-    """Return the arguments by name, as JSON values. Raises InvalidInput unless they fit the tool."""
-    raw = _given(call)
+def _read(call: ToolCall, tool: AnyTool) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments by name, as JSON values, and why they are not what the model wrote; None: they are. Raises
+    InvalidInput unless they fit the tool."""
+    raw, problem = _given(call)
     tool.read_offered(raw)
     arguments: dict[str, Any] = msgspec.json.decode(raw)
-    return arguments
+    return arguments, problem
 
 
-def _given(call: ToolCall) -> msgspec.Raw:
-    """Return the arguments as JSON. An empty text means no arguments. Raises InvalidInput if they are not JSON."""
+def _given(call: ToolCall) -> tuple[msgspec.Raw, str | None]:
+    """Return the arguments as JSON, and why that does not say what the model wrote; None: it does. An empty text means
+    no arguments. Raises InvalidInput if they are not JSON."""
     what = f"the arguments of tool {call.tool}"
     if not isinstance(call.arguments, str):
-        return to_json(dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments, what)
-    text = printable(call.arguments).strip() or "{}"
-    return to_json(from_json(text.encode(), Any, what), what)
+        value = dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments
+        raw = to_json(value, what)
+        return raw, None if is_exact(value, raw) else f"{what}: {INEXACT}"
+    text = (printable(call.arguments).strip() or "{}").encode()
+    raw = to_json(value := from_json(text, Any, what), what)
+    key = repeated_key(text, value)
+    return raw, None if key is None else f"{what}: {key!r} stands twice in one object: write it once"
 
 
 class RefusedCall(Call):
@@ -102,7 +111,7 @@ class RefusedCall(Call):
         offered: Collection[str],
     ) -> None:
         try:
-            arguments = _given(call)
+            arguments, _ = _given(call)
         except InvalidInput:
             arguments = to_json(printable(str(call.arguments)), "what a model wrote")
         given = msgspec.json.decode(arguments)
@@ -149,13 +158,22 @@ class AgentCall(Call):
     __slots__ = ("_agent",)
 
     def __init__(
-        self, attempt: Attempt, place: Place, agent: AgentSpec[..., Any], given: msgspec.Raw, model_id: str = ""
+        self,
+        attempt: Attempt,
+        place: Place,
+        agent: AgentSpec[..., Any],
+        given: msgspec.Raw,
+        model_id: str = "",
+        *,
+        inexact: str | None = None,
     ) -> None:
-        """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it."""
+        """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it. `inexact`: why `given`
+        does not say what the caller gave."""
         self._agent = agent
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
+        attempt.refuse_new(operation, inexact)
         content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
         super().__init__(attempt, operation, content, is_idempotent=True)
 

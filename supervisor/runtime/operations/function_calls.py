@@ -16,7 +16,7 @@ from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import from_json, plain, printable, to_json
+from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask
@@ -63,12 +63,14 @@ class FunctionCall(Call):
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
         arguments = to_json(full, f"an argument of tool {tool.name}")
+        inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
         tool.decode_arguments(arguments)
         named = mask(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
+        attempt.refuse_new(operation, inexact)
         content = content_of(
             tool.name,
             arguments,
@@ -101,6 +103,10 @@ class FunctionCall(Call):
     @property
     def parameters(self) -> msgspec.Raw:
         return self.tool.parameters_for_people
+
+    @property
+    def default_values(self) -> msgspec.Raw:
+        return self.tool.default_values_beyond(self.arguments)
 
     @property
     def defaults(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from supervisor.core.approvals.people import People
 from supervisor.core.encoding import printable
 from supervisor.core.errors import NotEntitled
-from supervisor.core.values import Approval, Decision, check_identity
+from supervisor.core.values import Approval, Decision, check_identity, decider_of
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
 from supervisor.system.logs import FactLog
@@ -50,11 +50,15 @@ class Admission:
 
     async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> None:
         """Raise NotEntitled if the person may not make this decision."""
-        check_identity(decision.by)
+        decider_of(decision)
         why = None if self.people is None else self.people.why_not_decide(decision.by, approval, decision)
         if why is not None:
             await self.refusals.note(approval.id, decision.by, why, channel)
             raise NotEntitled(why)
+
+    def may_decide(self, by: str, approval: Approval) -> bool:
+        """Return whether a person may decide an approval once."""
+        return self.people is None or self.people.why_not_decide(by, approval) is None
 
     async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
         log.warning("command.refused", act=act, by=printable(who))

@@ -8,6 +8,7 @@ Rules
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,11 +16,21 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
-from supervisor.core.values import Approval, ApprovalStatus, Decision, DecisionResult, check_identity
+from supervisor.core.sessions.state import SessionState
+from supervisor.core.values import Approval, ApprovalStatus, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.plans.decisions import Checked, Decided, check, check_plain, decision_entries, kind_of
+from supervisor.runtime.plans.decisions import (
+    Checked,
+    Decided,
+    check,
+    check_plain,
+    decision_entries,
+    kind_of,
+    rule_of,
+)
+from supervisor.runtime.plans.release import MayDecide, covered, released
 from supervisor.runtime.reading.journals import find_first
-from supervisor.runtime.reading.pieces import Pieces, read
+from supervisor.runtime.reading.pieces import PIECE, Pieces, read
 from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
@@ -29,16 +40,25 @@ if TYPE_CHECKING:
 _STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
-async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> DecisionResult:
-    """Decide an approval; see Supervisor.decide."""
-    store, by = runner.journal.store, printable(check_identity(decision.by))
+async def decide(
+    runner: "Runner",
+    approval: str,
+    decision: Decision,
+    channel: str | None = None,
+    may: MayDecide = lambda by, found: True,
+) -> DecisionResult:
+    """Decide an approval; see Supervisor.decide. `may`: whether a person may decide another approval, which the rule
+    that this decision makes would decide, too."""
+    store, by = runner.journal.store, printable(decider_of(decision))
     asking, checked = store.find_asking(approval), _check(store, approval, decision)
     if asking is None or checked is None:
         return DecisionResult(kind="unknown", approval=approval)
+    released_here: list[str] = []
     if checked.rule is not None:
         checked = replace(checked, rule=replace(checked.rule, id=runner.environment.new_rule_id()))
 
     def plan(view: View) -> tuple[list[Entry], Decided | None]:
+        released_here.clear()
         now = runner.clock.now()
         entries, decided = decision_entries(
             view,
@@ -51,7 +71,14 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
             is_in_time=runner.environment.claims_decisions,
             shares_rules=runner.environment.shares_rules,
         )
-        return entries if decided is None else [*entries, *runner.follow(*decided)], decided
+        if decided is None:
+            return entries, None
+        entries += runner.follow(*decided)
+        if checked.rule is not None and not runner.environment.is_former:
+            for state, event in _released(runner, view, checked, decided, by, now, may):
+                entries += [(state.id, event), *runner.follow(state, event)]
+                released_here.append(event.approval)
+        return entries, decided
 
     decided = await runner.journal.append_with_answer(plan)
     if decided is None:
@@ -64,9 +91,24 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
         by=by,
         decided_at=event.at,
         rule=getattr(event, "rule", None),
+        released=tuple(released_here),
         running=_is_running(store, state.facts.root),
         blocked=state.blocked is not None,
     )
+
+
+def _released(
+    runner: "Runner", view: View, checked: Checked, decided: Decided, by: str, now: datetime, may: MayDecide
+) -> list[tuple[SessionState, e.ApprovalDecided]]:
+    """Return what the rule of a decision decides of the other calls that wait in the tree of that decision."""
+    rule, (state, event) = rule_of(view, checked), decided
+    assert rule is not None
+    rule = replace(rule, added_at=None)  # an older rule of the same meaning is confirmed now
+    found, after = list[Approval](), 0
+    while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
+        found += covered(rule, some)
+        after = some[-1].position
+    return list(released(view, runner.rules, rule, found, by=by, through=event.approval, now=now, may=may))
 
 
 def _check(store: Store, approval: str, decision: Decision) -> Checked | None:
@@ -79,7 +121,7 @@ def _check(store: Store, approval: str, decision: Decision) -> Checked | None:
 
 def check_decision(found: Approval, decision: Decision) -> None:
     """Raise InvalidInput for a decision that does not fit what was asked and offered."""
-    check_identity(decision.by)
+    decider_of(decision)
     check(found, decision)
 
 

@@ -29,7 +29,7 @@ from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent
-from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
+from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost, Left, left_by
@@ -82,7 +82,8 @@ class LocalCards:
 
     def read(self, approval: Approval) -> Approval | None:
         try:
-            return self._runner.journal.store.get_approval(approval.id)
+            found = self._runner.journal.store.get_approval(approval.id)
+            return None if found is None else as_of(found, self.now())
         except StoreError as error:
             log.error("approval.not_read", approval=approval.id, reason=str(error))
             return approval

@@ -4,6 +4,8 @@ Rules
 - A decision is checked against what was asked and offered before anything is written. One that does not fit (an
   approval of a question, an answer to a call, an edit that does not fit the tool's schema) raises.
 - A call that is not editable is approved as it is, or denied.
+- An edit is all arguments of the call. If the tool came with a schema, that alone says which those are; else they are
+  those that were asked, and one that has a default value may be left out.
 - An edit that leaves the mask in place of a secret value keeps that value, which the approver need not know.
 - A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
 """
@@ -22,9 +24,9 @@ from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import unmask
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.runtime.plans.rules import add, book, granted
+from supervisor.runtime.plans.rules import add, book, denied, granted
 
 _ONCE: Final = (None, "once", None)
 """The arguments, scope and pattern of a plain approval: it edits nothing, and allows nothing beyond this call."""
@@ -48,15 +50,16 @@ def check_plain(decision: Decision) -> Checked | None:
 
     Most decisions are plain, and reading the whole approval would take longer than everything else before the commit.
     """
-    if isinstance(decision, Deny):
+    if isinstance(decision, Deny) and (decision.scope, decision.pattern) == ("once", None):
         return _denial(decision)
     if isinstance(decision, Approve) and (decision.arguments, decision.scope, decision.pattern) == _ONCE:
         return Checked("approve")
     return None
 
 
-def _denial(decision: Deny) -> Checked:
-    return Checked("deny", reason=printable(decision.reason) if decision.reason else None)
+def _denial(decision: Deny, rule: Rule | None = None) -> Checked:
+    reason = printable(decision.reason) if decision.reason else None
+    return Checked("deny", reason=reason, scope=decision.scope, rule=rule)
 
 
 def _check_call(approval: str, is_call: bool) -> None:
@@ -67,7 +70,7 @@ def _check_call(approval: str, is_call: bool) -> None:
 def check(found: Approval, decision: Decision) -> Checked:
     """Check a decision against what was asked and offered. Raises InvalidInput."""
     if isinstance(decision, Deny):
-        return _denial(decision)
+        return _denial(decision, denied(found, decision))
     if isinstance(decision, Answer):
         if found.kind != "question":
             raise InvalidInput(f"{found.id} is about a call of {found.tool}: approve or deny it instead of answering")
@@ -78,8 +81,8 @@ def check(found: Approval, decision: Decision) -> Checked:
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
-    """Encode edited arguments. Raises InvalidInput unless they are all of the call's arguments, and fit the schema that
-    was journaled with it, if there is one (A8).
+    """Encode edited arguments, with the default values of those that are left out. Raises InvalidInput unless they are
+    all of the call's arguments, as its journaled schema has them, or as it asked with if there is none (A8).
 
     The process that runs the call checks them again. Secret arguments are checked only there: they may be masked here.
     """
@@ -92,26 +95,40 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
             f"{approval.id} may not be approved with other arguments: {approval.tool} takes them only as it asked with "
             "them; approve or deny it as it is"
         )
-    asked, given = set(approval.arguments), set(arguments)
+    edited = filled(approval, arguments)
+    raw = to_json(edited, "an edited argument", exact=True)
+    asked, given = set(approval.arguments), set(edited)
+    schema = approval.arguments_schema
+    if schema is not None:  # it says which names there are; a secret argument can neither be added nor dropped
+        asked, given = asked.intersection(approval.secret), given.intersection(approval.secret)
     if asked != given:
         problems = [f"{name} is missing" for name in sorted(asked - given)]
         problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
         raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
-    raw = to_json(dict(arguments), "an edited argument")
     shown = {name: value for name, value in msgspec.json.decode(raw).items() if name not in approval.secret}
-    if (problem := misfit(shown, _without(approval.arguments_schema or {}, approval.secret))) is not None:
+    if schema is not None and (problem := misfit(shown, _without(schema, approval.secret))) is not None:
         raise InvalidInput(f"the edited arguments do not fit the schema of {approval.tool}: {problem}; correct them")
     return raw
 
 
 def _without(schema: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
-    """Return what a schema of arguments says of each of them, if secret ones are left out; else the whole schema."""
-    return {word: schema[word] for word in ("properties", "$defs") if word in schema} if secret else dict(schema)
+    """Return what a schema of arguments says of those that are not secret: what else it says of all of them together
+    cannot be checked without the secret ones."""
+    if not secret:
+        return dict(schema)
+    words = ("properties", "$defs", "additionalProperties", "propertyNames")
+    required = [name for name in schema.get("required", ()) if name not in secret]
+    return {word: schema[word] for word in words if word in schema} | {"required": required}
 
 
 def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
     """Return edited arguments with the secret values and credentials in place of the masks that the approver left."""
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
+
+
+def rule_of(view: View, checked: Checked) -> Rule | None:
+    """Return the rule that a decision makes, or finds already in place."""
+    return None if checked.rule is None else book(view).find_same(checked.rule) or checked.rule
 
 
 def decision_entries(
@@ -138,7 +155,7 @@ def decision_entries(
         return [], None
     if record.expires_at is not None and record.expires_at <= now and not is_in_time:
         return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
-    rule = None if checked.rule is None else book(view).find_same(checked.rule) or checked.rule
+    rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
     added = add(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
@@ -180,5 +197,7 @@ def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "
     # learn the secret by guessing.
     is_as_asked = not now.edited if checked.edited is None else now.arguments == msgspec.json.decode(checked.edited)
     pattern = None if checked.rule is None else checked.rule.pattern
-    is_same = is_as_asked and (now.scope, now.pattern) == (checked.scope, pattern)
-    return "already" if checked.decision == "deny" or is_same else "conflict"
+    is_same = (now.scope or "once", now.pattern) == (checked.scope, pattern)
+    # A denial is a denial, and so is an approval through a rule; but a rule that was not made must not seem to be.
+    is_same = is_same or (checked.scope == "once" and (checked.decision == "deny" or now.through is not None))
+    return "already" if is_as_asked and is_same else "conflict"

@@ -11,6 +11,8 @@ from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ResultKind, ToolResult
 
+NOT_AGAIN: Final = "\n[the same call will be denied again: do not repeat it as it is]"
+"""What an agent reads below each denial of a person: models repeat a call that was denied."""
 LARGEST_RESULT: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
 
 
@@ -39,9 +41,11 @@ def finished(
     )
 
 
-def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
-    """Return the result of a call that a person denied."""
+def denial(decided: e.ApprovalDecided, now: datetime, *, is_former: bool = False) -> e.ToolCallFinished:
+    """Return the result of a call that a person denied. `is_former`: as former versions wrote it."""
     content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
+    if not is_former:
+        content += NOT_AGAIN
     said = {} if decided.reason is None else {"said": decided.reason}
     return finished(decided.operation, now, "denied", content, {"effect": "none", **said})
 

@@ -6,7 +6,8 @@ nothing from the store. A commit of this process or of another one changes it as
 Rules
 - The rules are applied inside the plan that commits the outcome. That plan sees everything that any process has
   committed, so a rule that was committed before `executing` holds for that call (A9).
-- Once a call asks, only its own decision answers it: a rule that is added meanwhile does not (A13). A deny rule is
+- Once a call asks, a decision answers it: its own, or one that makes a rule about it (runtime/plans/release.py). Any
+  other rule that is added meanwhile does not (A13). A deny rule is
   checked again when the call is about to begin, even if a person has approved it. An allow rule must still hold then,
   unless a person has approved the call.
 - A decision can make only a rule that was offered. It makes no rule from edited arguments, which were not offered (A5).
@@ -19,11 +20,22 @@ from datetime import datetime
 
 from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent
-from supervisor.core.calls.rules import Rule, checked, find_option, is_about, make_rule, named_paths, policy_of
+from supervisor.core.calls.rules import (
+    Rule,
+    checked,
+    deniable,
+    find_option,
+    is_about,
+    make_rule,
+    named_paths,
+    policy_of,
+    why_asked,
+)
+from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
-from supervisor.core.values import Approval, Approve, Policy
+from supervisor.core.values import Approval, Approve, Deny, Policy
 from supervisor.runtime.journal.view import Entry, View
 
 
@@ -44,22 +56,41 @@ class Ruling:
         *,
         settle: Callable[[Iterable[str]], Mapping[str, str]] = lambda paths: {},
         ours: Collection[str] = (),
+        more: tuple[Rule, ...] = (),
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `settle` says where paths lead. `ours`: see `policy_of`. The arguments are decoded only if a rule may be about
-        the call.
+        `settle` says where paths lead. `ours`: see `policy_of`. `more`: further rules. The arguments are decoded only
+        if a rule may be about the call.
         """
-        tool, claims = content.tool, content.claims
-        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
-        written = book(view)
-        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
-        rules = (*own, *found)
+        rules = (*self._about(view, facts, content), *more)
         if not rules:
             return None
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
         return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours)
+
+    def why(
+        self,
+        ruled: tuple[Policy, Rule] | None,
+        view: View,
+        facts: e.SessionCreated,
+        content: CallContent,
+        own: Iterable[Rule],
+    ) -> str:
+        """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
+        declares."""
+        not_counted = own if facts.parent is not None else ()
+        about = self._about(view, facts, content)
+        return why_asked(ruled, about, content, root_session=facts.root, not_counted=not_counted)
+
+    def _about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
+        """Return the rules that are about a call."""
+        tool, claims = content.tool, content.claims
+        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
+        written = book(view)
+        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
+        return (*own, *found)
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""
@@ -109,3 +140,21 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
         raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
     session = approval.root_session if decision.scope == "session" else None
     return checked(make_rule("allow", approval.tool, option.pattern, "decision", session))
+
+
+def denied(approval: Approval, decision: Deny) -> Rule | None:
+    """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can
+    be denied only once."""
+    if decision.scope == "once" and decision.pattern is None:
+        return None
+    if approval.kind == "question":
+        raise InvalidInput(f"{approval.id} is a question: it can be denied only once")
+    option = find_option(deniable(approval), decision.scope, decision.pattern)
+    if option is None or option.pattern is None:
+        patterns = dict.fromkeys(each.pattern for each in deniable(approval) if each.pattern is not None)
+        offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
+        asked = f"{decision.scope} {decision.pattern or ''}".strip()
+        raise InvalidInput(f"{asked!r} cannot be denied for {approval.id}; it may be denied once{offered}")
+    session = approval.root_session if decision.scope == "session" else None
+    reason = printable(decision.reason) if decision.reason else None
+    return checked(make_rule("deny", approval.tool, option.pattern, "decision", session, exact=True, reason=reason))

@@ -27,7 +27,7 @@ from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import hide, mask
-from supervisor.core.values import OutcomeKind
+from supervisor.core.values import OutcomeKind, as_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read
 from supervisor.seam.runs import ActivityWatch, Page
@@ -301,6 +301,7 @@ class LocalActivityWatch(ActivityWatch):
         request = record.request
         if (asked := record.pending_approval) is not None:
             approval = self._store.get_approval(asked)
+            approval = None if approval is None else as_of(approval, self._runner.clock.now())
             yield Doing(kind="approval", approval=approval, since=None if approval is None else approval.created_at)
         elif isinstance(request, e.ToolCallRequested):
             since = request.at if record.started is None else record.started.at

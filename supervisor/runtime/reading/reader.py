@@ -4,6 +4,7 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 use it directly.
 """
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
@@ -11,7 +12,7 @@ from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.rows import SessionRow
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, as_of
 from supervisor.runtime.journal.hub import INBOX_EVENTS
 from supervisor.runtime.reading.inputs import Inputs
 from supervisor.runtime.reading.sessions import block_of
@@ -157,13 +158,22 @@ class Reader:
                 known.clear()
             found = self.store.get_approval(approval)
             known[approval] = None if found is None else self.inputs.add_to(found)
-        return known[approval]
+        kept = known[approval]
+        return None if kept is None else as_of(kept, self.instant())
 
     def mark(self, approval: Approval) -> Approval:
-        """Return an approval as people see it: with the inputs of its sub-agents, and marked if its session is
+        """Return an approval as people see it now: with the inputs of its sub-agents, and marked if its session is
         blocked."""
-        return self._runner.blocked.mark(self.inputs.add_to(approval))
+        return self._marked(approval, self.instant())
 
     def marked(self, approvals: list[Approval]) -> list[Approval]:
-        """Return approvals as people see them."""
-        return [self.mark(each) for each in approvals]
+        """Return approvals as people see them now."""
+        now = self.instant()
+        return [self._marked(each, now) for each in approvals]
+
+    def _marked(self, approval: Approval, now: datetime) -> Approval:
+        return self._runner.blocked.mark(self.inputs.add_to(as_of(approval, now)))
+
+    def instant(self) -> datetime:
+        """Return the time."""
+        return self._runner.clock.now()

@@ -9,13 +9,14 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.rows import Owner, SessionRow
-from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
-from supervisor.runtime.reading.pieces import PIECE, Pieces, read_at_once
+from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView, as_of
+from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
 
 T = TypeVar("T", Approval, SessionRow)
@@ -24,23 +25,19 @@ MOST: Final = 1000
 """The number of trees that are remembered, and of sessions that are forgotten in one step."""
 
 
-def session_views(store: Store, *, root: str) -> list[SessionView]:
-    """Return the sessions of a tree, parents before children."""
-    return read_at_once(views_of(store, store.find_sessions(root=root)))
-
-
-def views_of(store: Store, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
+def views_of(store: Store, now: datetime, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
     """Return what users see of these sessions."""
-    trees = Trees(store)
+    trees = Trees(store, now)
     yield from trees.read(rows)
     return [trees.view(row) for row in rows]
 
 
 class Trees:
-    """The pending approvals and the owners of some trees."""
+    """The pending approvals and the owners of some trees. `now`: what has expired by then is not pending."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
+        self._now = now
         self._begin()
 
     def _begin(self) -> None:
@@ -106,6 +103,8 @@ class Trees:
     def _take_asked(self, asked: Sequence[Approval]) -> None:
         self._know_parents(approval.session for approval in asked)
         for approval in asked:
+            if as_of(approval, self._now).status != "pending":
+                continue
             session: str | None = approval.session
             while session is not None:
                 self._pending.setdefault(session, []).append(approval)

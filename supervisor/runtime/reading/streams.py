@@ -87,7 +87,7 @@ class PendingApprovals(_LocalWatch[Approval]):
                 raise StopAsyncIteration
             while self._found:
                 self._position = self._found[0].position
-                approval = self._reader.store.get_approval(self._found.popleft().id)
+                approval = self._reader.newest(self._found.popleft().id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
                     return self._reader.inputs.add_to(approval)
             inbox = self._reader.hub.news(INBOX)

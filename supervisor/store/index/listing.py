@@ -77,7 +77,9 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     command: str | None = None
     claims: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
+    default_values: dict[str, Any] | None = None
     why: str = ""
+    note: str = ""
     because: str = ""
     question: str | None = None
     choices: tuple[str, ...] | None = None
@@ -134,7 +136,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
     )
 
 
-def as_asked(
+def as_asked(  # most approvals lack most fields, and each group of fields is looked at once
     approval: str, session: str, position: int, path: tuple[str, ...], created: bytes, body: bytes
 ) -> Approval:
     """Return an approval as it was when it was asked, with `body`; most of the listed ones are still in that state.
@@ -173,7 +175,9 @@ def as_asked(
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because:
-        found = replace(found, defaults=asked.defaults, why=asked.why, because=hide(asked.because))
+        found = replace(found, defaults=asked.defaults, why=asked.why, note=asked.note, because=hide(asked.because))
+    if asked.default_values is not None:
+        found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
         more = {"question": hide(asked.question), "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", editable=False, **more)
@@ -229,9 +233,11 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
             )  # masks hide whether values differ
             defaults = unchanged(found.defaults, found.arguments, arguments)
             found = replace(found, arguments=arguments, edited=is_edited, defaults=defaults)
-        scope = answer.scope if answer.decision == "approve" else None
-        kind, rule = answer.decision, answer.rule
-        found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)
+        scope = None if answer.decision == "deny" and answer.scope == "once" else answer.scope
+        kind, rule, through = answer.decision, answer.rule, answer.through
+        found = replace(
+            found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule, through=through
+        )
     return found
 
 

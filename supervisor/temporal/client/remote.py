@@ -40,6 +40,7 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
     check_identity,
+    decider_of,
 )
 from supervisor.runtime.chat import Seen, chat
 from supervisor.runtime.lifecycle.runner import Runner
@@ -194,8 +195,8 @@ class TemporalSupervisor(Supervisor):
         return [await self.get_run(each.id) for each in found if each.parent is None]
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        decider_of(decision)
         await self._refuse_inside(METHODS["decide"].what)
-        check_identity(decision.by)
         if self.near.people is not None:
             try:  # as it is now, since the mirror may not have it yet
                 await self._admission.of_decision(await self.get_approval(approval), decision, channel)

@@ -38,6 +38,8 @@ from supervisor.temporal.wire import (
 from supervisor.temporal.workflow.bodies import TreeBodies
 from supervisor.temporal.workflow.bridge import wait_for
 
+NEWS: Final = "supervisor.2"
+"""The mark of a workflow that began when what `Environment.is_former` says was new: it is made before all else."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -70,6 +72,7 @@ class WorkflowEnvironment(Environment):
 
     def __init__(self, cwd: str, attempts: Callable[[], Attempts], lost_after: float, largest: int = LARGEST) -> None:
         self.clock = WorkflowClock()
+        self.is_former = not workflow.patched(NEWS)
         self.bodies = TreeBodies(attempts, lost_after, largest)
         self._cwd = cwd
         self._largest = largest

@@ -24,6 +24,7 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import SupervisorError, UnknownAgent
 from supervisor.runtime.journal.hub import INBOX
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.people.releasing import Releasing
 from supervisor.temporal.wanted import Wanted, wanted_by
 from supervisor.temporal.wire import Command, DecisionRequest, Entries, Start
 from supervisor.temporal.workflow.answering import Answering
@@ -100,6 +101,7 @@ class RunningTree:
         self._runner = TreeRunner(store, start, lost_after)
         self._supervisor = LocalSupervisor(self._runner, None, agents)
         self._supervisor.audience.has_readers = True
+        Releasing(self._runner, self._supervisor.admission)  # the runner's signals keep it
         self.move = Move(start, store, self._runner, commands)
         self._shown = Shown(store)
         self._answering = Answering(

@@ -60,6 +60,7 @@ MAY = {
     "retry": {"olga"},
     "fork": {"olga"},
     "make a rule": {"olga"},
+    "allow by words": {"olga", "cleo"},
     "revoke a rule": {"olga"},
     "read": {"olga", "ana", "cleo", "bob"},
 }
@@ -545,7 +546,7 @@ async def make_a_rule_from_another_machine(here, who):
 
 
 async def make_a_rule_by_words(here, who):
-    """A person who may not make rules may decide the calls, and no rule is made."""
+    """What a card offers for the session may be granted by words, too, by whom no reservation leaves out."""
     asked = await here.ask()
     async with here.client(who) as client:
         await client.get(f"/api/approvals/{asked.id}")
@@ -634,9 +635,9 @@ WAYS = {
     "retry": {None: [retry_over_http, retry_in_python]},
     "fork": {None: [fork_over_http, fork_in_python]},
     "make a rule": {
-        None: [make_a_rule_from_another_machine, make_a_rule_over_http, make_a_rule_by_words, make_a_rule_in_python],
-        "slack": [make_a_rule_by_words_in_slack],
+        None: [make_a_rule_from_another_machine, make_a_rule_over_http, make_a_rule_in_python],
     },
+    "allow by words": {None: [make_a_rule_by_words], "slack": [make_a_rule_by_words_in_slack]},
     "revoke a rule": {
         None: [
             *(revoke_a_rule_over_http, revoke_a_rule_on_the_page),

@@ -8,6 +8,7 @@ from sites import person, world
 from watching import next_of
 
 from supervisor import Approve, Deny, People
+from supervisor.core.approvals.people import ApproverRule
 
 pytestmark = pytest.mark.anyio
 NOTE = {"agent": "noting", "input": {"bread": "/dev/null"}}
@@ -154,9 +155,11 @@ async def test_a_client_has_shown_only_what_the_server_gave_to_its_person():
 
 
 async def test_approve_all_for_the_session_by_an_approver_reports_both_results():
-    """A12: an approver without reservations decides, and makes no rule; the answer says that the call was decided."""
+    """A12: an approver may not grant here what is reserved elsewhere; the answer says that, and that the call was
+    decided."""
+    reserved = [ApproverRule(approvers=("olga",), agent="another")]
     async with (
-        world(People([person("olga", "operator"), person("ana", "approver")])) as here,
+        world(People([person("olga", "operator"), person("ana", "approver")], reserved)) as here,
         here.client("ana") as ana,
     ):
         asked = await here.ask()
@@ -251,3 +254,13 @@ async def test_a_path_knows_its_methods():
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
         answer = await client.get("/api/nothing")
         assert (answer.status_code, json.loads(answer.text)["status"]) == (404, 404)
+
+
+async def test_a_body_in_which_a_key_stands_twice_decides_nothing():
+    """A8: it says two things, and a decoder would take the last."""
+    async with world() as here, here.client("ana") as client:
+        asked = await here.ask()
+        path = f"/api/approvals/{asked.id}/decision"
+        twice = b'{"decision":"approve","arguments":{"text":"a","text":"b","file":"/dev/null"}}'
+        said = await client.post(path, content=twice, headers={"content-type": "application/json"})
+        assert (said.status_code, (await here.supervisor.get_approval(asked.id)).status) == (400, "pending")

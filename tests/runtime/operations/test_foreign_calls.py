@@ -63,9 +63,9 @@ async def test_a_call_goes_on_in_another_process_that_makes_the_tool_again():
     assert ran == [{"n": 2}]
 
 
-async def test_an_edit_must_fit_the_schema_and_name_the_same_arguments():
+async def test_an_edit_must_fit_the_schema_which_alone_says_its_names():
     """A8: the person is told what does not fit, and the call goes on waiting."""
-    declared["schema"] = {"properties": {"n": {"type": "integer"}}}
+    declared["schema"] = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
     async with opened() as supervisor:
         run = await supervisor.start(executing, {"n": 1})
         asked = await next_of(run.watch_approvals())

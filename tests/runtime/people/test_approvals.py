@@ -310,7 +310,7 @@ async def test_a_plain_approval_after_an_edited_one_is_a_conflict():
         assert kinds == ["accepted", "already", "conflict", "conflict"]
 
 
-@pytest.mark.parametrize("edit", [{"target": "y"}, {"target": "y", "count": 1, "force": True}, {}])
+@pytest.mark.parametrize("edit", [{"count": 1}, {"target": "y", "count": 1, "force": True}, {}])
 async def test_an_edit_with_missing_or_unknown_names_is_refused(edit):
     """A8: it decides nothing, and the approval stays pending."""
     async with opened() as supervisor:

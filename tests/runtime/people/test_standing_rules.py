@@ -169,7 +169,7 @@ async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
 
 
 async def test_an_asked_call_stays_asked_when_a_rule_comes_that_would_allow_it():
-    """A13: parallel approvals are independent, and each waits for its own decision."""
+    """A13: what waits is decided by people. A rule that was made apart from a decision is for later calls."""
 
     @agent
     async def both(ctx: Context) -> list[str]:
@@ -187,11 +187,12 @@ async def test_an_asked_call_stays_asked_when_a_rule_comes_that_would_allow_it()
         run = await supervisor.start(both)
         async with run.watch_approvals() as approvals:
             first, second = await anext(approvals), await anext(approvals)
-            await supervisor.decide(first.id, Approve(by="ana", scope="always"))
-            assert [approval.id for approval in await supervisor.find_approvals()] == [second.id]
-            again = await supervisor.decide(second.id, Approve(by="ana", scope="always"))
+            rule = await supervisor.add_rule(allow("deploy"), by="ana")
+            assert [approval.id for approval in await supervisor.find_approvals()] == [first.id, second.id]
+            for each in (first, second):
+                await supervisor.decide(each.id, Approve(by="ana"))
             assert await run.result() == ["ok", "ok"]
-            assert [rule.id for rule in await supervisor.find_rules()] == [again.rule], "two of one meaning are one"
+            assert [each.id for each in await supervisor.find_rules()] == [rule.id]
 
 
 async def test_a_revoked_rule_covers_no_later_call():

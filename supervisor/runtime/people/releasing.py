@@ -1,0 +1,92 @@
+"""Releasing: the owner of a tree lets the rules that decisions have made decide what waits in it (A13).
+
+A decision releases equal calls of its own tree in its own append (decide.py). This does it for the other trees, and for
+what was asked in that very moment.
+
+Rules
+- It happens when a rule is added, here or by another process, and when a tree is loaded: for each rule that a decision
+  has made, that stands, and that is younger than the call. Both come to the same, so a process that dies in between
+  leaves nothing undone.
+- A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from anyio.lowlevel import checkpoint
+
+from supervisor.core import events as e
+from supervisor.core.calls.rules import Rule
+from supervisor.core.errors import StoreError
+from supervisor.core.rows import JournalEntry
+from supervisor.core.values import Approval
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.lifecycle.runner import Runner
+from supervisor.runtime.people.admission import Admission
+from supervisor.runtime.plans.release import covered, released
+from supervisor.runtime.plans.rules import book
+from supervisor.runtime.reading.pieces import PIECE
+from supervisor.system.logs import FactLog
+
+log = FactLog(__name__)
+
+
+class Releasing:
+    """Make it before the runner claims a tree."""
+
+    def __init__(self, runner: Runner, admission: Admission) -> None:
+        self._runner = runner
+        self._admission = admission
+        self._store = runner.journal.store
+        runner.published.connect(self._published)
+        runner.launcher.claimed.connect(self._claimed)
+
+    def _published(self, rows: Sequence[JournalEntry]) -> None:
+        for row in rows:
+            if type(row.event) is e.RuleAdded and row.event.approval is not None:
+                self._begin([str(row.event.rule.id)], row.event.rule.session)
+
+    def _claimed(self, root: str) -> None:
+        try:
+            standing = book(self._runner.journal.look()).standing.values()
+        except StoreError:
+            return  # no call runs while the rules cannot be read, and the log says so
+        found = [str(rule.id) for rule in standing if rule.approval is not None and rule.session in (None, root)]
+        if found:
+            self._begin(found, root)
+
+    def _begin(self, rules: list[str], root: str | None) -> None:
+        """Let rules decide what waits in the tree of a root, or in every tree of this process."""
+        runner = self._runner
+        if not (runner.is_closed or runner.only_replays or runner.environment.is_former):
+            runner.start_soon(self._release, rules, root)
+
+    async def _release(self, rules: list[str], root: str | None) -> None:
+        after, store, journal = 0, self._store, self._runner.journal
+        try:
+            while some := store.find_approvals(root=root, after=after, limit=PIECE):
+                after = some[-1].position
+                here = [each for each in some if store.owns(each.root_session)]
+                if any(covered(rule, here) for rule in self._standing(journal.look(), rules)):
+                    await journal.append(partial(self._entries, rules, here))
+                else:
+                    await checkpoint()
+        except StoreError as error:
+            log.error("approvals.not_released", rules=rules, reason=str(error))
+
+    def _entries(self, rules: list[str], approvals: Sequence[Approval], view: View) -> list[Entry]:
+        runner, now = self._runner, self._runner.clock.now()
+        entries, done = list[Entry](), set[str]()
+        for rule in self._standing(view, rules):
+            by, through, may = rule.by or "", rule.approval or "", self._admission.may_decide
+            left = [each for each in approvals if each.id not in done]
+            for state, event in released(view, runner.rules, rule, left, by=by, through=through, now=now, may=may):
+                done.add(event.approval)
+                entries += [(state.id, event), *runner.follow(state, event)]
+        return entries
+
+    @staticmethod
+    def _standing(view: View, rules: list[str]) -> list[Rule]:
+        """Return those of the rules that have not been revoked."""
+        standing = book(view).standing
+        return [standing[name] for name in rules if name in standing]

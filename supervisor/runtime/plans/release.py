@@ -1,0 +1,93 @@
+"""Release: a rule that a person's decision makes also decides the calls that wait already and that it covers (A13).
+
+A person who allows a call for the session has answered each equal call that waits there; so has one who denies it. The
+others would wait for the same answer.
+
+Rules
+- A call is released if it asked before the rule was made, if the rule by itself says what happens to it, and if nothing
+  else holds it: an ask rule, a deny rule, or a reservation of the decision for other people.
+- In the tree of the decision that is one append with it. In other trees the owner does it, when the rule is added and
+  when a tree is loaded, so no crash loses it (runtime/people/releasing.py). Who is slower finds nothing to do.
+- The event names the person who made the rule, the rule, and the approval whose decision it was.
+- Pure: these are functions of a view.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from supervisor.core import events as e
+from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
+from supervisor.core.calls.rules import Rule, is_about, policy_of
+from supervisor.core.sessions.state import SessionState
+from supervisor.core.values import Approval
+from supervisor.runtime.journal.view import View
+from supervisor.runtime.plans.rules import Ruling
+
+MayDecide = Callable[[str, Approval], bool]
+"""Whether a person may decide an approval once."""
+
+
+def covered(rule: Rule, approvals: Iterable[Approval]) -> list[Approval]:
+    """Return the pending calls that a rule is about, as far as their lists show."""
+    return [
+        each
+        for each in approvals
+        if each.kind == "call"
+        and rule.session in (None, each.root_session)
+        and (rule.added_at is None or each.created_at <= rule.added_at)
+        and is_about(rule, each.tool, each.claims)
+        and isinstance(each.arguments, dict)
+        and _says(rule, content_of_approval(each), each.root_session)
+    ]
+
+
+def released(
+    view: View,
+    ruling: Ruling,
+    rule: Rule,
+    approvals: Iterable[Approval],
+    *,
+    by: str,
+    through: str,
+    now: datetime,
+    may: MayDecide,
+) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
+    """Yield what a rule decides of these pending calls: the session, and the event. `by` and `through`: the person
+    whose decision made the rule, and its approval."""
+    for each in covered(rule, approvals):
+        state = view.find_session(each.session)
+        record = None if state is None else state.operations.get(each.operation)
+        if state is None or record is None or record.pending_approval != each.id or each.id == through:
+            continue
+        request = record.request
+        assert isinstance(request, e.ToolCallRequested)
+        is_late = request.expires_at is not None and request.expires_at <= now
+        if is_late or state.cancel is not None or not state.is_open:
+            continue
+        facts = state.facts
+        content = content_of_request(request, facts.cwd)
+        said = ruling.of_call(view, facts, content, more=(rule,))
+        is_meant = _says(rule, content, facts.root)
+        if said is None or said[0] != rule.kind or not is_meant or not may(by, each):
+            continue
+        yield (
+            state,
+            e.ApprovalDecided(
+                at=now,
+                operation=each.operation,
+                approval=each.id,
+                decision="approve" if rule.kind == "allow" else "deny",
+                by=by,
+                scope="always" if rule.session is None else "session",
+                pattern=rule.pattern,
+                rule=rule.id,
+                reason=rule.reason,
+                through=through,
+            ),
+        )
+
+
+def _says(rule: Rule, content: CallContent, root: str) -> bool:
+    """Return whether a rule, by itself, says what happens to a call."""
+    said = policy_of((rule,), content, root_session=root)
+    return said is not None and said[0] == rule.kind
