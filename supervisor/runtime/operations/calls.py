@@ -39,17 +39,22 @@ from supervisor.runtime.plans.results import denial, encode_details, finished, r
 
 Effect = Literal["none", "maybe", "done"]
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
+UNFIT: Final[Mapping[str, Any]] = {"reason": "invalid_arguments", "effect": "none"}
+"""The details of the result of a call that cannot be made as it was asked for."""
+MOST_WORDS: Final = 65_536
+"""Characters that are kept of the caller's words to the person who decides."""
 
 
 class Call(ABC):
     """One call in one attempt. `name` is the name of the tool or sub-agent, which rules match and people see. `secret`:
     the names of the arguments that only the effect may see. `command`: the name of the one that is a shell command.
     `claims`: the names of those that are the caller's own words. What the request journals of these counts for the
-    whole life of the call, whatever today's code declares."""
+    whole life of the call, whatever today's code declares. `because`: the caller's words to the person who decides."""
 
     __slots__ = (
         "arguments",
         "attempt",
+        "because",
         "claims",
         "command",
         "digest",
@@ -73,8 +78,10 @@ class Call(ABC):
         claims: tuple[str, ...] = (),
         is_idempotent: bool = False,
         is_editable: bool = True,
+        because: str = "",
     ) -> None:
         self.attempt = attempt
+        self.because = _kept(because)
         self.operation = operation
         self.name = name
         self.arguments = arguments
@@ -93,6 +100,12 @@ class Call(ABC):
     @abstractmethod
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         """Return the policy of the call with these arguments, if no rule matches."""
+
+    @property
+    def refusal(self) -> str:
+        """Why a call that is new to the journal cannot be made; "" if it can. It has this as its result, no rule and no
+        person is asked, and nothing runs. A call that the journal knows goes on as it was asked."""
+        return ""
 
     @property
     def edit_schema(self) -> msgspec.Raw:
@@ -136,10 +149,11 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
         approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
-        own_policy = self.own_policy(self.arguments)
+        refusal = self.refusal
+        own_policy: Policy = "allow" if refusal else self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, self.arguments, self.command, self.claims)
+            ruled = None if refusal else self.ask_rules(view, state, self.arguments, self.command, self.claims)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
@@ -162,8 +176,11 @@ class Call(ABC):
                 patterns=self._patterns() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
+                because=self.because if asks else "",
             )
-            if policy == "allow":
+            if refusal:
+                yield finished(self.operation, self.now(), "error", refusal, UNFIT)
+            elif policy == "allow":
                 yield from self.begin_events()
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
@@ -303,6 +320,13 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
     assert isinstance(answered.result, e.ToolCallFinished)
     result = answered.result
     return attempt.read(operation, lambda: result_of(result, call.value_type, f"the result of tool {call.name}"))
+
+
+def _kept(words: str) -> str:
+    """Return the caller's words as they are journaled, with what is left out of them."""
+    shown = printable(words)
+    more = len(shown) - MOST_WORDS
+    return shown if more <= 0 else f"{shown[:MOST_WORDS]}… ({more} characters more)"
 
 
 class Denied(Exception):

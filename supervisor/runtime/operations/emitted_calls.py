@@ -47,7 +47,7 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 }
 
 
-def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
+def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = "") -> Call:
     """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
     call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
@@ -58,8 +58,8 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
     try:
         arguments = _read(call, tool)
         if isinstance(tool, ToolSpec):
-            return FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id)
-        return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id)
+            return FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id, because=because)
+        return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id, because)
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
         return RefusedCall(attempt, place, call, "invalid_arguments", str(error), secret, tool.offered_names)
@@ -156,14 +156,20 @@ class AgentCall(Call):
     __slots__ = ("_agent",)
 
     def __init__(
-        self, attempt: Attempt, place: Place, agent: AgentSpec[..., Any], given: msgspec.Raw, model_id: str = ""
+        self,
+        attempt: Attempt,
+        place: Place,
+        agent: AgentSpec[..., Any],
+        given: msgspec.Raw,
+        model_id: str = "",
+        because: str = "",
     ) -> None:
         """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it."""
         self._agent = agent
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
-        super().__init__(attempt, operation, agent.name, arguments, digest(named), is_idempotent=True)
+        super().__init__(attempt, operation, agent.name, arguments, digest(named), is_idempotent=True, because=because)
 
     @property
     def value_type(self) -> Any:
