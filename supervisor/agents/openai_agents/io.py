@@ -20,6 +20,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseFun
 from pydantic import TypeAdapter
 
 from supervisor.agents.framework import Answers, Names
+from supervisor.agents.openai_agents.failures import note_result
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.seam.context import Context
 
@@ -111,7 +112,7 @@ class Server:
 
     async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
         await self._loop.connections.open(self._server)
-        return await self._server.call_tool(*args, **kwargs)
+        return note_result(await self._server.call_tool(*args, **kwargs))
 
 
 class StepModel(Model):

@@ -175,6 +175,10 @@ class AgentCall(Call):
     def value_type(self) -> Any:
         return self._agent.return_type
 
+    @property
+    def refusal(self) -> str:
+        return self._agent.refusal
+
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
         return "allow"
