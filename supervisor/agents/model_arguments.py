@@ -49,6 +49,11 @@ def read_arguments(tool: str, given: str | Mapping[str, Any], schema: Mapping[st
     return Given(arguments, f"the arguments of tool {tool} do not fit: {'; '.join(problems)}" if problems else "")
 
 
+def held(value: Any) -> Any:
+    """Return a JSON value as the journal can hold it: null for a number that JSON cannot hold, and so on."""
+    return _plain(value, [], "", MOST_LEVELS)
+
+
 def _read(text: str, problems: list[str]) -> Any:
     """Return the value of a JSON text; None if it is none."""
 

@@ -23,7 +23,7 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from supervisor.agents.framework import Names, calling_sub_agents, word
-from supervisor.agents.model_arguments import read_arguments
+from supervisor.agents.model_arguments import held, read_arguments
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
 from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -193,7 +193,7 @@ def _plain(metadata: Any) -> Any:
         found = to_jsonable_python(metadata, fallback=repr)
     except ValueError:
         found = repr(metadata)
-    return read_arguments("", {"it": found}).arguments["it"]
+    return held(found)
 
 
 def _details(reason: str, effect: str) -> dict[str, Any]:
