@@ -6,6 +6,7 @@ rest are the agent's own words, so they are claims: a card shows and marks them,
 Rules
 - The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A field with the
   name of a claim is one.
+- Texts of the request are the agent's words to the person who decides: a reason, or a plan. They are no argument.
 - The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
 - Fields that identify one request are no part of the raw input: the same call has others when it is asked again.
 - A raw input that is empty or missing says nothing. Such a call can be allowed once only.
@@ -29,6 +30,7 @@ KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", 
 TITLE: Final = "the agent's title"
 DIFF: Final = "the agent's diff"
 PLACES: Final = "the agent's places"
+WORDS: Final = "the agent's words"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
 ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
@@ -51,6 +53,17 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     given: Any
     arguments: dict[str, Any]
     options: tuple[Option, ...]
+    because: str = ""
+    """What the agent says to the person who decides: the texts of the request. They are no part of the call."""
+    form: dict[str, Any] | None = None
+    """The form of a question; None for a permission."""
+
+    @property
+    def called_with(self) -> dict[str, Any]:
+        """The arguments of the call."""
+        if not self.because or (isinstance(self.given, Mapping) and WORDS in self.given):
+            return self.arguments
+        return {name: value for name, value in self.arguments.items() if name != WORDS}
 
     @property
     def is_question(self) -> bool:
@@ -63,11 +76,13 @@ def read(agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any
     if isinstance(given, Mapping):
         given = {name: value for name, value in given.items() if name not in OF_ONE_REQUEST}
     given = None if given in (None, {}, [], "") else given
+    because = _texts(told.get("content"))
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
         given=given,
-        arguments=arguments_of(given, told),
+        arguments=({WORDS: because} if because else {}) | arguments_of(given, told),
+        because=because,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
     )
 
@@ -130,6 +145,13 @@ def choices(options: Sequence[Option]) -> dict[str, Option]:
 
 def _rejects(option: Option) -> bool:
     return option.kind in ("reject_once", "reject_always")
+
+
+def _texts(content: Any) -> str:
+    """Return the texts among the content of a tool call: a reason, or a plan."""
+    blocks = [each.get("content") for each in content or () if isinstance(each, Mapping)]
+    texts = [each.get("text") for each in blocks if isinstance(each, Mapping) and each.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _diffs(content: Any) -> str | None:

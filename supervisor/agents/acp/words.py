@@ -51,11 +51,15 @@ def lines(known: Iterable[tuple[Asked, bool]]) -> list[str]:
 
 
 def call_text(asked: Asked) -> str:
+    if asked.form is not None:
+        return f"your question {_cut(str(asked.given['message']))!r}"
     given = "" if asked.given is None else f" {canonical_json(asked.given).decode()}"
     return f"{asked.tool.rpartition('.')[2]}{_cut(given)}"
 
 
 def _state(asked: Asked, is_approved: bool) -> str:
+    if asked.answer is not None:
+        return f"a person has answered: {_cut(canonical_json(asked.answer).decode())}"
     match asked.ended:
         case "denied":
             return f"{_cut(asked.content)}; it did not run."
