@@ -4,7 +4,8 @@
     given.arguments == {"amount": None}
     given.problem == "the arguments of tool pay do not fit: amount is nan, which JSON cannot hold"
 
-A call whose arguments cannot be used is refused before a person is asked. The model reads the error, and may call again.
+A call whose arguments cannot be used is refused before a person is asked. The model reads the error, and may call
+again.
 
 Rules
 - What is wrong never changes which call it is: its name and its digest are made of `arguments`, as they always were.

@@ -5,8 +5,8 @@
     content_of(answer, parts) == {"Which store?": "Postgres"}
 
 Rules
-- The names of a form are the agent's own words, so any text is one. Characters that no name of a type may have are shown
-  as others. Two equal names are refused: the agent could not tell which of them an answer is for.
+- The names of a form are the agent's own words, so any text is one. Characters that no name of a type may have are
+  shown as others. Two equal names are refused: the agent could not tell which of them an answer is for.
 - A part that is not required may be left out, and is no part of the answer then.
 """
 
@@ -77,7 +77,7 @@ def type_of(schema: Mapping[str, Any]) -> Any:
         found: Any = one_of(choices)
     elif kind == "array" and isinstance(items, Mapping) and (choices := _choices(items)) is not None:
         found = list[one_of(choices)]  # type: ignore[misc] # a type that is made here
-    elif kind in _PLAIN:
+    elif isinstance(kind, str) and kind in _PLAIN:
         found = _PLAIN[kind]
     else:
         raise InvalidInput(f"a form cannot ask for {kind!r}")

@@ -78,7 +78,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_no_form_can_ask_is_answered_with_an_error(home, case):
+async def test_a_question_that_no_form_can_ask_is_answered_with_an_error(home, case):
     async with opened() as supervisor:
         run = await supervisor.start(home.agent([REFUSED[case], say("ok")]), "go")
         assert await run.result() == "ok"

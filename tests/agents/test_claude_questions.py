@@ -69,7 +69,8 @@ async def test_a_person_may_decline_and_claude_code_reads_why(store):
         (asked,) = await it.pending()
         await it.supervisor.decide(asked.id, Deny(by="ana", reason="you decide"))
         (denied,) = await it.answered()
-        assert isinstance(denied, Denied) and "you decide" in denied.reason
+        assert isinstance(denied, Denied)
+        assert "you decide" in denied.reason
 
 
 async def test_an_answer_waits_for_claude_code_over_a_death_and_is_given_once(store):
@@ -128,7 +129,7 @@ def test_a_state_of_an_earlier_version_is_read_as_it_was():
     assert not saved.requests[0].is_question
 
 
-async def test_what_the_model_says_of_a_command_is_its_words_and_no_argument(store):
+async def test_the_description_of_a_command_is_the_models_words_and_no_argument(store):
     described = {"command": "make", "description": "Build it", "timeout": 1000}
     async with claude(store()) as it:
         it.ask("Bash", described)
@@ -157,4 +158,5 @@ async def test_an_input_with_a_number_that_json_cannot_hold_is_denied_wherever_i
         it.ask("Edit", {"path": "a", "more": [{"at": float("nan")}]})
         assert await it.pending() == []
         (denied,) = await it.answered()
-        assert isinstance(denied, Denied) and "more[0].at is nan" in denied.reason
+        assert isinstance(denied, Denied)
+        assert "more[0].at is nan" in denied.reason

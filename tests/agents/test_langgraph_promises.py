@@ -85,7 +85,7 @@ class Jumps(AgentMiddleware):
 async def test_a_call_that_a_person_denied_does_not_run_although_the_graph_jumps_to_it():
     outcome, _ = await outcome_of(planner_of(("1", {"path": "a"}), before=[Jumps("tools")]), {"a": NO})
     assert (outcome.kind, ran) == ("failed", [])
-    assert "was not approved" in outcome.cause
+    assert "this is not what they approved" in outcome.cause
 
 
 async def test_a_jump_after_a_restart_leads_past_no_decision():
@@ -209,7 +209,7 @@ WORDS = {
 
 @pytest.mark.parametrize("case", WORDS)
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
-async def test_what_a_graph_says_to_its_reviewers_is_on_the_card_as_its_words(case, mode):
+async def test_the_description_that_a_graph_makes_for_its_reviewers_is_on_the_card_as_its_words(case, mode):
     said, shown = WORDS[case]
     asking = {"allowed_decisions": ["approve", "reject"]} | ({} if said is None else {"description": said})
     _, (asked,) = await outcome_of(planner_of(("1", {"path": "a"}), asking=asking, mode=mode), {"a": YES})

@@ -281,7 +281,7 @@ def pays(told):
     return pay
 
 
-async def test_what_a_tool_says_when_it_asks_is_on_the_card_and_read_by_the_approved_call():
+async def test_the_metadata_of_a_tool_that_asks_is_on_the_card_and_read_by_the_approved_call():
     """Also after a restart, since the journal has it."""
     told, store = [], MemoryStore()
     payer = pydantic_agent("payer", agent_of(pays(told)))
@@ -289,7 +289,8 @@ async def test_what_a_tool_says_when_it_asks_is_on_the_card_and_read_by_the_appr
         run = await supervisor.start(payer, "pay", session="s")
         asked = await next_of(run.watch_approvals())
         left = fork(store)
-    assert "more than the limit" in asked.because and set(asked.arguments) == {"amount"}
+    assert "more than the limit" in asked.because
+    assert set(asked.arguments) == {"amount"}
     async with opened(left) as supervisor:
         await supervisor.decide(asked.id, Approve(by="ana"))
         await (await supervisor.resume("s")).result()

@@ -1,10 +1,10 @@
 """Questions of an agent to a person (`elicitation/create`): a message, and a form of plain values. Pure.
 
 They take the way of permission requests: saved, asked in a branch of their own, answered once, and asked again after a
-restart. The person's answer is the content of `accept`; a denial, or an expiry, is `decline`; our own cancel is `cancel`.
+restart. The person's answer is the content of `accept`; a denial or an expiry is `decline`; our cancel is `cancel`.
 
 Only forms of a session are offered to agents. A page to which an agent sends a person (mode `url`) is refused: what
-happens there would be seen by no one here.
+happens there would not be seen here.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ Rules
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -54,38 +54,39 @@ class Decisions:
     """What was decided in this run, the same in each attempt."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str | None, str], list[_Decided]] = {}
-        """What was decided, by the id and the tool of the call."""
+        self._of: dict[str | None, list[_Decided]] = {}
+        """What was decided, by the id of the call; the latest for each id, and all for calls without a known one."""
         self.is_watched = True
         """Whether every segment since the first decision has run in this process."""
 
     def note(self, decided: Iterable[tuple[Asked, Mapping[str, Any]]]) -> None:
         """Note the decisions after one segment, as the middleware gets them."""
-        new: dict[tuple[str | None, str], list[_Decided]] = {}
+        new: dict[str | None, list[_Decided]] = {}
         for call, decision in decided:
-            found = new.setdefault((call.id, call.tool), [])
+            found = new.setdefault(call.id, [])
             found.append(_Decided(call, decision["type"] == "approve"))
             if decision["type"] == "edit":
                 action = decision["edited_action"]
-                edited = Asked(call.id, action["name"], _plain(action["args"]))
-                new.setdefault((call.id, edited.tool), []).append(_Decided(edited, may_run=True))
+                found.append(_Decided(Asked(call.id, action["name"], _plain(action["args"])), may_run=True))
+        nameless = new.get(None, [])
+        before = [said for said in self._of.get(None, []) if said.call not in [each.call for each in nameless]]
         self._of |= new
+        self._of[None] = before + nameless
 
     def forget(self, call_id: str | None) -> None:
         """A model has made a new call with this id."""
         if call_id is not None:
-            self._of = {key: said for key, said in self._of.items() if key[0] != call_id}
+            self._of.pop(call_id, None)
 
     def why_not(self, begun: Asked) -> str | None:
         """Return why a call may not begin; None if it may."""
-        found = self._of.get((begun.id, begun.tool), [])
-        if not found:
-            found = [said for said in self._of.get((None, begun.tool), []) if _is_in(said.call, begun)]
+        found = self._of.get(begun.id, []) or [said for said in self._of.get(None, []) if _is_in(said.call, begun)]
         if not found or any(said.may_run and _is_in(said.call, begun) for said in found):
             return None
         return (
-            f"{found[0].call} was not approved, and the graph would run {begun} all the same: its middleware leads past "
-            "the decision. It did not run; put HumanInTheLoopMiddleware last, without a jump to the tools after it"
+            f"{begun} did not run: a person had decided about {found[0].call}, and this is not what they approved. The "
+            "graph's middleware leads past the decision: let no middleware jump to the tools, or rewrite a call, after "
+            "the review"
         )
 
     def left_out(self, state: StateSnapshot, begun: Sequence[Asked]) -> Asked | None:
@@ -111,8 +112,8 @@ class _Begun(NamedTuple):
 class Guard(BaseCallbackHandler):
     """Sees the tools and the models of one segment."""
 
-    raise_error: Final = True  # what it raises ends the call: without this LangChain logs it, and goes on
-    run_inline: Final = True  # in the task of the tool, and before it
+    raise_error = True  # what it raises ends the call: without this LangChain logs it, and goes on
+    run_inline = True  # in the task of the tool, and before it
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions

@@ -10,7 +10,7 @@ Rules
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -81,7 +81,7 @@ class Asking:
         allowed = {each["action_name"]: frozenset(each["allowed_decisions"]) for each in value["review_configs"]}
         requests = [
             _Request(each["name"], each["args"], each.get("description", ""), allowed[each["name"]], unfit=why)
-            for each, why in zip_longest(value["action_requests"], unfit, fillvalue="")
+            for each, why in zip(value["action_requests"], unfit or repeat(""), strict=False)
         ]
         return await _together(
             partial(self._decide, f"{name} {place}", path, request) for place, request in enumerate(requests)
@@ -153,8 +153,8 @@ def _kind(value: Any) -> str:
 
 def asked_calls(interrupt: Mapping[str, Any]) -> list[Asked]:
     """Return the calls that an interrupt asks a person about. Their ids are known if the thread has shown them."""
-    value = interrupt["value"]
-    requests = {"call": lambda: [value], "calls": lambda: value["action_requests"]}.get(_kind(value), list)()
+    value, kind = interrupt["value"], _kind(interrupt["value"])
+    requests = [value] if kind == "call" else value["action_requests"] if kind == "calls" else []
     return [
         Asked(each.get("tool_call_id") or call_id, each["name"], each["args"])
         for each, call_id in zip_longest(requests, interrupt.get("calls", [])[: len(requests)])
