@@ -214,3 +214,41 @@ async def test_the_description_that_a_graph_makes_for_its_reviewers_is_on_the_ca
     asking = {"allowed_decisions": ["approve", "reject"]} | ({} if said is None else {"description": said})
     _, (asked,) = await outcome_of(planner_of(("1", {"path": "a"}), asking=asking, mode=mode), {"a": YES})
     assert (asked.because, ran) == (shown, ["a"])
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+async def test_agents_below_a_graph_may_use_the_ids_of_their_parent_and_each_call_is_decided_by_itself(mode):
+    """Models that count their calls from one: a call of one agent is no call of another."""
+
+    @tool
+    async def look(at: str) -> str:
+        """Look, which no person is asked about."""
+        ran.append(f"look {at}")
+        return "seen"
+
+    async def below(said):
+        ways = [[Wanted("look", {"at": "x"}, "1")], [Wanted("drop", {"path": "b"}, "1")], "below is done"]
+        return ways[len(said.results)]
+
+    review = HumanInTheLoopMiddleware({"drop": True, "delegate": True}, edit_notice="", interrupt_mode=mode)
+    worker = create_agent(ChatModel(script=below), [look, drop], middleware=[review])
+
+    @tool
+    async def delegate(task: str) -> str:
+        """Hand a task to the worker."""
+        return str((await worker.ainvoke({"messages": [("human", task)]}))["messages"][-1].text)
+
+    async def above(said):
+        ways = [[Wanted("delegate", {"task": "t"}, "1")], [Wanted("drop", {"path": "a"}, "1")], "all is done"]
+        return ways[len(said.results)]
+
+    graph = create_agent(ChatModel(script=above), [delegate, drop], middleware=[review], checkpointer=InMemorySaver())
+    decisions = {"t": YES, "b": NO, "a": YES}
+    async with opened() as supervisor:
+        run = await supervisor.start(langgraph_agent("planner", graph), "go")
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                (value,) = approval.arguments.values()
+                await supervisor.decide(approval.id, decisions[value])
+        outcome = await run.outcome()
+    assert (outcome.kind, outcome.cause, ran) == ("succeeded", None, ["look x", "a"])

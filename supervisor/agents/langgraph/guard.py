@@ -7,7 +7,8 @@ middleware, and no jump between nodes, leads past it. Functions that are no tool
 
 Rules
 - A call that was decided runs only as it was approved: with the tool, the arguments and the id that were shown.
-- A decision is about one call of one answer of a model. A model that uses an id again makes another call.
+- A decision is about one call of one answer of a model. A model that uses an id again, in this graph or in a subgraph,
+  makes another call.
 - Calls of one answer that have one id cannot be told apart by a graph: all but the first get an id of their own.
 - A call that was approved runs. A graph that ends without it has failed.
 - A node that waits for an answer begins again with it. So a call that the same node has made already would be made
@@ -35,11 +36,13 @@ class GraphFailed(Exception):
 
 
 class Asked(NamedTuple):
-    """A call about which a graph asks. `id`: the model's, if the thread shows it."""
+    """A call about which a graph asks. `id`: the model's, if the thread shows it. `graph`: where LangGraph keeps the
+    state of the graph that makes it; "" for the outermost one."""
 
     id: str | None
     tool: str
     arguments: Mapping[str, Any]
+    graph: str = ""
 
     def __str__(self) -> str:
         return f"{self.tool} {canonical_json(self.arguments).decode()}"
@@ -54,33 +57,40 @@ class Decisions:
     """What was decided in this run, the same in each attempt."""
 
     def __init__(self) -> None:
-        self._of: dict[str | None, list[_Decided]] = {}
-        """What was decided, by the id of the call; the latest for each id, and all for calls without a known one."""
+        self._of: dict[tuple[str, str | None], list[_Decided]] = {}
+        """What was decided, by the graph and the id of the call."""
+        self._new: set[tuple[str, str]] = set()
+        """The calls that models have made in this process, and that were not decided."""
         self.is_watched = True
         """Whether every segment since the first decision has run in this process."""
 
     def note(self, decided: Iterable[tuple[Asked, Mapping[str, Any]]]) -> None:
         """Note the decisions after one segment, as the middleware gets them."""
-        new: dict[str | None, list[_Decided]] = {}
+        new: dict[tuple[str, str | None], list[_Decided]] = {}
         for call, decision in decided:
-            found = new.setdefault(call.id, [])
+            found = new.setdefault((call.graph, call.id), [])
             found.append(_Decided(call, decision["type"] == "approve"))
             if decision["type"] == "edit":
                 action = decision["edited_action"]
-                found.append(_Decided(Asked(call.id, action["name"], _plain(action["args"])), may_run=True))
-        nameless = new.get(None, [])
-        before = [said for said in self._of.get(None, []) if said.call not in [each.call for each in nameless]]
-        self._of |= new
-        self._of[None] = before + nameless
+                edited = call._replace(tool=action["name"], arguments=_plain(action["args"]))
+                found.append(_Decided(edited, may_run=True))
+            self._new = {each for each in self._new if each[1] != call.id or not _is_below(each[0], call.graph)}
+        for key, found in new.items():
+            again = [each.call for each in found]
+            self._of[key] = [said for said in self._of.get(key, []) if said.call not in again] + found
 
-    def forget(self, call_id: str | None) -> None:
+    def forget(self, graph: str, call_id: str) -> None:
         """A model has made a new call with this id."""
-        if call_id is not None:
-            self._of.pop(call_id, None)
+        self._of.pop((graph, call_id), None)
+        self._new.add((graph, call_id))
 
     def why_not(self, begun: Asked) -> str | None:
         """Return why a call may not begin; None if it may."""
-        found = self._of.get(begun.id, []) or [said for said in self._of.get(None, []) if _is_in(said.call, begun)]
+        if (begun.graph, begun.id) in self._new:
+            return None
+        known = [said for key, each in self._of.items() if _is_below(begun.graph, key[0]) for said in each]
+        found = [said for said in known if said.call.id == begun.id]
+        found = found or [said for said in known if said.call.id is None and _is_in(said.call, begun)]
         if not found or any(said.may_run and _is_in(said.call, begun) for said in found):
             return None
         return (
@@ -97,7 +107,7 @@ class Decisions:
         answers = {each.tool_call_id: each.status for each in messages if isinstance(each, ToolMessage)}
         for said in (said for each in self._of.values() for said in each if said.may_run):
             call = said.call
-            if call.id not in wanted or any(call.id == each.id and _is_in(call, each) for each in begun):
+            if call.graph or call.id not in wanted or any(call.id == each.id and _is_in(call, each) for each in begun):
                 continue
             if call.id not in answers or (self.is_watched and answers[call.id] == "error"):
                 return call
@@ -118,6 +128,8 @@ class Guard(BaseCallbackHandler):
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
         self._begun: dict[UUID, _Begun] = {}
+        self._asked: dict[UUID, str] = {}
+        """The graph in which each chat model answers."""
 
     @property
     def begun(self) -> list[Asked]:
@@ -128,24 +140,30 @@ class Guard(BaseCallbackHandler):
         call_id = known.get("tool_call_id")
         if call_id is None:
             return  # code of the graph calls it, and no model
-        call = Asked(call_id, str((serialized or {}).get("name")), _plain(known.get("inputs") or {}))
+        node = _node(known)
+        tool, arguments = str((serialized or {}).get("name")), _plain(known.get("inputs") or {})
+        call = Asked(call_id, tool, arguments, node.rpartition("|")[0])
         if (why := self._decisions.why_not(call)) is not None:
             raise GraphFailed(why)
-        self._begun[run_id] = _Begun(str((known.get("metadata") or {}).get("langgraph_checkpoint_ns")), call)
+        self._begun[run_id] = _Begun(node, call)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **known: Any) -> None:
         """Note a tool that waits itself: it begins again with its answer."""
         if isinstance(error, GraphBubbleUp) and run_id in self._begun:
             self._begun[run_id] = self._begun[run_id]._replace(node="")
 
-    def on_llm_end(self, response: LLMResult, **known: Any) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **known: Any) -> None:
+        self._asked[run_id] = _node(known).rpartition("|")[0]
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **known: Any) -> None:
         """Give each call of an answer an id of its own."""
+        graph = self._asked.pop(run_id, "")
         for generation in (each for several in response.generations for each in several):
             message = getattr(generation, "message", None)
             if isinstance(message, AIMessage):
                 _tell_apart(message)
                 for call in message.tool_calls:
-                    self._decisions.forget(call["id"])
+                    self._decisions.forget(graph, str(call["id"]))
 
     def made_twice(self, state: StateSnapshot) -> str | None:
         """Return why the answers to what the graph waits for would make a call again; None if they would not."""
@@ -162,6 +180,11 @@ def equal_ids(calls: Iterable[Mapping[str, Any]]) -> str | None:
     """Return an id that two calls of one answer have; None if there is none."""
     ids = [str(call["id"]) for call in calls]
     return next((each for each in ids if ids.count(each) > 1), None)
+
+
+def graph_of(state: StateSnapshot | None) -> str:
+    """Return where LangGraph keeps a state."""
+    return "" if state is None else str(state.config.get("configurable", {}).get("checkpoint_ns") or "")
 
 
 def asked_state(state: StateSnapshot, interrupt: str) -> StateSnapshot | None:
@@ -183,12 +206,22 @@ def last_calls(state: StateSnapshot | None) -> list[Mapping[str, Any]]:
 
 def _waiting_nodes(state: StateSnapshot) -> Iterator[str]:
     """Yield the nodes that wait at an interrupt, as LangGraph names them in a callback's metadata."""
-    above = state.config.get("configurable", {}).get("checkpoint_ns")
+    above = graph_of(state)
     for task in state.tasks:
         if task.interrupts and task.result is None:
             yield f"{above}|{task.name}:{task.id}" if above else f"{task.name}:{task.id}"
         if isinstance(task.state, StateSnapshot):
             yield from _waiting_nodes(task.state)
+
+
+def _node(known: Mapping[str, Any]) -> str:
+    """Return the node in which a callback is called, as LangGraph names it: its graph, and its task."""
+    return str((known.get("metadata") or {}).get("langgraph_checkpoint_ns") or "")
+
+
+def _is_below(graph: str, above: str) -> bool:
+    """Whether a graph is another one, or is run by one of its nodes."""
+    return not above or graph == above or graph.startswith(f"{above}|")
 
 
 def _tell_apart(message: AIMessage) -> None:

@@ -156,7 +156,7 @@ def asked_calls(interrupt: Mapping[str, Any]) -> list[Asked]:
     value, kind = interrupt["value"], _kind(interrupt["value"])
     requests = [value] if kind == "call" else value["action_requests"] if kind == "calls" else []
     return [
-        Asked(each.get("tool_call_id") or call_id, each["name"], each["args"])
+        Asked(each.get("tool_call_id") or call_id, each["name"], each["args"], interrupt.get("graph", ""))
         for each, call_id in zip_longest(requests, interrupt.get("calls", [])[: len(requests)])
     ]
 

@@ -9,7 +9,16 @@ from langgraph.types import Command, StateSnapshot
 
 from supervisor.agents.framework import Answers
 from supervisor.agents.langgraph.checks import Graph
-from supervisor.agents.langgraph.guard import Asked, Decisions, GraphFailed, Guard, asked_state, equal_ids, last_calls
+from supervisor.agents.langgraph.guard import (
+    Asked,
+    Decisions,
+    GraphFailed,
+    Guard,
+    asked_state,
+    equal_ids,
+    graph_of,
+    last_calls,
+)
 from supervisor.agents.langgraph.questions import Asking, asked_calls, ids_of
 from supervisor.agents.langgraph.tools import Tools
 from supervisor.agents.model_arguments import held
@@ -184,9 +193,10 @@ class GraphRun:
             start = Command(resume=answers)
         settings, ctx = self._settings, self._ctx
         guard = Guard(self._decisions)
+        config: Any = {**self._config, "callbacks": [guard]}
         events = self._graph.astream(
             start,
-            {**self._config, "callbacks": [guard]},
+            config,
             context=None if settings.deps is None else settings.deps(ctx),
             stream_mode=["updates", "custom", "messages"] if settings.stream else ["updates", "custom"],
             subgraphs=True,
@@ -232,9 +242,10 @@ class GraphRun:
             value = held(as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON"))
             path = paths.get(each.id, [])
             found = {"id": each.id, "path": path, "value": value, "schema": each.response_schema}
-            made = last_calls(asked_state(state, each.id))
+            where = asked_state(state, each.id)
+            made = last_calls(where)
             if calls := asked_calls({"value": each.value}):
-                found["calls"] = ids_of(calls, made)
+                found |= {"calls": ids_of(calls, made), "graph": graph_of(where)}
                 if any(unfit := [tools.why_unfit(call) for call in calls]):
                     found["unfit"] = unfit
             rest["interrupts"].append(found)

@@ -21,7 +21,9 @@ class Tools:
         self.named: dict[str, list[BaseTool]] = {}
         self.are_all = True
         nodes = [
-            node for each in (graph, *dict(graph.get_subgraphs(recurse=True)).values()) for node in each.nodes.values()
+            node
+            for each in (graph, *dict(graph.get_subgraphs(recurse=True)).values())
+            for node in getattr(each, "nodes", {}).values()
         ]
         found = [node.bound for node in nodes if isinstance(node.bound, ToolNode)]
         for node in found:
