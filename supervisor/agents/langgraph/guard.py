@@ -89,8 +89,8 @@ class Decisions:
         if (begun.graph, begun.id) in self._new:
             return None
         known = [said for key, each in self._of.items() if _is_below(begun.graph, key[0]) for said in each]
-        found = [said for said in known if said.call.id == begun.id]
-        found = found or [said for said in known if said.call.id is None and _is_in(said.call, begun)]
+        found = [said for said in known if begun.id is not None and said.call.id == begun.id]
+        found = found or [said for said in known if None in (said.call.id, begun.id) and _is_in(said.call, begun)]
         if not found or any(said.may_run and _is_in(said.call, begun) for said in found):
             return None
         return (
@@ -138,7 +138,7 @@ class Guard(BaseCallbackHandler):
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **known: Any) -> None:
         """Raise GraphFailed for a call that may not run."""
         call_id = known.get("tool_call_id")
-        if call_id is None:
+        if call_id is None and "tool_call_id" in known:
             return  # code of the graph calls it, and no model
         node = _node(known)
         tool, arguments = str((serialized or {}).get("name")), _plain(known.get("inputs") or {})

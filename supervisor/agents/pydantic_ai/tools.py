@@ -102,10 +102,10 @@ class _Call:
         as_given = part.args_as_dict() if part is not None else {}
         self._is_editable = _equal(partial(self._read, as_given), tool_args)
         """Whether the model's arguments are what the tool gets: then they are shown, and a person may edit them."""
-        wrote = (part.args or "") if part is not None else {}
         shown = as_given if self._is_editable else as_json(tool_args, f"an argument of {name}")
-        self._shown = read_arguments(name, shown).arguments
-        self._refusal = read_arguments(name, wrote).problem or read_arguments(name, shown).problem
+        self._shown, self._refusal = read_arguments(name, shown)
+        if self._is_editable and part is not None:  # what was read of its text does not show a name that stands twice
+            self._refusal = read_arguments(name, part.args or "").problem
 
     def _read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as the tool takes them. Raises ValidationError if its own schema refuses them."""
