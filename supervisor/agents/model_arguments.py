@@ -55,6 +55,22 @@ def held(value: Any) -> Any:
     return _plain(value, [], "", MOST_LEVELS)
 
 
+def encodable(text: str) -> str:
+    """Return JSON in which no text has half of a surrogate pair, for code that cannot read one; other text as it is."""
+    try:
+        text.encode()
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+        return text
+    except UnicodeEncodeError:
+        pass
+    except (ValueError, RecursionError):
+        return text
+    try:
+        return json.dumps(held(json.loads(printable(text))))
+    except (ValueError, RecursionError):
+        return printable(text)
+
+
 def _read(text: str, problems: list[str]) -> Any:
     """Return the value of a JSON text; None if it is none."""
 

@@ -2,12 +2,15 @@
 
 import json
 
+import agents
+import agents.testing
 import pytest
 from framework_scenes import approve_all, keep_in_the_loop, opened
 from framework_table import FRAMEWORKS, Said, Wanted
 
 from supervisor import Context, MemoryStore, agent
 from supervisor.agents.model_arguments import read_arguments
+from supervisor.agents.openai_agents import openai_agent
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
 
@@ -142,3 +145,38 @@ async def test_a_model_that_misnames_an_argument_of_a_sub_agent_is_told(framewor
     desk = framework.agent("desk", script, [framework.sub_agent(research)])
     async with opened() as supervisor:
         assert await (await supervisor.start(desk, "find it")).result() == "found the cause"
+
+
+TEXTS = {
+    '{"path": "\\ud800"}': "path has half of a surrogate pair",
+    '{"path": "a", "path": "b"}': "'path' stands twice",
+    '["a"]': "no object",
+    '{"path": "a"} and more': "no JSON object",
+    '{"path": 5}': "path",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", TEXTS)
+async def test_a_text_that_the_openai_sdk_cannot_use_is_an_error_that_the_model_reads(text):
+    """No person is asked, and the run goes on."""
+
+    @agents.function_tool(needs_approval=True)
+    async def drop(path: str) -> str:
+        raise AssertionError("no call of it can be made")
+
+    def respond(call):
+        results = [each["output"] for each in call.input if each.get("type") == "function_call_output"]
+        if results:
+            return [agents.testing.assistant_message(results[0])]
+        wanted = agents.testing.function_call("drop", {}, call_id="c1")
+        wanted.arguments = text
+        return [wanted]
+
+    model = agents.testing.ScriptedModel([agents.testing.ModelStep.respond(respond)] * 3)
+    quiet = agents.RunConfig(tracing_disabled=True)
+    helper = openai_agent("helper", agents.Agent("helper", model=model, tools=[drop]), run_config=quiet)
+    async with opened() as supervisor:
+        run = await supervisor.start(helper, "go")
+        assert await approve_all(supervisor, run) == []
+        assert TEXTS[text] in await run.result()

@@ -342,7 +342,7 @@ def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolRe
         if client is None:
             raise ToolFailed(LEFT, effect="none")
         words = {DESCRIPTION: waiting.request.because} if waiting.request.because else {}
-        client.give(Allowed({**arguments, **words}))
+        client.give(Allowed({**words, **arguments}))
         await client.is_over.wait()
         if not client.was_written:
             raise ToolFailed(LEFT, effect="none")

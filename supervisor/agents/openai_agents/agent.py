@@ -177,6 +177,7 @@ class _Bridge:
         self.names = Names()
         self.answers = Answers()
         self.requests = 0
+        self.written: dict[str, str] = {}
         self.run_config = replace(settings.run_config, model=None)
         self.streams = settings.stream
         self.connections = Connections() if connections is None else connections
@@ -280,15 +281,16 @@ class _Call:
         self._tool = tool
         self._context = context
         self._raw = raw
+        self._wrote = bridge.written.get(context.tool_call_id, raw)
         self._path = path
-        self._shown, self._refusal = read_arguments(tool.name, raw, tool.params_json_schema)
+        self._shown, self._refusal = read_arguments(tool.name, self._wrote, tool.params_json_schema)
         self._name = bridge.names.call(bridge.requests, context.tool_call_id, tool.name, self._shown)
 
     async def make(self) -> Any:
         operations = self._bridge.ctx.named(self._name)
         if hasattr(self._tool.on_invoke_tool, _SUB_AGENT):
             with calling_sub_agents(operations):
-                return await self._tool.on_invoke_tool(self._context, self._raw)
+                return await self._tool.on_invoke_tool(self._context, self._wrote)
         is_agent = self._tool._is_agent_tool  # noqa: SLF001 # the SDK has no other mark for them
         result = await self._ask(operations, self._begin if is_agent else self._run)
         if result.kind != "ok":

@@ -37,9 +37,9 @@ def noting(failures: list[dict[str, Any]]) -> Iterator[None]:
 
 def note_result(result: Any) -> Any:
     """Return the result of an MCP server's tool, and note it if it is an error."""
-    if (failures := _NOTED.get()) is not None and (
-        getattr(result, "isError", None) or getattr(result, "is_error", None)
-    ):
+    failures = _NOTED.get()
+    is_error = result.is_error if hasattr(result, "is_error") else getattr(result, "isError", False)  # before mcp 2
+    if failures is not None and is_error:
         failures.append({"reason": "exception", "effect": "maybe"})
     return result
 
