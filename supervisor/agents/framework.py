@@ -10,6 +10,7 @@ Rules
 - The last save of a run holds its output and its messages, for the turns after it.
 """
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,7 +20,10 @@ from typing import Any, Final
 
 import sniffio
 
+from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.foreign_tool import foreign_tool
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest
 from supervisor.core.text.visible import json_text
@@ -140,12 +144,43 @@ def calling_sub_agents(operations: Operations) -> Iterator[None]:
         _SUB_AGENT.reset(token)
 
 
-async def call_sub_agent(agent: AgentSpec[..., Any], arguments: Mapping[str, Any]) -> ToolResult[Any]:
-    """Call a sub-agent for a `supervisor_tool`. Raises InvalidInput outside an agent of ours."""
+async def call_sub_agent(agent: AgentSpec[..., Any], arguments: str | Mapping[str, Any]) -> ToolResult[Any]:
+    """Call a sub-agent for a `supervisor_tool`, with what the model wrote. Raises InvalidInput outside an agent of
+    ours."""
     operations = _SUB_AGENT.get()
     if operations is None:
         raise InvalidInput(
             f"the tool {agent.name} starts a sub-agent of a supervised agent: wrap the agent that has it, and run it "
             "with a supervisor"
         )
+    return await offered_call(operations, agent, arguments)
+
+
+async def offered_call(
+    operations: Operations, agent: AgentSpec[..., Any], given: str | Mapping[str, Any]
+) -> ToolResult[Any]:
+    """Call a sub-agent with what a model wrote. Arguments that do not fit are an error, which the model reads."""
+    arguments, problem = read_arguments(agent.name, given)
+    try:
+        agent.encode_input((), arguments)
+    except (TypeError, InvalidInput) as error:
+        told = problem or _misfit(agent, arguments) or f"the arguments of tool {agent.name} do not fit: {error}"
+        refused = foreign_tool(agent.name, _never, policy="allow")
+        refused.refusal = told
+        return await operations.call(refused, arguments)
+    if told := problem or _misfit(agent, arguments):
+        agent = copy.copy(agent)
+        agent.refusal = told
     return await operations.call(agent, **arguments)
+
+
+def _misfit(agent: AgentSpec[..., Any], arguments: Mapping[str, Any]) -> str:
+    try:
+        agent.read_offered(to_json(dict(arguments), f"the arguments of tool {agent.name}"))
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
+async def _never(arguments: Mapping[str, Any]) -> None:
+    """The effect of a call that is refused."""

@@ -22,11 +22,16 @@ class Operations(ABC):
 
     @overload
     @abstractmethod
-    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    async def call(self, tool: ToolCall, /, *, because: str = "") -> ToolResult[Any]: ...
     @overload
     @abstractmethod
     async def call(
         self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ToolResult[R]: ...
+    @overload
+    @abstractmethod
+    async def call(
+        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, because: str, **kwargs: Any
     ) -> ToolResult[R]: ...
     @abstractmethod
     async def call(
@@ -39,6 +44,10 @@ class Operations(ABC):
         An agent is called as a sub-agent: rules apply to the call, and its outcome is the call's result.
         A ToolCall is a call that a model emitted. It is looked up among the agent's `tools` and sub-agents. If it is
         invalid, its result says why.
+
+        `because`: your words to the person who is asked, if one is: why the call is needed. Cards show and mark them as
+        the agent's own. No rule sees them, and they are no part of what identifies the call. A tool with a parameter of
+        this name gets it as that argument.
         """
 
     @overload

@@ -1,5 +1,6 @@
 """OpenAI Agents: handoffs, agents as tools, guardrails, and what would be lost or under no rule."""
 
+import gc
 import sys
 from typing import Any
 
@@ -17,10 +18,11 @@ from agents import (
     function_tool,
     handoff,
 )
-from agents.mcp import MCPServerStdio
+from agents.mcp import MCPServer, MCPServerStdio
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from dying import fork
 from framework_scenes import ANSWER, SEEN, approve_all, opened, refusal_of, texts_of
+from mcp.types import CallToolResult, TextContent, Tool
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import BaseModel
 from watching import next_of
@@ -296,3 +298,71 @@ async def test_people_see_what_the_model_writes():
     agent = Agent("Teller", tools=[look], model=Telling([ModelStep.respond(lambda _: steps.pop(0))] * 2))
     async with opened() as supervisor:
         assert await texts_of(supervisor, helper_of(agent)) == SEEN
+
+
+@function_tool(needs_approval=True)
+async def forbidden(path: str) -> str:
+    raise PermissionError("not yours")
+
+
+@function_tool(failure_error_function=lambda context, error: f"sorry: {error}")
+async def sorry(path: str) -> str:
+    raise PermissionError("not yours")
+
+
+@function_tool(failure_error_function=None)
+async def raw(path: str) -> str:
+    raise PermissionError("not yours")
+
+
+class Refuses(MCPServer):
+    """A server whose tool says that it has failed."""
+
+    name = "files"
+
+    async def connect(self): ...
+    async def cleanup(self): ...
+    async def list_prompts(self): ...
+    async def get_prompt(self, name, arguments=None): ...
+
+    async def list_tools(self, run_context=None, agent=None):
+        return [Tool(name="mcp", input_schema={"type": "object", "properties": {"path": {"type": "string"}}})]
+
+    async def call_tool(self, tool_name, arguments, meta=None):
+        return CallToolResult(content=[TextContent(type="text", text="not yours")], is_error=True)
+
+
+FAILED = {
+    "forbidden": "An error occurred",
+    "sorry": "sorry: not yours",
+    "raw": "PermissionError: not yours",
+    "mcp": "not yours",
+}
+
+
+@pytest.mark.parametrize("tool", FAILED)
+async def test_a_tool_that_failed_is_an_error_in_the_journal_and_the_model_reads_what_the_sdk_says(tool):
+    """T8. The SDK makes a text of what a tool raises."""
+    model = model_of([(tool, {"path": "a"})], "done")
+    agent, store = Agent("Files", tools=[forbidden, sorry, raw], mcp_servers=[Refuses()], model=model), MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(helper_of(agent), "go", session="s")
+        await approve_all(supervisor, run)
+        assert await run.result() == "done"
+        (saved,) = [bytes(row.event.state) for row in store.journal("s") if isinstance(row.event, e.StateSaved)]
+    (ended,) = [row.event for row in store.journal("s") if isinstance(row.event, e.ToolCallFinished)]
+    assert (ended.kind, bytes(ended.details)) == ("error", b'{"reason":"exception","effect":"maybe"}')
+    assert FAILED[tool] in ended.content
+    assert FAILED[tool] in saved.decode()
+
+
+async def test_calls_that_wait_when_the_program_ends_leave_no_traceback(caplog):
+    calls = [("refund", {"amount": number}) for number in range(3)]
+    agent = Agent("Billing", tools=[refund], model=model_of(calls, "done"))
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(agent), "go")
+        async with run.watch_approvals() as watch:
+            for _ in range(3):
+                await anext(watch)
+    gc.collect()
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []

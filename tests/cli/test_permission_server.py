@@ -135,14 +135,18 @@ def test_an_approved_call_is_allowed_and_a_denied_one_is_not(sessions, backend):
 
 
 def test_an_edited_input_is_the_input_that_claude_may_use(sessions):
-    """The approval has the tool and the input as Claude gives them."""
+    """The approval has the tool and the input as Claude gives them; how it describes a command is no argument."""
     claude = sessions.claude()
     claude.ask(LIST)
     sessions.pending()
     (found,) = sessions.supervisor("approvals", "--json").json
-    assert (found["tool"], found["arguments"], found["agent"]) == ("Bash", LIST["input"], "claude-code")
+    assert (found["tool"], found["arguments"], found["agent"]) == (
+        "Bash",
+        {"command": LIST["input"]["command"]},
+        "claude-code",
+    )
+    sessions.approve(found["id"], "--edit", '{"command": "ls"}')
     edited = {"command": "ls", "description": "List files"}
-    sessions.approve(found["id"], "--edit", json.dumps(edited))
     assert claude.answer() == {"behavior": "allow", "updatedInput": edited}
 
 

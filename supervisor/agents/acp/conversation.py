@@ -7,7 +7,8 @@ Rules
 - Messages are taken one by one, in the order in which they come, without an await. So an update is taken before the
   answer that follows it.
 - A prompt is in the hands of a task of `carry`: if its sender is cancelled, the answer still ends the turn.
-- Client file system and terminal are not offered. Requests other than for permission are answered with an error.
+- Client file system and terminal are not offered. Requests other than for permission, and questions to a person, are
+  answered with an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,13 +19,14 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from supervisor.agents.acp.elicitations import CAPABILITY, METHOD, read_question
 from supervisor.agents.acp.json_lines import Talking
 from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.agents.acp.life import NEWEST, Life, UnknownVersion, Way, check_version, next_way, ways
 from supervisor.agents.acp.permissions import Permission, read
 from supervisor.agents.acp.schema import Schema
 from supervisor.agents.acp.updates import Report, Updates
-from supervisor.core.errors import Suspended
+from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -127,7 +129,11 @@ class Conversation:
     async def _greet(self) -> Mapping[str, Any]:
         params = {
             "protocolVersion": NEWEST,
-            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            "clientCapabilities": {
+                "fs": {"readTextFile": False, "writeTextFile": False},
+                "terminal": False,
+                "elicitation": CAPABILITY,
+            },
             "clientInfo": {"name": PACKAGE, "version": metadata.version(PACKAGE)},
         }
         try:
@@ -186,9 +192,18 @@ class Conversation:
 
     def answer(self, incoming: Incoming, option: str | None) -> None:
         """Answer a permission request with one of its options; None: `cancelled`."""
-        if self._close(incoming):
+        if incoming.permission.form is not None:
+            if self._close(incoming):
+                self._peer.answer(incoming.id, {"action": "cancel"})
+        elif self._close(incoming):
             chosen = {"outcome": "cancelled"} if option is None else {"outcome": "selected", "optionId": option}
             self._peer.answer(incoming.id, {"outcome": chosen})
+
+    def fill_in(self, incoming: Incoming, content: Mapping[str, Any] | None) -> None:
+        """Answer a question with what a person has filled in; None: they declined."""
+        if self._close(incoming):
+            accepted = {"action": "accept", "content": content}
+            self._peer.answer(incoming.id, {"action": "decline"} if content is None else accepted)
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Answer a permission request with an error: none of its options is our answer."""
@@ -202,24 +217,34 @@ class Conversation:
 
     def _take_request(self, number: Any, method: str, params: Any) -> None:
         self._on_sign()
-        if method != "session/request_permission":
+        if method not in ("session/request_permission", METHOD):
             text = f"Method not found: {method}; this client offers no file system and no terminal"
             return self._peer.refuse(number, _NO_METHOD, text)
         action = self._life.take("permission")
         if action == "answer with an error":
             return self._peer.refuse(number, _BAD_REQUEST, "no prompt is under way that a permission could be for")
-        if (misfit := self._schema.misfit("RequestPermissionRequest", params)) is not None:
-            return self._peer.refuse(number, _BAD_PARAMS, misfit)
-        if not params["options"]:
-            return self._peer.refuse(number, _BAD_PARAMS, "a permission request offers at least one option")
-        call = params["toolCall"]
-        told = self.updates.note_call(call["toolCallId"], call)
-        incoming = Incoming(number, read(self._agent, told, params["options"], self._program))
+        try:
+            permission = self._read_question(params) if method == METHOD else self._read_permission(params)
+        except InvalidInput as misfit:
+            return self._peer.refuse(number, _BAD_PARAMS, str(misfit))
+        incoming = Incoming(number, permission)
         self._asking[id(incoming)] = incoming
         if action == "answer cancelled":
             return self.answer(incoming, None)
         self._on_permission(incoming)
         return None
+
+    def _read_permission(self, params: Any) -> Permission:
+        self._schema.check("RequestPermissionRequest", params)
+        if not params["options"]:
+            raise InvalidInput("a permission request offers at least one option")
+        call = params["toolCall"]
+        told = self.updates.note_call(call["toolCallId"], call)
+        return read(self._agent, told, params["options"], self._program)
+
+    def _read_question(self, params: Any) -> Permission:
+        self._schema.check("CreateFormSessionElicitationRequest", params)
+        return read_question(self._agent, params)
 
     def _take_notification(self, method: str, params: Any) -> None:
         self._on_sign()

@@ -6,6 +6,7 @@ rest are the agent's own words, so they are claims: a card shows and marks them,
 Rules
 - The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A claim whose
   name the raw input has gets another one, so no field of the raw input replaces a claim or is taken for one.
+- Texts of the request are the agent's words to the person who decides: a reason, or a plan. They are no argument.
 - The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
 - Fields with which Codex identifies one request are claims: the same call has others when it is asked again. Whether
   an agent is Codex is what it says of itself when the connection begins. In every other agent's raw input a field of
@@ -32,6 +33,7 @@ KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", 
 TITLE: Final = "the agent's title"
 DIFF: Final = "the agent's diff"
 PLACES: Final = "the agent's places"
+WORDS: Final = "the agent's words"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
 ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
@@ -58,6 +60,10 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     options: tuple[Option, ...]
     program: str | None = None
+    because: str = ""
+    """What the agent says to the person who decides: the texts of the request. They are no part of the call."""
+    form: dict[str, Any] | None = None
+    """The form of a question; None for a permission."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -67,6 +73,13 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def content(self) -> CallContent:
         return content_of(self.tool, self.given, self.ids)
+
+    @property
+    def called_with(self) -> dict[str, Any]:
+        """The arguments of the call."""
+        if not self.because or (isinstance(self.given, Mapping) and WORDS in self.given):
+            return self.arguments
+        return {name: value for name, value in self.arguments.items() if name != WORDS}
 
     @property
     def is_question(self) -> bool:
@@ -80,11 +93,13 @@ def read(
     what the agent's program calls itself; None: it does not say."""
     kind, given = told.get("kind"), told.get("rawInput")
     given = None if given in (None, {}, [], "") else given
+    because = _texts(told.get("content"))
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
         given=given,
-        arguments=arguments_of(given, told),
+        arguments=({WORDS: because} if because else {}) | arguments_of(given, told),
+        because=because,
         program=program,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
     )
@@ -170,6 +185,13 @@ def choices(options: Sequence[Option]) -> dict[str, Option]:
 
 def _rejects(option: Option) -> bool:
     return option.kind in ("reject_once", "reject_always")
+
+
+def _texts(content: Any) -> str:
+    """Return the texts among the content of a tool call: a reason, or a plan."""
+    blocks = [each.get("content") for each in content or () if isinstance(each, Mapping)]
+    texts = [each.get("text") for each in blocks if isinstance(each, Mapping) and each.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _diffs(content: Any) -> str | None:

@@ -1,4 +1,5 @@
-"""Permission requests of one run, as our calls: asked, decided, answered, and each of them once.
+"""Permission requests of one run, as our calls: asked, decided, answered, and each of them once. So are the questions
+that the agent asks people, which are no calls.
 
     saved -> asked (ctx.call, in a branch of its number) -> decided -> answered -> the call's end, or the turn's
 
@@ -26,6 +27,7 @@ from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
+from supervisor.agents.acp.elicitations import AGREED, parts_of
 from supervisor.agents.acp.permissions import (
     Permission,
     allowing,
@@ -39,11 +41,12 @@ from supervisor.agents.acp.permissions import (
 )
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
+from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import QuestionUnanswered
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Policy, ToolResult
-from supervisor.seam.context import Context
+from supervisor.seam.context import Context, Operations
 
 _STEPS: Final = 100  # a call that waits is reached in fewer
 
@@ -191,7 +194,8 @@ class Requests:
         """Bring a message of the agent to its answer."""
         permission = incoming.permission
         for request in self._left_over:
-            is_open = request.asked.ended in (None, "denied") and not request.is_withdrawn
+            is_open = request.asked.ended in (None, "denied") or request.asked.answer is not None
+            is_open = is_open and not request.is_withdrawn
             if is_open and is_same(request.asked.tool, request.asked.given, permission):
                 request.incoming = incoming
                 if request.asked.ended is not None:
@@ -228,12 +232,13 @@ class Requests:
         asked = request.asked
         policy: Policy = "ask"
         here = self._ctx.branch(f"request{asked.number}")
+        if asked.form is not None:
+            return await self._fill_in(request, asked.form, here)
         if asked.choices and asked.choice is None:
             try:
                 choice = await here.ask(_question(asked), choices=asked.choices)
             except QuestionUnanswered as unanswered:
-                said = {} if unanswered.why is None else {"said": unanswered.why}
-                return ToolResult(kind="denied", content=str(unanswered), details=said)
+                return _unanswered(unanswered)
             asked = request.asked = replace(request.asked, choice=choice)
         if asked.choice is not None:
             if asked.choice not in asked.allowing:
@@ -249,7 +254,22 @@ class Requests:
             claims=claims_in(asked.given, asked.ids),
             paths=paths_in(asked.given),
         )
-        return await here.call(called, asked.arguments)
+        return await here.call(called, asked.arguments, because=asked.because)
+
+    async def _fill_in(self, request: Request, form: Mapping[str, Any], here: Operations) -> ToolResult[Any]:
+        """Ask a person what the agent's form asks."""
+        parts, question = parts_of(form), f"The agent asks, in its own words: {request.asked.given['message']}"
+        try:
+            if parts:
+                content = content_of(await here.ask(question, schema=form_of(parts)), parts)
+            elif await here.ask(question, choices=AGREED) == AGREED[0]:
+                content = {}
+            else:
+                return ToolResult(kind="denied", content="a person declined")
+        except QuestionUnanswered as unanswered:
+            return _unanswered(unanswered)
+        request.asked = replace(request.asked, answer=content)
+        return ToolResult(kind="ok", content=canonical_json(content).decode())
 
     def _effect(self, request: Request) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         async def allow(arguments: Mapping[str, Any]) -> ToolResult[Any]:
@@ -290,24 +310,30 @@ class Requests:
     def _conclude(self, request: Request) -> None:
         """Answer the agent's message, unless it was answered, and forget the request."""
         incoming = request.incoming
-        if incoming is not None and not incoming.is_answered and self._conversation is not None:
-            asked = request.asked
+        asked, conversation = request.asked, self._conversation
+        if incoming is None or incoming.is_answered or conversation is None:
+            pass
+        elif asked.form is not None:
+            conversation.fill_in(incoming, asked.answer)
+        else:
             option = _option(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
             if (option := option or rejecting(incoming.permission.options)) is not None:
-                self._conversation.answer(incoming, option)
+                conversation.answer(incoming, option)
             else:
-                self._conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
+                conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
         self._live.pop(request.asked.number, None)
         self.ring()
 
 
 def _asked(number: int, permission: Permission) -> Asked:
-    named = choices(permission.options) if permission.is_question else {}
+    named = choices(permission.options) if permission.form is None and permission.is_question else {}
     return Asked(
         number=number,
         tool=permission.tool,
         given=permission.given,
-        arguments=permission.arguments,
+        arguments=permission.called_with,
+        because=permission.because,
+        form=permission.form,
         ids=permission.ids,
         choices=tuple(named),
         allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
@@ -325,7 +351,13 @@ def _option(asked: Asked, permission: Permission) -> str | None:
 def _question(asked: Asked) -> str:
     title = title_of(asked.given, asked.arguments) or asked.tool
     given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
-    return f"The agent asks, in its own words: {title}{given}"
+    words = f"\n{asked.because}" if asked.because else ""
+    return f"The agent asks, in its own words: {title}{words}{given}"
+
+
+def _unanswered(unanswered: QuestionUnanswered) -> ToolResult[Any]:
+    said = {} if unanswered.why is None else {"said": unanswered.why}
+    return ToolResult(kind="denied", content=str(unanswered), details=said)
 
 
 def _without_effect(reason: str, text: str) -> ToolResult[Any]:

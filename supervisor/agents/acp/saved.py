@@ -28,6 +28,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: tuple[str, ...] = ()
     allowing: tuple[str, ...] = ()
     choice: str | None = None
+    because: str = ""
+    """The agent's words to the person who decides, besides its claims."""
+    form: dict[str, Any] | None = None
+    """The form of a question that the agent asks a person; None: it asks for a permission."""
+    answer: dict[str, Any] | None = None
+    """What a person has filled in."""
     ended: ResultKind | None = None
     """The kind of its result, if the agent has not been told yet; with its `content`."""
     content: str = ""

@@ -51,6 +51,8 @@ def lines(known: Iterable[tuple[Asked, bool]]) -> list[str]:
 
 
 def call_text(asked: Asked) -> str:
+    if asked.form is not None:
+        return f"your question {_cut(str(asked.given['message']))!r}"
     told = asked.given
     if asked.ids:  # an agent that makes the call again gives it other ones
         told = {name: value for name, value in told.items() if name not in asked.ids}
@@ -59,6 +61,8 @@ def call_text(asked: Asked) -> str:
 
 
 def _state(asked: Asked, is_approved: bool) -> str:
+    if asked.answer is not None:
+        return f"a person has answered: {_cut(canonical_json(asked.answer).decode())}"
     match asked.ended:
         case "denied":
             return f"{_cut(asked.content)}; it did not run."

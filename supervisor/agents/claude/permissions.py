@@ -16,6 +16,10 @@ Rules
   state before the client gets it. What dies after that is lost, and the same call asked again is a new approval.
 - Only a request that no client waits for is given to a client that asks again. Two clients that ask for the same call
   at the same time get two approvals.
+- Claude Code's question to a person is a question, and no call: no rule is asked, and the answer is what the client
+  gets. Its plan is allowed once only, whatever it says.
+- The model's description of a command is its words to the person who decides, and no argument.
+- A request that an earlier version has stored is asked as that version asked it.
 - Every failure denies, and says why.
 """
 
@@ -26,9 +30,12 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from supervisor.agents.claude import questions as claude_questions
+from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
-from supervisor.core.errors import InvalidInput, SupervisorError, ToolFailed
+from supervisor.core.declarations.tool_spec import ToolSpec
+from supervisor.core.errors import InvalidInput, QuestionUnanswered, SupervisorError, ToolFailed
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context
@@ -42,6 +49,10 @@ DESCRIPTION: Final = "description"
 CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": (DESCRIPTION, "timeout")}
 """Their arguments that rules do not see. Claude Code describes the same command in other words each time, and its
 timeout, in milliseconds, only says how long it waits."""
+ONCE: Final = frozenset({"ExitPlanMode"})
+"""The tools whose calls are allowed once only: the next plan is another one, even if its arguments do not say so."""
+FORM: Final = 1
+"""How requests are asked now: see `Request.form`."""
 NO_TALK: Final = "This session only answers permission requests. Write to Claude Code where it runs."
 ALLOWED: Final = "allowed: the program makes the call itself, and its result is not known here"
 LEFT: Final = "the program that asked does not wait for the answer any more, and was allowed nothing"
@@ -89,12 +100,45 @@ def key_of(tool: str, arguments: Mapping[str, Any]) -> bytes:
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request as it is saved. `denied`: why it was denied, if its client has not been told yet."""
+    """A request as it is saved. `denied`: why it was denied, if its client has not been told yet; `answered`: the
+    arguments with which a question was answered, likewise. `form`: how it is asked. 0: each request is a call, with all
+    its arguments. 1: questions are questions, and the description of a command is no argument."""
 
     number: int
     tool: str
     input: dict[str, Any]
     denied: str | None = None
+    answered: dict[str, Any] | None = None
+    form: int = 0
+
+    @property
+    def is_question(self) -> bool:
+        return self.form > 0 and self.tool == claude_questions.TOOL
+
+    @property
+    def because(self) -> str:
+        """The model's words about a command. They are no argument of its call."""
+        said = self.input.get(DESCRIPTION)
+        return said if self.form > 0 and self.tool in COMMANDS and isinstance(said, str) else ""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the call that the request becomes."""
+        if not self.because:
+            return self.input
+        return {name: value for name, value in self.input.items() if name != DESCRIPTION}
+
+    @property
+    def answer(self) -> "Allowed | Denied | None":
+        """What the client has not been told yet."""
+        if self.answered is not None:
+            return Allowed(self.answered)
+        return None if self.denied is None else Denied(self.denied)
+
+    def with_answer(self, answer: "Allowed | Denied") -> "Request":
+        if isinstance(answer, Allowed):
+            return replace(self, answered=answer.arguments)
+        return replace(self, denied=answer.reason)
 
     @property
     def key(self) -> bytes:
@@ -172,8 +216,10 @@ class Permissions:
         if found is not None:
             found.meet(client)
         else:
+            if problem := read_arguments(tool, arguments).problem:
+                return Denied(problem)
             self._last += 1
-            found = self._open[self._last] = Waiting(Request(self._last, tool, arguments), client)
+            found = self._open[self._last] = Waiting(Request(self._last, tool, arguments, form=FORM), client)
             self._new.append(found)
             self._came.set()
         try:
@@ -229,40 +275,40 @@ class Permissions:
 
     async def _decide(self, ctx: Context, waiting: Waiting) -> None:
         """Bring a request to its answer, for the client that waits for it now or later."""
-        denied = waiting.request.denied or await self._why_denied(ctx, waiting)
-        while denied is None:
+        answer = waiting.request.answer or await self._settle(ctx, waiting)
+        while answer is None:
             client = waiting.client
             if client is None or client.answer is not None:
                 return
             # The call was answered, or may have been, before this client asked: its request is another one.
             self._last += 1
-            waiting.request = replace(waiting.request, number=self._last)
+            waiting.request = replace(waiting.request, number=self._last, form=FORM)
             self._open[self._last] = waiting
             await self._save(ctx)
-            denied = await self._why_denied(ctx, waiting)
+            answer = await self._settle(ctx, waiting)
         if waiting.client is None:
-            waiting.request = replace(waiting.request, denied=denied)
+            waiting.request = waiting.request.with_answer(answer)
             await self._save(ctx)
         client = await waiting.wait_for_client()
         del self._open[waiting.request.number]
         await self._save(ctx)
-        client.give(Denied(denied))
+        client.give(answer)
 
-    async def _why_denied(self, ctx: Context, waiting: Waiting) -> str | None:
-        """Make a request a call. Return why it is denied; None if it is done with: its client was answered, or may have
-        been."""
+    async def _settle(self, ctx: Context, waiting: Waiting) -> Allowed | Denied | None:
+        """Make a request a call, or a question. Return what its client is to be told; None if it is done with: its
+        client was answered, or may have been."""
         request = waiting.request
-        command, claims = COMMANDS.get(request.tool), CLAIMS.get(request.tool, ())
-        tool = foreign_tool(
-            request.tool, _allower(waiting), command=command, claims=[each for each in claims if each in request.input]
-        )
-        tool.is_ready = waiting.is_ready
+        here = ctx.branch(str(request.number))
         try:
-            result = await ctx.branch(str(request.number)).call(tool, request.input)
+            if request.is_question:
+                return Allowed(await claude_questions.ask(here, request.input))
+            result = await here.call(_tool_of(waiting), request.arguments, because=request.because)
         except InvalidInput as error:
-            return f"the call cannot be asked for: {error}"
+            return Denied(f"the call cannot be asked for: {error}")
+        except QuestionUnanswered as unanswered:
+            return Denied(str(unanswered))
         if result.kind == "denied" or result.details.get("reason") == "invalid_arguments":
-            return result.content
+            return Denied(result.content)
         del self._open[request.number]
         return None
 
@@ -277,6 +323,17 @@ class Permissions:
             await ctx.send(NO_TALK)
 
 
+def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:
+    """Return the tool whose call a request becomes."""
+    request = waiting.request
+    claims = [each for each in CLAIMS.get(request.tool, ()) if each in request.arguments]
+    if request.form > 0 and request.tool in ONCE:
+        claims = [*dict.fromkeys(["plan", *request.arguments])]  # a call that has nothing but claims
+    tool = foreign_tool(request.tool, _allower(waiting), command=COMMANDS.get(request.tool), claims=claims)
+    tool.is_ready = waiting.is_ready
+    return tool
+
+
 def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolResult[None]]]:
     """Return the effect of an approved call: it answers the client."""
 
@@ -284,7 +341,8 @@ def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolRe
         client = waiting.client
         if client is None:
             raise ToolFailed(LEFT, effect="none")
-        client.give(Allowed(dict(arguments)))
+        words = {DESCRIPTION: waiting.request.because} if waiting.request.because else {}
+        client.give(Allowed({**words, **arguments}))
         await client.is_over.wait()
         if not client.was_written:
             raise ToolFailed(LEFT, effect="none")

@@ -40,7 +40,8 @@ try:
     from langgraph.types import interrupt
 
     from supervisor.agents.langgraph.checks import Graph, check, check_saver
-    from supervisor.agents.langgraph.questions import SUB_AGENT, GraphFailed, sub_agents
+    from supervisor.agents.langgraph.guard import GraphFailed
+    from supervisor.agents.langgraph.questions import SUB_AGENT, sub_agents
     from supervisor.agents.langgraph.run import GraphRun, Settings
 
     if tuple(map(int, re.findall(r"[0-9]+", version("langgraph"))[:3])) < _NEEDED:

@@ -8,13 +8,15 @@ Rules
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat, zip_longest
 from typing import Any, Final, NamedTuple
 
 import anyio
 
-from supervisor.agents.framework import word
+from supervisor.agents.framework import offered_call, word
+from supervisor.agents.langgraph.guard import Asked, GraphFailed
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import InvalidInput
@@ -32,10 +34,7 @@ _TYPES: Final[Mapping[Any, Any]] = {
     "object": dict[str, Any],
 }
 """The type of an answer, by the type in an interrupt's `response_schema`. Any other answer is text."""
-
-
-class GraphFailed(Exception):
-    """A graph could not end: a node raised, a segment met its deadline, or a person stopped it."""
+_DEFAULT_WORDS: Final = "Tool execution requires approval\n\nTool: {tool}\nArgs: {arguments}"
 
 
 class Asking:
@@ -53,15 +52,16 @@ class Asking:
         return {each["id"]: answer for each, answer in zip(interrupts, answers, strict=True)}
 
     async def _answer(self, name: str, given: Mapping[str, Any]) -> Any:
-        value, path = given["value"], given["path"]
-        if isinstance(value, dict):
-            if SUB_AGENT in value:
+        value, path, unfit = given["value"], given["path"], given.get("unfit", [])
+        match _kind(value):
+            case "sub-agent":
                 agent = self._sub_agent(value[SUB_AGENT])
-                return (await self._ctx.named(name).call(agent, **value["arguments"])).content
-            if value.get("type") == "tool_approval":
-                return await self._decide(name, path, _per_call(value, given["schema"] or {}))
-            if value.get("action_requests") and "review_configs" in value:
-                return {"decisions": await self._decide_all(name, path, value)}
+                return (await offered_call(self._ctx.named(name), agent, value["arguments"])).content
+            case "call":
+                request = _per_call(value, given["schema"] or {})
+                return await self._decide(name, path, request._replace(unfit="".join(unfit)))
+            case "calls":
+                return {"decisions": await self._decide_all(name, path, value, unfit)}
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         question = f"{'.'.join([self._name, *path])}: {shown}"
         return await self._ctx.named(name).ask(question, **_answer_type(given["schema"]))
@@ -74,12 +74,14 @@ class Asking:
             )
         return agent
 
-    async def _decide_all(self, name: str, path: list[str], value: Mapping[str, Any]) -> list[Any]:
+    async def _decide_all(
+        self, name: str, path: list[str], value: Mapping[str, Any], unfit: Sequence[str]
+    ) -> list[Any]:
         """Return the decisions about the calls of one answer of a model, in their order."""
         allowed = {each["action_name"]: frozenset(each["allowed_decisions"]) for each in value["review_configs"]}
         requests = [
-            _Request(each["name"], each["args"], each.get("description", ""), allowed[each["name"]])
-            for each in value["action_requests"]
+            _Request(each["name"], each["args"], each.get("description", ""), allowed[each["name"]], unfit=why)
+            for each, why in zip(value["action_requests"], unfit or repeat(""), strict=False)
         ]
         return await _together(
             partial(self._decide, f"{name} {place}", path, request) for place, request in enumerate(requests)
@@ -93,15 +95,10 @@ class Asking:
             question = f"{tool_name} {json.dumps(request.arguments, ensure_ascii=False)}: {request.description}"
             return {"type": "respond", "message": await operations.ask(question)}
         tool = foreign_tool(
-            tool_name,
-            _take,
-            schema=request.schema,
-            description=request.description,
-            policy="ask",
-            idempotent=True,
-            editable="edit" in allowed,
+            tool_name, _take, schema=request.schema, policy="ask", idempotent=True, editable="edit" in allowed
         )
-        result = await operations.call(tool, request.arguments)
+        tool.refusal = request.unfit
+        result = await operations.call(tool, request.arguments, because=_words(request))
         if result.kind == "ok" and result.value == request.arguments and "approve" in allowed:
             return {"type": "approve"}
         if result.kind == "ok" and "edit" in allowed:
@@ -133,13 +130,52 @@ async def _take(arguments: Mapping[str, Any]) -> ToolResult[dict[str, Any]]:
 
 
 class _Request(NamedTuple):
-    """A call about which the graph asks. `allowed`: approve, edit, reject, respond."""
+    """A call about which the graph asks. `allowed`: approve, edit, reject, respond. `unfit`: why it cannot run."""
 
     tool: str
     arguments: dict[str, Any]
     description: str
     allowed: frozenset[str]
     schema: Mapping[str, Any] | None = None
+    unfit: str = ""
+
+
+def _kind(value: Any) -> str:
+    """Return what an interrupt is about: a call, several calls of one answer, a sub-agent, or anything else."""
+    if not isinstance(value, dict):
+        return "other"
+    if SUB_AGENT in value:
+        return "sub-agent"
+    if value.get("type") == "tool_approval":
+        return "call"
+    return "calls" if value.get("action_requests") and "review_configs" in value else "other"
+
+
+def asked_calls(interrupt: Mapping[str, Any]) -> list[Asked]:
+    """Return the calls that an interrupt asks a person about. Their ids are known if the thread has shown them."""
+    value, kind = interrupt["value"], _kind(interrupt["value"])
+    requests = [value] if kind == "call" else value["action_requests"] if kind == "calls" else []
+    return [
+        Asked(each.get("tool_call_id") or call_id, each["name"], each["args"], interrupt.get("graph", ""))
+        for each, call_id in zip_longest(requests, interrupt.get("calls", [])[: len(requests)])
+    ]
+
+
+def ids_of(calls: Iterable[Asked], made: Iterable[Mapping[str, Any]]) -> list[str | None]:
+    """Return the ids of calls that a graph asks about, by their places in the answer in which a model made them."""
+    left, found = list(made), []
+    for call in calls:
+        same = next((each for each in left if (each["name"], each["args"]) == (call.tool, call.arguments)), None)
+        found.append(None if same is None else same["id"])
+        if same is not None:
+            left.remove(same)
+    return found
+
+
+def _words(request: _Request) -> str:
+    """Return what the graph says to its reviewers. Its default says nothing but the call itself."""
+    text = request.description if isinstance(request.description, str) else json.dumps(request.description)
+    return "" if text == _DEFAULT_WORDS.format(tool=request.tool, arguments=request.arguments) else text
 
 
 def _per_call(value: Mapping[str, Any], schema: Mapping[str, Any]) -> _Request:

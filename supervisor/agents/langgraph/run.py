@@ -1,6 +1,6 @@
 """One attempt of one run of a graph of LangGraph: its segments and its thread. The rules are in agent.py."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +9,19 @@ from langgraph.types import Command, StateSnapshot
 
 from supervisor.agents.framework import Answers
 from supervisor.agents.langgraph.checks import Graph
-from supervisor.agents.langgraph.questions import Asking, GraphFailed
+from supervisor.agents.langgraph.guard import (
+    Asked,
+    Decisions,
+    GraphFailed,
+    Guard,
+    asked_state,
+    equal_ids,
+    graph_of,
+    last_calls,
+)
+from supervisor.agents.langgraph.questions import Asking, asked_calls, ids_of
+from supervisor.agents.langgraph.tools import Tools
+from supervisor.agents.model_arguments import held
 from supervisor.agents.plain_json import as_json
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
@@ -46,6 +58,9 @@ class GraphRun:
         self._given: dict[str, Any] = {}
         """The answers to the interrupts of the last segment, by their ids."""
         self._answers = Answers()
+        self._decisions = Decisions()
+        self._begun: list[Asked] = []
+        """The calls that the graph has begun in this attempt."""
         self._has_begun = False
         """Whether a segment has ended, so that the checkpointer must know the thread."""
 
@@ -65,8 +80,11 @@ class GraphRun:
             if rest is None:
                 continue
             self._has_begun = True
+            if (why := rest.get("broken")) is not None:
+                raise GraphFailed(f"{self._settings.name}: {why}")
             if rest["interrupts"]:
                 self._given = await self._asking.answers(self._number, rest["interrupts"])
+                self._decisions.note(self._decided(rest["interrupts"]))
             elif rest["before"]:
                 self._given = {}
                 nodes = " and ".join(rest["before"])
@@ -74,6 +92,13 @@ class GraphRun:
             else:
                 await self._ctx.save({"output": rest["output"], "messages": rest["messages"]})
                 return rest["output"]
+
+    def _decided(self, interrupts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Asked, Mapping[str, Any]]]:
+        """Yield each call of the interrupts that a person was asked about, with the decision."""
+        for each in interrupts:
+            if calls := asked_calls(each):
+                answer = self._given[each["id"]]
+                yield from zip(calls, answer.get("decisions", [answer]), strict=True)
 
     async def _new_thread(self) -> str:
         ctx = self._ctx
@@ -103,6 +128,7 @@ class GraphRun:
         result = await self._ctx.named(name).call(
             tool, {"answers": self._given} if self._given else {"text": self._text}
         )
+        self._decisions.is_watched &= has_run
         if result.kind == "ok":
             return dict(result.value or {})
         if has_run or result.kind == "denied":
@@ -166,9 +192,11 @@ class GraphRun:
         elif answers := {each.id: self._given[each.id] for each in state.interrupts if each.id in self._given}:
             start = Command(resume=answers)
         settings, ctx = self._settings, self._ctx
+        guard = Guard(self._decisions)
+        config: Any = {**self._config, "callbacks": [guard]}
         events = self._graph.astream(
             start,
-            self._config,
+            config,
             context=None if settings.deps is None else settings.deps(ctx),
             stream_mode=["updates", "custom", "messages"] if settings.stream else ["updates", "custom"],
             subgraphs=True,
@@ -178,7 +206,12 @@ class GraphRun:
             async for event in events:
                 ctx.heartbeat()
                 self._show(event)
-        return self._rest(await self._read())
+        self._begun += guard.begun
+        state = await self._read()
+        rest = self._rest(state)
+        if not settings.idempotent and (why := guard.made_twice(state)) is not None:
+            rest["broken"] = why
+        return rest
 
     def _show(self, event: Any) -> None:
         """Show what a chat model of the graph writes."""
@@ -199,12 +232,28 @@ class GraphRun:
         """Return where the graph rests, as JSON."""
         rest: dict[str, Any] = {"interrupts": [], "before": list(state.next)}
         if not state.tasks:
+            if (call := self._decisions.left_out(state, self._begun)) is not None:
+                rest["broken"] = (
+                    f"{call} was approved, and the graph has ended without making it: its middleware left it out"
+                )
             return rest | self._end(state.values)
-        name, paths = self._settings.name, dict(_paths(state))
+        name, paths, tools = self._settings.name, dict(_paths(state)), Tools(self._graph)
         for each in state.interrupts:
-            value = as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON")
+            value = held(as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON"))
             path = paths.get(each.id, [])
-            rest["interrupts"].append({"id": each.id, "path": path, "value": value, "schema": each.response_schema})
+            found = {"id": each.id, "path": path, "value": value, "schema": each.response_schema}
+            where = asked_state(state, each.id)
+            made = last_calls(where)
+            if calls := asked_calls({"value": each.value}):
+                found |= {"calls": ids_of(calls, made), "graph": graph_of(where)}
+                if any(unfit := [tools.why_unfit(call) for call in calls]):
+                    found["unfit"] = unfit
+            rest["interrupts"].append(found)
+            if len(calls) > 1 and (same := equal_ids(made)) is not None:
+                rest["broken"] = (
+                    f"two calls of one answer have the id {same!r}, so the graph cannot tell what was decided of each; "
+                    "no person was asked. Use a model that gives each call an id of its own"
+                )
         return rest
 
     def _end(self, values: Any) -> dict[str, Any]:
@@ -214,7 +263,7 @@ class GraphRun:
         what, cure = f"the output of agent {self._settings.name}", "give a function that makes JSON of it: output=..."
         return {
             "output": as_json((self._settings.output or self._output)(values), what, cure),
-            "messages": messages_to_dict(messages),
+            "messages": held(messages_to_dict(messages)),
         }
 
     def _output(self, values: Any) -> Any:

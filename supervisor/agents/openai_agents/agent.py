@@ -23,6 +23,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
+import anyio
+
 from supervisor.agents.framework import (
     Answers,
     Names,
@@ -32,11 +34,12 @@ from supervisor.agents.framework import (
     framework_agent,
     word,
 )
+from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.declarations.tool_schema import tool_schema
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
@@ -58,6 +61,7 @@ try:
     from pydantic import BaseModel
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+    from supervisor.agents.openai_agents.failures import noting, with_failures
     from supervisor.agents.openai_agents.io import Connections, Server, StepModel
     from supervisor.agents.openai_agents.runner import Refusing, running
     from supervisor.agents.plain_json import as_json
@@ -150,7 +154,7 @@ def supervisor_tool(agent: AgentSpec[..., Any], /) -> FunctionTool:
     """Make a tool with which the model of a wrapped agent calls a sub-agent. Rules apply to it by the agent's name."""
 
     async def call(context: Any, raw: str) -> str:
-        return (await call_sub_agent(agent, json.loads(raw or "{}"))).content
+        return (await call_sub_agent(agent, raw)).content
 
     setattr(call, _SUB_AGENT, agent.name)
     schema = tool_schema(agent)
@@ -181,6 +185,7 @@ class _Bridge:
         self.names = Names()
         self.answers = Answers()
         self.requests = 0
+        self.written: dict[str, str] = {}
         self.run_config = replace(settings.run_config, model=None)
         self.streams = settings.stream
         self.connections = Connections() if connections is None else connections
@@ -267,7 +272,10 @@ class _Bridge:
         copied.timeout_seconds = None
 
         async def invoke(context: Any, raw: str) -> Any:
-            return await _Call(self, path, tool, context, raw).make()
+            try:
+                return await _Call(self, path, tool, context, raw).make()
+            except Suspended:  # the run leaves memory; the SDK would log it as a fatal failure of the tool's task
+                raise anyio.get_cancelled_exc_class() from None
 
         copied.on_invoke_tool = invoke
         return copied
@@ -281,20 +289,16 @@ class _Call:
         self._tool = tool
         self._context = context
         self._raw = raw
+        self._wrote = bridge.written.get(context.tool_call_id, raw)
         self._path = path
-        try:
-            given = json.loads(raw or "{}")
-        except ValueError:
-            given = None
-        self._is_editable = isinstance(given, dict)
-        self._shown: dict[str, Any] = given if isinstance(given, dict) else {"arguments": raw}
+        self._shown, self._refusal = read_arguments(tool.name, self._wrote, tool.params_json_schema)
         self._name = bridge.names.call(bridge.requests, context.tool_call_id, tool.name, self._shown)
 
     async def make(self) -> Any:
         operations = self._bridge.ctx.named(self._name)
         if hasattr(self._tool.on_invoke_tool, _SUB_AGENT):
             with calling_sub_agents(operations):
-                return await self._tool.on_invoke_tool(self._context, self._raw)
+                return await self._tool.on_invoke_tool(self._context, self._wrote)
         is_agent = self._tool._is_agent_tool  # noqa: SLF001 # the SDK has no other mark for them
         result = await self._ask(operations, self._begin if is_agent else self._run)
         above = edit_line(result)
@@ -321,8 +325,8 @@ class _Call:
             description=self._tool.description,
             policy="ask" if await self._needs_approval() else settings.policy,
             timeout=self._tool.timeout_seconds or settings.tool_timeout,
-            editable=self._is_editable,
         )
+        tool.refusal = self._refusal
         return await operations.call(tool, self._shown)
 
     async def _needs_approval(self) -> bool:
@@ -340,10 +344,13 @@ class _Call:
 
     async def _run(self, arguments: Mapping[str, Any]) -> Any:
         refusing = Refusing(f"the tool {self._tool.name}")
-        with running(refusing):
-            value = await self._tool.on_invoke_tool(self._context, self._text(arguments))
+        tool, failures = with_failures(self._tool)
+        with running(refusing), noting(failures):
+            value = await tool.on_invoke_tool(self._context, self._text(arguments))
         if refusing.refused is not None:  # the SDK has told the model only that the tool failed
             raise refusing.refused
+        if failures:
+            return ToolResult(kind="error", content=_as_text(value), details=failures[0])
         return _as_sdk_reads(value)
 
     def _text(self, arguments: Mapping[str, Any]) -> str:
@@ -355,6 +362,13 @@ def _with_line(line: str, value: Any) -> Any:
     if isinstance(value, str):
         return line + value
     return [{"type": "text", "text": line}, *(value if isinstance(value, list) else [value])]
+
+
+def _as_text(value: Any) -> str:
+    """Return what the SDK gives the model for a failed call: the texts of its parts."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    texts = [part.get("text") if isinstance(part, dict) else getattr(part, "text", None) for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str)) or str(value)
 
 
 def _as_sdk_reads(value: Any) -> Any:

@@ -20,6 +20,8 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseFun
 from pydantic import TypeAdapter
 
 from supervisor.agents.framework import Answers, Names
+from supervisor.agents.model_arguments import encodable
+from supervisor.agents.openai_agents.failures import note_result
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.seam.context import Context
 
@@ -33,6 +35,8 @@ class Loop(Protocol):
     names: Names
     answers: Answers
     requests: int
+    written: dict[str, str]
+    """What the model wrote as arguments, by the id of the call, where the SDK cannot read it."""
     run_config: RunConfig
 
     @property
@@ -111,7 +115,7 @@ class Server:
 
     async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
         await self._loop.connections.open(self._server)
-        return await self._server.call_tool(*args, **kwargs)
+        return note_result(await self._server.call_tool(*args, **kwargs))
 
 
 class StepModel(Model):
@@ -142,6 +146,8 @@ class StepModel(Model):
         for item in response.output:
             if isinstance(item, ResponseFunctionToolCall):
                 item.call_id = loop.names.call_id(item.call_id)
+                if (text := encodable(item.arguments)) != item.arguments:
+                    loop.written[item.call_id], item.arguments = item.arguments, text
         return response
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:

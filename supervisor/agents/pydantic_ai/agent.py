@@ -55,6 +55,7 @@ try:
     from pydantic_ai.toolsets import AbstractToolset
 
     from supervisor.agents.plain_json import as_json
+    from supervisor.agents.pydantic_ai.leaves import check_call, with_checks
     from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
 except ImportError as error:
     raise ImportError(
@@ -157,6 +158,8 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:
         operation, ctx = self._operation, self._durability.ctx
         kind = operation.operation_id
+        if isinstance(kind, ToolsetCallToolId):
+            check_call(params.tool_args, getattr(params, "tool", None))
         if isinstance(kind, ToolsetCallToolId | EventStreamHandlerId):
             return await operation.handler(params)  # the body of a call of ours, and our own heartbeats
 
@@ -249,7 +252,7 @@ class _Durability(BaseDurabilityCapability[Any]):
                     self._answers.write(self.ctx.stream, answer, piece)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return Tools(super().get_wrapper_toolset(toolset) or toolset, self)
+        return Tools(with_checks(super().get_wrapper_toolset(toolset) or toolset), self)
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
@@ -264,4 +267,7 @@ class _Durability(BaseDurabilityCapability[Any]):
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
         """Let calls go on that a validator or an outer toolset wants approved: a person is asked when they are made."""
-        return requests.build_results(approve_all=True) if requests.approvals else None
+        if not requests.approvals:
+            return None
+        metadata = {name: said for name, said in requests.metadata.items() if said is not None}
+        return replace(requests.build_results(approve_all=True), metadata=metadata)

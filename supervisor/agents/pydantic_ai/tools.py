@@ -20,12 +20,15 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, RunCancelled,
 from pydantic_ai.messages import ToolCallPart, ToolReturnContent
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from supervisor.agents.framework import Names, calling_sub_agents, edit_line, word
+from supervisor.agents.model_arguments import held, read_arguments
 from supervisor.agents.plain_json import as_json
+from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
+from supervisor.core.text.visible import json_text
 from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
@@ -69,9 +72,10 @@ class Tools(WrapperToolset[Any]):
         if SUB_AGENT in marks:
             with calling_sub_agents(call.operations()):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        result = await call.make(asks=_ASKS in marks or ctx.tool_call_approved)
+        asks = _ASKS in marks or ctx.tool_call_approved
+        result = await call.make(asks=asks, metadata=_plain(ctx.tool_call_metadata))
         if result.details["reason"] == "approval_required":
-            result = await call.make(asks=True)
+            result = await call.make(asks=True, metadata=result.details.get("metadata"))
         return outcome_of(result)
 
 
@@ -98,7 +102,10 @@ class _Call:
         as_given = part.args_as_dict() if part is not None else {}
         self._is_editable = _equal(partial(self._read, as_given), tool_args)
         """Whether the model's arguments are what the tool gets: then they are shown, and a person may edit them."""
-        self._shown: dict[str, Any] = as_given if self._is_editable else as_json(tool_args, f"an argument of {name}")
+        shown = as_given if self._is_editable else as_json(tool_args, f"an argument of {name}")
+        self._shown, self._refusal = read_arguments(name, shown)
+        if self._is_editable and part is not None:  # what was read of its text does not show a name that stands twice
+            self._refusal = read_arguments(name, part.args or "").problem
 
     def _read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as the tool takes them. Raises ValidationError if its own schema refuses them."""
@@ -112,12 +119,13 @@ class _Call:
         name = run.names.call(ctx.run_step, ctx.tool_call_id or "", self._name, self._shown)
         return run.ctx.named(name)
 
-    async def make(self, *, asks: bool) -> ToolResult[Any]:
-        """Make the call; `asks`: whether a person is asked if no rule applies."""
+    async def make(self, *, asks: bool, metadata: Any = None) -> ToolResult[Any]:
+        """Make the call; `asks`: whether a person is asked if no rule applies. `metadata`: what the tool says to that
+        person, and reads again if the call is approved."""
         supervised, definition = self._tools.run, self._tool.tool_def
 
         async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
-            return await self._run(arguments, is_approved=asks or context.is_allowed)
+            return await self._run(arguments, metadata, is_approved=asks or context.is_allowed)
 
         tool = foreign_tool(
             f"{supervised.name}.{word(self._name)}",
@@ -128,18 +136,22 @@ class _Call:
             timeout=supervised.tool_timeout,
             editable=self._is_editable,
         )
-        return await self.operations().call(tool, self._shown)
+        tool.refusal = self._refusal
+        because = "" if metadata is None else json_text(metadata, indent=2)
+        return await self.operations().call(tool, self._shown, because=because)
 
-    async def _run(self, arguments: Mapping[str, Any], *, is_approved: bool) -> ToolResult[Any]:
-        ctx = replace(self._ctx, tool_call_approved=is_approved)
+    async def _run(self, arguments: Mapping[str, Any], metadata: Any, *, is_approved: bool) -> ToolResult[Any]:
+        ctx = replace(self._ctx, tool_call_approved=is_approved, tool_call_metadata=metadata)
         try:
             tool_args = self._tool_args
             if dict(arguments) != self._shown:
                 tool_args = self._read(arguments)
                 if (check := self._tool.args_validator_func) is not None:
                     await _awaited(check(ctx, **tool_args))
-            with durable_unit_scope():
+            with durable_unit_scope(), expecting(self._name, tool_args, self._tool):
                 value = await self._tools.wrapped.call_tool(self._name, tool_args, ctx, self._tool)
+        except ChangedCall as changed:
+            return ToolResult(kind="error", content=str(changed), details=_details("changed", "none"))
         except (ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, RunCancelled, ValidationError) as signal:
             return _signalled(signal)
         return _result(value, f"the result of tool {self._name}")
@@ -160,9 +172,10 @@ def _signalled(signal: Exception) -> ToolResult[Any]:
     """Return the result of a tool that raised one of the framework's signals."""
     match signal:
         case ApprovalRequired():
-            return ToolResult(
-                kind="error", content="the tool asks for an approval", details=_details("approval_required", "none")
-            )
+            details = _details("approval_required", "none")
+            if signal.metadata is not None:
+                details["metadata"] = _plain(signal.metadata)
+            return ToolResult(kind="error", content="the tool asks for an approval", details=details)
         case CallDeferred():
             details = {**_details("deferred", "maybe"), "metadata": signal.metadata, "kind": signal.kind}
             return ToolResult(kind="ok", content="the call goes on elsewhere", details=details)
@@ -172,6 +185,15 @@ def _signalled(signal: Exception) -> ToolResult[Any]:
             return ToolResult(kind="error", content=str(signal), details=_details("retry", "maybe"))
         case _:
             return ToolResult(kind="error", content=str(signal), details=_details("failed", "maybe"))
+
+
+def _plain(metadata: Any) -> Any:
+    """Return what a tool says to a person as JSON, in which a value of a type of its own is its text."""
+    try:
+        found = to_jsonable_python(metadata, fallback=repr)
+    except ValueError:
+        found = repr(metadata)
+    return held(found)
 
 
 def _details(reason: str, effect: str) -> dict[str, Any]:

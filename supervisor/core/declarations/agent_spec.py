@@ -49,6 +49,9 @@ _MAY_BE_NONE: Final = ("active_timeout", "call_timeout", "approval_expires_in")
 class AgentSpec(DeclaredFunction, Generic[P, R_co]):
     """An agent: its function, its name, its budgets (seconds) and its limits. Made by `agent`."""
 
+    refusal: str = ""
+    """Why it cannot be called as a tool, for a copy that was made for one call; "" if it can. See Call.refusal."""
+
     def __init__(
         self,
         fn: Callable[..., Awaitable[R_co]],

@@ -19,7 +19,7 @@ Rules
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from typing import Any, Final
@@ -107,6 +107,10 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
                 f"tool {self.name}: its function takes one mapping of arguments, and before it a ToolContext if it is "
                 "annotated as one"
             )
+
+    @property
+    def parameter_names(self) -> Collection[str]:
+        return ()  # its function takes one mapping
 
     @property
     def keeps_deadline(self) -> bool:

@@ -7,7 +7,7 @@ Rules
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, reduce
 from operator import or_
@@ -55,6 +55,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     is_ready: Callable[[Callable[[], None]], bool] | None = None
     """Whether an approved call may begin now. If it may not, the call waits, still approved, until the function that is
     passed was called, and asks again. None: an approved call begins at once."""
+    refusal: str = ""
+    """Why its call cannot be made, for a tool that was made for one call; "" if it can. See Call.refusal."""
 
     def __init__(
         self,
@@ -129,6 +131,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     def value_type(self) -> Any:
         """The type of the value of its ok results."""
         return _value_in(self.return_type)
+
+    @property
+    def parameter_names(self) -> Collection[str]:
+        """The names of the arguments that its function takes."""
+        return self._defaults.keys()
 
     @property
     def keeps_deadline(self) -> bool:

@@ -43,13 +43,18 @@ Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
 """The number of results among which a denial of the same call is looked for."""
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
+UNFIT: Final[Mapping[str, Any]] = {"reason": "invalid_arguments", "effect": "none"}
+"""The details of the result of a call that cannot be made as it was asked for."""
+MOST_WORDS: Final = 65_536
+"""Characters that are kept of the caller's words to the person who decides."""
 
 
 class Call(ABC):
     """One call in one attempt. `content`: what is journaled, ruled and shown of it; its tool may be a sub-agent. What
-    the request journals of it counts for the whole life of the call, whatever today's code declares."""
+    the request journals of it counts for the whole life of the call, whatever today's code declares. `because`: the
+    caller's words to the person who decides."""
 
-    __slots__ = ("attempt", "content", "is_editable", "is_idempotent", "operation")
+    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation")
 
     def __init__(
         self,
@@ -59,8 +64,10 @@ class Call(ABC):
         *,
         is_idempotent: bool = False,
         is_editable: bool = True,
+        because: str = "",
     ) -> None:
         self.attempt = attempt
+        self.because = _kept(because)
         self.operation = operation
         self.content = content
         self.is_idempotent = is_idempotent
@@ -84,6 +91,12 @@ class Call(ABC):
     @abstractmethod
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         """Return the policy of the call with these arguments, if no rule matches."""
+
+    @property
+    def refusal(self) -> str:
+        """Why a call that is new to the journal cannot be made; "" if it can. It has this as its result, no rule and no
+        person is asked, and nothing runs. A call that the journal knows goes on as it was asked."""
+        return ""
 
     @property
     def edit_schema(self) -> msgspec.Raw:
@@ -132,10 +145,12 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
         approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
-        own_policy, content = self.own_policy(self.arguments), self.content
+        content = self.content
+        refusal = "" if self.attempt.host.environment.is_former else self.refusal
+        own_policy: Policy = "allow" if refusal else self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.ask_rules(view, state, content)
+            ruled = None if refusal else self.ask_rules(view, state, content)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             has_news = asks and not self.attempt.host.environment.is_former
@@ -163,8 +178,11 @@ class Call(ABC):
                 patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
+                because=self.because if has_news else "",
             )
-            if policy == "allow":
+            if refusal:
+                yield finished(self.operation, self.now(), "error", refusal, UNFIT)
+            elif policy == "allow":
                 yield from self.begin_events()
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
@@ -327,6 +345,13 @@ def edited_arguments(record: Operation) -> Any:
     ran, asked = msgspec.json.decode(record.edited), msgspec.json.decode(record.request.arguments)
     is_same = msgspec.json.encode(ran, order="sorted") == msgspec.json.encode(asked, order="sorted")
     return None if is_same else mask(ran, record.request.secret)
+
+
+def _kept(words: str) -> str:
+    """Return the caller's words as they are journaled, with what is left out of them."""
+    shown = printable(words)
+    more = len(shown) - MOST_WORDS
+    return shown if more <= 0 else f"{shown[:MOST_WORDS]}… ({more} characters more)"
 
 
 class Denied(Exception):

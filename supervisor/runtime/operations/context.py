@@ -8,7 +8,7 @@ questions, sleep, timers) are journaled when they start, and as abandoned when a
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 import anyio
 import msgspec
@@ -39,6 +39,7 @@ from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
+BECAUSE: Final = "because"
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -50,25 +51,32 @@ class LocalOperations(Operations):
         self._place = place
 
     @overload
-    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    async def call(self, tool: ToolCall, /, *, because: str = "") -> ToolResult[Any]: ...
     @overload
     async def call(
         self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ToolResult[R]: ...
+    @overload
+    async def call(
+        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, because: str, **kwargs: Any
+    ) -> ToolResult[R]: ...
     def call(
         self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
+        because = "" if _has_own_because(tool) else kwargs.pop("because", "")
+        if not isinstance(because, str):
+            raise TypeError(f"because is a text for the person who decides, not {because!r}")
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
-            return run(partial(model_call, self._attempt, self._place, tool))
+            return run(partial(model_call, self._attempt, self._place, tool, because))
         if isinstance(tool, AgentSpec):
             given = tool.encode_input(args, kwargs)
             inexact = tool.why_inexact(args, kwargs, given)
-            return run(partial(AgentCall, self._attempt, self._place, tool, given, inexact=inexact))
+            return run(partial(AgentCall, self._attempt, self._place, tool, given, inexact=inexact, because=because))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
-        return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs))
+        return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs, because=because))
 
     async def ask(
         self,
@@ -271,6 +279,13 @@ class LocalContext(LocalOperations, Context):
                 attempt.to_save = None
                 attempt.names.drop_save()
             await attempt.end_operation()
+
+
+def _has_own_because(tool: Any) -> bool:
+    """Whether `because` is an argument of the tool itself. Then it stays one."""
+    if isinstance(tool, AgentSpec):
+        return tool.input_name == BECAUSE
+    return isinstance(tool, ToolSpec) and BECAUSE in tool.parameter_names
 
 
 def _checked(name: str, what: str) -> str:

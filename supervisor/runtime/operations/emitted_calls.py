@@ -48,7 +48,7 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 }
 
 
-def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
+def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = "") -> Call:
     """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
     call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
@@ -59,8 +59,10 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall) -> Call:
     try:
         arguments, problem = _read(call, tool)
         if not isinstance(tool, ToolSpec):
-            return AgentCall(attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem)
-        made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id)
+            return AgentCall(
+                attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem, because=because
+            )
+        made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id, because=because)
         attempt.refuse_new(made.operation, problem)
         return made
     except InvalidInput as error:
@@ -166,6 +168,7 @@ class AgentCall(Call):
         model_id: str = "",
         *,
         inexact: str | None = None,
+        because: str = "",
     ) -> None:
         """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it. `inexact`: why `given`
         does not say what the caller gave."""
@@ -175,11 +178,15 @@ class AgentCall(Call):
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
         attempt.refuse_new(operation, inexact)
         content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
-        super().__init__(attempt, operation, content, is_idempotent=True)
+        super().__init__(attempt, operation, content, is_idempotent=True, because=because)
 
     @property
     def value_type(self) -> Any:
         return self._agent.return_type
+
+    @property
+    def refusal(self) -> str:
+        return self._agent.refusal
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""

@@ -54,6 +54,7 @@ class FunctionCall(Call):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
+        because: str = "",
     ) -> None:
         _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
@@ -81,11 +82,22 @@ class FunctionCall(Call):
             secret=tool.secret,
             paths=tool.paths or OF_TOOLS.get(tool.name, ()),
         )
-        super().__init__(attempt, operation, content, is_idempotent=tool.idempotent, is_editable=tool.editable)
+        super().__init__(
+            attempt,
+            operation,
+            content,
+            is_idempotent=tool.idempotent,
+            is_editable=tool.editable,
+            because=because,
+        )
 
     @property
     def value_type(self) -> Any:
         return self.tool.value_type
+
+    @property
+    def refusal(self) -> str:
+        return self.tool.refusal
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         decoded = self.tool.decode_arguments(arguments) if callable(self.tool.policy) else {}
