@@ -77,7 +77,7 @@ def on_terminal(approval):
 
 
 def on_page(approval):
-    facts = {"view": card_view(approval, NOW), "viewer": Viewer("ana", "t"), "here": "", "pending": 1, "stream": "/x"}
+    facts = {"view": card_view(approval, NOW), "viewer": Viewer("ana"), "here": "", "pending": 1, "stream": "/x"}
     return rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts).partition("<dl")[2]
 
 

@@ -3,14 +3,16 @@
 from datetime import UTC, datetime
 
 import pytest
+from test_cards import make_approval
 
 from supervisor.channels.discord import components
 from supervisor.channels.slack import blocks
 from supervisor.channels.telegram import messages
-from supervisor.channels.wording.cards import ORDERED, arguments_facts, make_card
-from supervisor.channels.wording.lengths import fit_facts, length
+from supervisor.channels.wording.cards import make_card
+from supervisor.channels.wording.lengths import DrawnFact, fit_facts, length
 from supervisor.core.approvals.drawing import direction_of, isolated
-from tests.channels.test_cards import make_approval
+from supervisor.core.approvals.facts import Fact, argument_facts, is_whole
+from supervisor.core.calls.content import shown_content
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = "\u05d4\u05d4\u05d6\u05de\u05e0\u05d4 \u05d0\u05d5\u05e9\u05e8\u05d4 \u05dc\u05d9\u05d5\u05dd 3, 1,500$. "
@@ -20,13 +22,13 @@ ARABIC = "\u062a\u0645 \u062a\u0623\u0643\u064a\u062f \u0627\u0644\u062d\u062c\u
 @pytest.mark.parametrize("value", [WORDS * 9, [WORDS.strip(), ARABIC * 4], {"body": ARABIC * 5, "to": "ana"}])
 def test_prose_is_never_repeated(value):
     """Of an argument, also in a list or an object: a screen draws it as its readers expect."""
-    assert ORDERED not in dict(arguments_facts({"body": value}))
+    assert not any(fact.is_ordered for fact in argument_facts(shown_content("t", {"body": value})))
 
 
 @pytest.mark.parametrize("value", ["\u05d0/\u05d1", ["\u05d0", "\u05d1"], {"a": "\u05d0-7"}])
 def test_a_name_or_path_in_doubt_is_repeated(value):
     """Its pieces may change places on a screen."""
-    assert arguments_facts({"path": value})[1][0] == ORDERED
+    assert argument_facts(shown_content("t", {"path": value}))[1].is_ordered
 
 
 @pytest.mark.parametrize("surface", [messages, blocks, components])
@@ -35,7 +37,8 @@ def test_a_letter_from_right_to_left_takes_the_room_of_any_other(surface, words)
     """A page of it can be approved where a page of English can."""
 
     def fits(text):
-        return surface.shows_whole(make_approval(arguments={"body": text}))
+        approval = make_approval(arguments={"body": text})
+        return is_whole(approval, surface.shown_facts(approval))
 
     assert fits((words * 100)[:1500].strip())
     assert [fits("x" * n) for n in (1500, 9000)] == [True, False]
@@ -44,10 +47,12 @@ def test_a_letter_from_right_to_left_takes_the_room_of_any_other(surface, words)
 def test_a_line_from_right_to_left_is_isolated_in_chats():
     """It moves neither its label nor what follows; other lines are unchanged."""
     assert isolated(f"a\n{WORDS}") == f"a\n\u2068{WORDS}\u2069"
-    facts, missing = fit_facts((("body", f"{WORDS}\n" * 400), ("approval", "a" * 40)), 900)
+    body = Fact(kind="argument", name="body", text=f"{WORDS}\n" * 400)
+    own = Fact(kind="ours", name="approval", text="a" * 40)
+    facts, missing = fit_facts([DrawnFact(fact=each, label=each.label, text=each.text) for each in (body, own)], 900)
     assert missing
-    assert facts[0][1].count("\u2068") == facts[0][1].count("\u2069") > 2
-    assert sum(length(label) + length(text) for label, text in facts) <= 900
+    assert facts[0].text.count("\u2068") == facts[0].text.count("\u2069") > 2
+    assert sum(length(each.label) + length(each.text) for each in facts) <= 900
 
 
 def test_a_page_lays_prose_out_by_its_first_letter_and_code_from_left_to_right():
@@ -55,4 +60,4 @@ def test_a_page_lays_prose_out_by_its_first_letter_and_code_from_left_to_right()
     assert [direction_of(each) for each in (WORDS, "a b", "\u05d0", "/\u05d0/b", f'["{WORDS}"]')] == ["auto"] * 2 + [
         "ltr"
     ] * 3
-    assert make_card(make_approval(kind="question", question=WORDS), NOW).facts[0] == ("question", WORDS)
+    assert make_card(make_approval(kind="question", question=WORDS), NOW).facts[0].text == WORDS

@@ -60,6 +60,7 @@ SURFACES = {
 PIECES = (
     *("where", "not set", "since", " (default)", " (claim)", '"', "”", "a", "b", ", ", ": ", " → ", "null", "[]", "1"),
     *("\n", "  ", "│ ", "where     /srv", "\n  where     /", '"a": ', "{", "}", "\\n", "é", "[secret]", "run by"),
+    *("\t", "\\t", "\u202e", "⟨U+202E⟩", "⟨", "⟩", " " * 41, "⟨41 spaces⟩", "\u05d0", "\u043e"),
 )
 TEXTS = st.one_of(st.sampled_from(PIECES), st.lists(st.sampled_from(PIECES), max_size=4).map("".join))
 NAMES = st.one_of(st.sampled_from((*OURS, "command", "cwd", "old", "new", "old_string", "new_string")), TEXTS)

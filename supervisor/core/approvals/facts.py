@@ -211,6 +211,8 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
         yield Fact(kind="because", name="the agent says", text=draw_prose(approval.because).text)
     if approval.why:
         yield _our("why it asks", draw_prose(approval.why, "words").text)
+    if approval.note:
+        yield _our("note", draw_prose(approval.note).text)
     if approval.inputs:
         yield _our("input", "\n".join(_inputs(approval)))
     yield _our("for", visible(approval.requester))

@@ -57,7 +57,7 @@ class Reader(HTMLParser):
 
 def page_of(*approvals):
     page = inbox(approvals, len(approvals), NOW, lambda approval: None)
-    facts = {"viewer": Viewer("ana", "token"), "here": "inbox", "pending": len(approvals), "most": 50, "stream": "/x"}
+    facts = {"viewer": Viewer("ana"), "here": "inbox", "pending": len(approvals), "most": 50, "stream": "/x"}
     return rendering.render("inbox.html", NOW, page=page, **facts)
 
 
@@ -195,7 +195,7 @@ def test_an_argument_named_cwd_is_the_place_or_is_shown(cwd, where):
 def test_a_decided_card_offers_nothing():
     """R3: it says who and why, and has no button."""
     view = card_view(an_approval(status="denied", by="bob", reason="no", decided_at=NOW), NOW)
-    facts = {"view": view, "viewer": Viewer("ana", "t"), "here": "", "pending": 0, "stream": "/x"}
+    facts = {"view": view, "viewer": Viewer("ana"), "here": "", "pending": 0, "stream": "/x"}
     page = rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts)
     assert "bob" in page
     assert 'value="approve"' not in page
@@ -204,7 +204,7 @@ def test_a_decided_card_offers_nothing():
 def test_a_person_who_may_not_decide_sees_why_and_gets_no_button():
     """A4: the reason stands where the buttons would."""
     view = card_view(an_approval(), NOW, refusal="reserved for bob")
-    facts = {"view": view, "viewer": Viewer("ana", "t"), "here": "", "pending": 1, "stream": "/x"}
+    facts = {"view": view, "viewer": Viewer("ana"), "here": "", "pending": 1, "stream": "/x"}
     page = rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts)
     assert "reserved for bob" in page
     assert 'value="approve"' not in page

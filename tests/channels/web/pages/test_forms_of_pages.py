@@ -29,7 +29,7 @@ def submitted(page: str, button: str) -> dict[str, str]:
 
 
 def card_of(approval, typed=None) -> str:
-    facts = {"viewer": Viewer("ana", "token"), "here": "", "pending": 1, "stream": "/x", "told": "", "problem": ""}
+    facts = {"viewer": Viewer("ana"), "here": "", "pending": 1, "stream": "/x", "told": "", "problem": ""}
     view = card_view(approval, NOW, typed=typed)
     return rendering.render("approval.html", NOW, view=view, typed=typed, **facts)
 
