@@ -24,7 +24,7 @@ approve        refused         approve {asked}
 deny           refused         deny {asked}
 answer         refused         answer {asked} tea
 send           refused         send asked hello
-cancel         done!refused    cancel asked
+cancel         refused         cancel asked
 retry          refused         retry failed
 fork           refused         fork asked --before 3
 rules allow    refused         rules allow note {}
@@ -35,9 +35,10 @@ prune          refused         prune --older-than 0s --yes
 serve          refused         serve FILE
 token revoke   refused         token revoke sha256:0000000000000000000000000000000000000000000000000000000000000000
 run            done            run FILE:fixing x --session new
-resume         done            resume asked
-import         done            import FOLDER/other.jsonl --not-running
+resume         refused         resume asked
+import         refused         import FOLDER/other.jsonl --not-running
 approvals      done            approvals
+reveal         refused         approvals --reveal {asked}
 rules          done            rules
 sessions       done            sessions
 show           done            show asked

@@ -58,22 +58,23 @@ from supervisor.core.store_urls import read_temporal_url
 TABLE = """
                | store: allowed stranger inside         repeated     | client: allowed stranger inside         repeated | temporal: allowed stranger inside         repeated
 start          |        works   audited  works          same         |         works   audited  works          same     |           -       audited  works          -
-resume         |        works   audited  works          same         |         works   audited  works          says     |           -       audited  works          -
-resume_all     |        works   audited  works          same         |         works   audited  works          says     |           -       audited  works          -
-approve        |        works   audited  refused        same         |         works   audited  works!refused  same     |           -       audited  refused        -
-deny           |        works   audited  refused        same         |         works   audited  works!refused  same     |           -       audited  refused        -
-answer         |        works   audited  refused        same         |         works   audited  works!refused  same     |           -       audited  refused        -
-chat word      |        works   audited  refused        same         |         works   audited  works!refused  says     |           -       audited  refused        -
+resume         |        works   audited  refused        same         |         works   audited  works          says     |           -       audited  works          -
+resume_all     |        works   audited  refused        same         |         works   audited  works          says     |           -       audited  works          -
+approve        |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+deny           |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+answer         |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+chat word      |        works   audited  refused        same         |         works   audited  works          says     |           -       audited  refused        -
 chat text      |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
 send           |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
-cancel         |        works   audited  works!refused  same         |         works   audited  works!refused  same     |           -       audited  works!refused  -
+cancel         |        works   audited  works          same         |         works   audited  works          same     |           -       audited  refused        -
 retry          |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
 fork           |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 add_rule       |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 revoke_rule    |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
+reveal         |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
 note_refusal   |        works   -        works          same         |         -       -        -              -        |           -       -        works          -
 note_shown     |        works   -        works          twice        |         -       -        -              -        |           -       -        works          -
-import         |        works   -        works          same         |         -       -        -              -        |           -       -        works          -
+import         |        works   -        refused        same         |         -       -        -              -        |           -       -        works          -
 prune          |        works   -        refused        same         |         -       -        -              -        |           -       -        -              -
 """  # noqa: E501 # a table
 
@@ -256,6 +257,7 @@ COMMANDS = {
     "fork": Row(a_call, fork, e.SessionForked),
     "add_rule": Row(nothing, add_rule, "rules"),
     "revoke_rule": Row(a_rule, lambda w, of, by: w.far.revoke_rule(of, by=by), "rules", -1),
+    "reveal": Row(a_call, lambda w, of, by: w.far.reveal(of, by=by), e.CredentialsShown),
     "note_refusal": Row(a_call, lambda w, of, by: w.far.note_refusal(of, by="ben", reason="no"), e.DecisionRefused),
     "note_shown": Row(a_call, lambda w, of, by: w.far.note_shown(w.session, "m", channel="c"), e.MessageShown),
     "import": Row(nothing, import_one, e.ImportFinished),
