@@ -182,7 +182,7 @@ def test_the_map_of_the_architecture_is_the_tree():
             count = sum(not each.stem.startswith("__") for each in folder.rglob("*.py"))
             there[f"{folder.relative_to(ROOT)}/"] = [*([str(count)] if folder.name != "supervisor" else []), *modules]
     assert shown == there
-    floors = set(re.findall(r"`(\w+)`", page.split("## Floors", 1)[1].split("`runtime` and `store` have")[0]))
+    floors = set(re.findall(r"`(\w+)`", page.split("## Floors", 1)[1].split("have floors of their own, too")[0]))
     assert {each.split("/")[0] for each in there["supervisor/"]} | {each.split("/")[1] for each in there} - {
         ""
     } <= floors

@@ -8,7 +8,7 @@ from supervisor import Answer, Approve, Deny, SqliteStore
 from supervisor.agents.claude import permissions
 from supervisor.agents.claude.permissions import Allowed, Denied, Request, Saved
 from supervisor.core import events as e
-from supervisor.system import loading
+from supervisor.testing import fast_disk, fresh_process, replaced
 
 pytestmark = pytest.mark.anyio
 STORE = {
@@ -27,9 +27,9 @@ def anyio_backend(virtual_backend):
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch):
-    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
-    monkeypatch.setattr(loading, "_seen", {})
+def _alone(enter):
+    enter(fast_disk())
+    enter(fresh_process())
 
 
 @pytest.fixture
@@ -106,14 +106,13 @@ async def test_a_question_that_cannot_be_asked_is_denied(store, case):
         assert isinstance(denied, Denied)
 
 
-async def test_a_question_that_an_earlier_version_stored_as_a_call_is_still_a_call(store, monkeypatch):
+async def test_a_question_that_an_earlier_version_stored_as_a_call_is_still_a_call(store):
     given = {"questions": [STORE]}
-    monkeypatch.setattr(permissions, "FORM", 0)
-    async with claude(store(), dies=True) as it:
-        it.ask("AskUserQuestion", given)
-        (asked,) = await it.pending()
-        assert (asked.kind, asked.arguments) == ("call", given)
-    monkeypatch.setattr(permissions, "FORM", 1)
+    with replaced(permissions, "FORM", 0):
+        async with claude(store(), dies=True) as it:
+            it.ask("AskUserQuestion", given)
+            (asked,) = await it.pending()
+            assert (asked.kind, asked.arguments) == ("call", given)
     async with claude(store()) as it:
         it.ask("AskUserQuestion", given)
         assert [each.id for each in await it.pending()] == [asked.id]

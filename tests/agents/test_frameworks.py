@@ -338,7 +338,8 @@ async def test_after_a_death_at_any_append_nothing_happens_twice(framework):
 @pytest.mark.parametrize(("package", "module", "extra"), PACKAGES)
 def test_a_missing_package_is_named_with_its_extra(package, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, module)
+    for name in [each for each in sys.modules if f"{each}.".startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=rf"\[{extra}\]"):
         importlib.import_module(module)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from dying import fork
-from framework_scenes import keep_in_the_loop, opened
+from framework_scenes import kept_in_the_loop, opened
 from framework_table import ChatModel, Wanted
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, hook_config
@@ -33,8 +33,8 @@ def anyio_backend():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_happened(monkeypatch):
-    keep_in_the_loop(monkeypatch)
+def _nothing_has_happened(enter):
+    enter(kept_in_the_loop())
     ran.clear()
 
 

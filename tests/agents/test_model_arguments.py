@@ -5,7 +5,7 @@ import json
 import agents
 import agents.testing
 import pytest
-from framework_scenes import approve_all, keep_in_the_loop, opened
+from framework_scenes import approve_all, kept_in_the_loop, opened
 from framework_table import FRAMEWORKS, Said, Wanted
 
 from supervisor import Context, MemoryStore, agent
@@ -24,8 +24,8 @@ def anyio_backend():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_happened(monkeypatch):
-    keep_in_the_loop(monkeypatch)
+def _nothing_has_happened(enter):
+    enter(kept_in_the_loop())
     paid.clear()
 
 

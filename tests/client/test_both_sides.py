@@ -163,7 +163,7 @@ async def test_a_wider_scope_makes_a_rule(kind):
 
 @pytest.mark.parametrize("scope", ["session", "always"])
 async def test_a_denial_for_longer_denies_the_same_call_without_asking(kind, scope):
-    """C6: it is a rule for exactly this call, with its reason, which is listed."""
+    """It is a rule for exactly this call, with its reason, which is listed."""
     async with side(kind) as here:
         run, asked = await here.ask("bread", "bread")
         decided = await here.supervisor.decide(asked.id, Deny(by="olga", reason="not today", scope=scope))

@@ -5,7 +5,6 @@ They come from the real dev server.
 
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import anyio
 import crossing_agents as agents
@@ -15,6 +14,7 @@ from supervisor import AgentSpec, Answer, Approve, Supervisor
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
 from supervisor.temporal.wire import Start
+from supervisor.testing import replaced
 
 AGENTS = [value for value in vars(agents).values() if isinstance(value, AgentSpec)]
 WAIT = {
@@ -39,7 +39,7 @@ async def record() -> dict[str, Any]:
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         for session, (spec, given, count) in {**WAIT, **DECIDED}.items():
             moves = {"continue_after": 40} if spec is agents.counter else {}
-            with patch.object(starting, "Start", partial(Start, **moves)):
+            with replaced(starting, "Start", partial(Start, **moves)):
                 run = await supervisor.start(
                     spec, *([] if given is None else [given]), session=session, requester="ann"
                 )

@@ -24,9 +24,7 @@ import msgspec
 from supervisor import JournalEntry, MemoryStore, SqliteStore, StoreSupervisor, open_supervisor
 from supervisor.core import events as e
 from supervisor.runtime import local
-from supervisor.runtime.clock.clock import Clock
-from supervisor.runtime.journal import writer
-from supervisor.testing import CopyingStore
+from supervisor.testing import CopyingStore, fast_disk, replaced, wall_clock
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MACHINE: Mapping[str, Any] = {
@@ -56,9 +54,10 @@ def fixed() -> Iterator[None]:
         patch.object(secrets, "token_hex", lambda size: next(numbers).to_bytes(size).hex()),
         patch.object(secrets, "choice", lambda letters: letters[next(numbers) % len(letters)]),
         patch.object(random, "random", lambda: 0.5),
-        patch.object(Clock, "now", lambda _: AT),
-        patch.object(writer, "SLOW_COMMIT", 1e9),  # no commit goes to a thread, for which a virtual clock does not wait
+        wall_clock() as clock,
+        fast_disk(),  # no commit goes to a thread, for which a virtual clock does not wait
     ):
+        clock.stands_at = AT
         yield
 
 
@@ -70,7 +69,7 @@ def _digits(number: int, size: int) -> bytes:
 @contextmanager
 def knowing_no_agents() -> Iterator[None]:
     """Be a program that has declared no agents, as the command line is."""
-    with patch.object(local, "find_declared", lambda *named: None):
+    with replaced(local, "find_declared", lambda *named: None):
         yield
 
 

@@ -16,7 +16,6 @@ WAITING = {
     "built": ["deploy"],
     "choices": ["Which one?"],
     "cleaning": ["deploy"],
-    "expired": ["Well?"],
     "own": ["deploy"],
     "passive": ["deploy"] * 2,
     "patched": ["deploy"],
@@ -116,7 +115,7 @@ async def test_nothing_runs_before_a_person_has_decided(path):
     """What is resumed shows the same approvals again, with their ids; only what was decided before has effects."""
     async with opened(path) as supervisor:
         before = {each.id for each in await supervisor.find_approvals(limit=None)}
-        expiring = {each.id for each in await supervisor.find_approvals() if each.root_session in ("timer", "expired")}
+        expiring = {each.id for each in await supervisor.find_approvals() if each.root_session == "timer"}
         runs = {run.session: run for run in await supervisor.resume_all()}
         for session in ("unbegun-approved", "unbegun-edited", "unbegun-denied", "dying-approved", "sleep", "timer"):
             await runs[session].outcome()

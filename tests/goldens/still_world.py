@@ -24,6 +24,7 @@ from msgspec import structs
 from supervisor.core.marker import CALL_MARKER
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user
+from supervisor.testing import wrapped
 
 Backend = Callable[[], tuple[str, dict[str, Any]]]
 """Makes a backend of virtual time, with a new clock each time."""
@@ -77,7 +78,7 @@ def still(*, is_virtual: bool = True) -> Iterator[Numbers]:
 def _replaced(now: Any, numbers: Numbers) -> Iterator[None]:
     with (
         patch.object(secrets, "token_bytes", numbers.token_bytes),
-        patch.object(Clock, "now", now),
+        wrapped(Clock, "now", lambda _, clock: now(clock)),
         patch.dict(os.environ, {"TZ": "UTC", "COLUMNS": "100", "NO_COLOR": "1", "LOGNAME": "login"}),
     ):
         for name in _ABSENT:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -10,12 +11,13 @@ from scenes import opened
 from test_inside_a_call import ask, deploying
 from watching import next_of
 
-from supervisor import Approve, NotEntitled, StoreSupervisor, Supervisor, allow
+from supervisor import Approve, NotEntitled, StoreSupervisor, Supervisor, agent, allow
 from supervisor.cli import _COMMANDS, main
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner
 from supervisor.system import inside
 from supervisor.system.refusals import COMMANDS, METHODS, row_of
+from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
 OF_A_PERSON = {
@@ -82,17 +84,23 @@ async def test_a_method_inside_a_call_does_what_its_row_says(name, monkeypatch, 
         await other.cancel("s", by="ana")
 
 
-async def test_a_process_inside_a_call_cancels_its_own_tree_only(tmp_path, monkeypatch):
+@agent(rules=[allow("shell")])
+async def cancelling(ctx, given: tuple[list[str], str]) -> list[str]:
+    """Cancel sessions by commands of its own."""
+    sessions, store = given
+    command = f"{sys.executable} -m supervisor cancel {{}} --store {store}"
+    return [(await ctx.call(shell, command.format(each), timeout=60.0)).kind for each in sessions]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])  # real time: there is a real process
+async def test_a_process_inside_a_call_cancels_its_own_tree_only(tmp_path):
     """The process of a call of that tree is among its ancestors."""
-    async with opened(tmp_path / "state.db") as other, opened(tmp_path / "state.db") as here:
-        await ask(other)
-        monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
-        with pytest.raises(NotEntitled):
-            await here.cancel("s")
-        run = await other.get_run("s")
-        monkeypatch.setattr(here, "_runs_a_call_above", lambda root: root == "s")
-        await here.cancel("s")
+    store = tmp_path / "state.db"
+    async with opened(store) as here:
+        await ask(here)
+        run = await here.start(cancelling, (["s", "own"], str(store)), session="own")
         assert (await run.outcome()).kind == "cancelled"
+        assert (await here.get_session("s")).outcome is None
 
 
 def test_an_owner_that_is_not_seen_is_a_doubt_whatever_its_host_is_called():

@@ -5,8 +5,9 @@ import pytest
 from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, SessionConflict, agent, allow, open_supervisor, tool
-from supervisor.channels.wording.cards import place
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import place_of
+from supervisor.core.calls.content import content_of_approval
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +50,7 @@ async def left_waiting(store, **chosen):
 async def test_a_session_runs_in_the_folder_that_was_chosen_for_it(here, tmp_path, monkeypatch, chosen):
     """In whichever process; the card has it without links, so no link can be moved below it."""
     asked = await left_waiting(here / "state.db", cwd=chosen.format(here=here))
-    assert place(asked, asked.arguments) == str(here / "src")
+    assert place_of(content_of_approval(asked)).text == str(here / "src")
     monkeypatch.chdir(tmp_path)
     async with open_supervisor(here / "state.db") as supervisor:
         run = await supervisor.resume("s")

@@ -5,7 +5,8 @@ import pytest
 from watching import next_of
 
 from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, tool
-from supervisor.channels.wording.cards import place
+from supervisor.core.approvals.facts import place_of
+from supervisor.core.calls.content import content_of_approval
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +76,7 @@ async def test_a_call_runs_where_its_card_says_in_whichever_process(folders, mon
     monkeypatch.chdir(there)
     async with open_supervisor(store, adopt=adopt) as supervisor:
         ran_in, asked = await decide_all(supervisor)
-    shown = [place(each, each.arguments) for each in asked]
+    shown = [place_of(content_of_approval(each)).text for each in asked]
     assert ran_in == [str(here), str(here / "src"), str(there), str(there)]
     assert shown == [str(here), str(here / "src"), f"{here}/../b", str(there)]
 
@@ -128,7 +129,7 @@ async def test_the_folder_and_its_rules_hold_for_any_tool(folders, monkeypatch):
     here, there = folders
     store = here / "state.db"
     asked = await leave_waiting(store, builder, ["x", "x"])
-    assert place(asked, asked.arguments) == str(here / "src")
+    assert place_of(content_of_approval(asked)).text == str(here / "src")
     monkeypatch.chdir(there)
     async with open_supervisor(store) as supervisor:
         ran_in, asked = await decide_all(supervisor, scope="always")

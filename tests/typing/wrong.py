@@ -62,7 +62,7 @@ async def wrong_starts(supervisor: Supervisor) -> None:
     await supervisor.send("a", 3)  # error: a message is text
     await supervisor.decide("id", "approve")  # error: a decision is a value
     await supervisor.decide("id", Approve())  # error: nobody decides
-    await supervisor.decide("id", Deny(by="ana", scope="always"))  # error: a denial has no scope
+    await supervisor.decide("id", Deny(by="ana", scope="ever"))  # error: no such scope
     async with open_supervisor("state.db", channels=[Terminal]) as opened:  # error: a class is no channel
         await opened.start(caller, Order("a"))  # error: it takes none
     print(text)

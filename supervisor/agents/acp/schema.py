@@ -1,6 +1,7 @@
 """The schema of ACP, from the package `agent-client-protocol`. Its import takes a second of CPU: only a process that
 starts an agent imports it, in a thread."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,11 +42,11 @@ class Schema:
 
 async def load_schema() -> Schema:
     """Import the models. Raises MissingExtra, which says what to install."""
-    return Schema(_imported[0] if _imported else await anyio.to_thread.run_sync(_import))
-
-
-_imported: list[Any] = []
-"""The module, once it is whole: `sys.modules` has it also while another thread still imports it."""
+    loaded = sys.modules.get("acp.schema")
+    is_whole = loaded is not None and not getattr(
+        loaded.__spec__, "_initializing", False
+    )  # another thread may import it
+    return Schema(loaded if is_whole else await anyio.to_thread.run_sync(_import))
 
 
 def _import() -> Any:
@@ -53,5 +54,4 @@ def _import() -> Any:
         from acp import schema
     except ImportError as error:
         raise MissingExtra(f"{HOW} ({error})") from None
-    _imported[:] = [schema]
     return schema

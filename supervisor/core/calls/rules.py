@@ -21,6 +21,8 @@ Rules
   no prefix, and never in doubt.
 - A rule with a `session` counts in the tree of that root session; one without it always.
 - Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
+
+The module is longer than 400 lines because what rules say of a call, why, and what may be granted are one reading.
 """
 
 from collections.abc import Collection, Iterable, Mapping

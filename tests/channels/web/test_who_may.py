@@ -130,7 +130,7 @@ async def test_a_cookie_alone_decides_nothing(place):
         assert (await client.post(path, json=body, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
 
 
-async def test_what_a_browser_sends_to_another_port_reads_and_changes_nothing():
+async def test_a_cookie_that_goes_to_another_port_reads_and_changes_nothing():
     """Cookies go to every port of a host: the CSRF token of a login is on no page that they open."""
     async with world() as here, here.client() as client:
         asked = await here.ask()

@@ -9,8 +9,8 @@ from scenes import deploy, effects, events, fork, names, opened
 from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
 from supervisor.channels.web.pages.tree import tone, words
-from supervisor.channels.wording.cards import origin
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import facts_of
 from supervisor.runtime.lifecycle.claim import SILENT
 from supervisor.runtime.lifecycle.launch import LOOK_AGAIN
 
@@ -430,7 +430,7 @@ async def test_the_card_shows_that_its_session_is_blocked_and_unblocked(deployed
         (asked,) = await supervisor.find_approvals()
         assert asked.blocked
         assert (await supervisor.get_approval(asked.id)).blocked
-        assert "blocked" in dict(origin(asked, asked.created_at))
+        assert "blocked" in [fact.name for fact in facts_of(asked, asked.created_at) if fact.kind == "ours"]
     async with opened(fork(store)) as supervisor:
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).blocked
     deployed(original)

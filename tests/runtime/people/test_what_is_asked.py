@@ -72,7 +72,7 @@ async def asked_about(supervisor, spec, *args, **options):
     ],
 )
 async def test_an_approval_says_why_a_person_is_asked(rules, command, told):
-    """C7: the rule that asks, with where it is from, or the part that keeps a rule from allowing the call."""
+    """The rule that asks, with where it is from, or the part that keeps a rule from allowing the call."""
     async with opened(rules=rules) as supervisor:
         _, asked = await asked_about(supervisor, looks, command, session="s")
         assert told in asked.why
@@ -99,7 +99,7 @@ async def test_it_says_that_a_sub_agents_own_rule_does_not_count():
 
 @pytest.mark.parametrize("rule", [ask("send"), ask("send", '{"to":"x"}'), deny("send", '{"to":"y"}')])
 async def test_only_what_would_allow_this_very_call_is_offered(rule):
-    """C2: not while a rule asks about it. A denial for longer still works, since a deny beats all."""
+    """Not while a rule asks about it. A denial for longer still works, since a deny beats all."""
     async with opened(rules=[rule]) as supervisor:
         run, asked = await asked_about(supervisor, sends, {"to": "x"})
         wide = {option.scope for option in asked.options} - {"once"}
@@ -227,7 +227,7 @@ async def test_a_call_that_was_just_denied_says_so_when_it_is_asked_again():
 
 
 async def test_an_expired_approval_is_never_pending_although_no_process_has_noted_it():
-    """B10: not in a list, not in a session, not by its id."""
+    """Not in a list, not in a session, not by its id."""
 
     @agent(approval_expires_in=60)
     async def hurried(ctx: Context) -> str:
