@@ -123,7 +123,7 @@ async def read_up_to(response: httpx.Response, largest: int) -> tuple[bytes, boo
             if is_whole and len(content) > largest:
                 is_whole = False
                 await _break_off(response)
-    except httpx.RequestError:
+    except (httpx.RequestError, ValueError):  # httpcore on trio asks a closed socket whether it has more
         if is_whole:
             raise
     return bytes(content[:largest]), is_whole

@@ -48,7 +48,7 @@ Failure = Literal["429", "500", "refused", "slow", "revoked", "lost"]
 """How a platform fails. lost: it does what it is asked, and then fails."""
 OURS: Final = (
     *("where", "edited", "for", "run by", "since", "expires", "session", "approval", "blocked", "also asks", "not set"),
-    *("in order", "masked", "why it asks", "the agent says", "input", "question", "choices", "wants"),
+    *("in order", "masked", "why", "note", "the agent says", "input", "question", "choices", "wants"),
     "command (claim)",
 )
 """Labels of our lines on a card. An argument may have each of these names."""

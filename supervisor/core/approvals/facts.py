@@ -210,7 +210,7 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
     if approval.because:
         yield Fact(kind="because", name="the agent says", text=draw_prose(approval.because).text)
     if approval.why:
-        yield _our("why it asks", draw_prose(approval.why, "words").text)
+        yield _our("why", draw_prose(approval.why, "words").text)
     if approval.note:
         yield _our("note", draw_prose(approval.note).text)
     if approval.inputs:

@@ -23,8 +23,6 @@ KEPT: Final = 2000
 """The most sessions whose input is kept."""
 LONGEST: Final = 300
 """Characters of an input: half of them from its beginning, half from its end."""
-_FIRST: Final = 4
-"""The entries of a session among which its first run is."""
 
 
 class Inputs:
@@ -56,14 +54,16 @@ class Inputs:
         row = self._store.get_session(session)
         if row is None:
             return None, ""
-        self._known[session] = row.parent, self._read(session)
+        self._known[session] = row.parent, self._read(session, row.position)
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
         return self._known[session]
 
-    def _read(self, session: str) -> str:
+    def _read(self, session: str, created: int) -> str:
+        """Read the entry after the session's first one: a list of many approvals reads as many. `created`: its
+        position."""
         try:
-            events = [row.event for row in self._store.journal(session, limit=_FIRST)]
+            events = [row.event for row in self._store.journal(session, created, 1)]
         except StoreUnreadable:
             return ""
         given = next((event.input for event in events if isinstance(event, e.RunStarted)), None)

@@ -15,6 +15,12 @@ from supervisor.seam.store import Store
 from supervisor.temporal.wire import MEMO, MEMO_LARGEST, PENDING, SEARCHED_LARGEST
 from supervisor.temporal.workflow.claims import claim_withdrawn
 
+_DEFAULTS: Final = {
+    field.name: msgspec.to_builtins(field.default)
+    for field in msgspec.structs.fields(Approval)
+    if field.default is not msgspec.NODEFAULT
+}
+"""What a client fills in: a field with its default takes no room in the memo."""
 PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
 
 
@@ -57,9 +63,14 @@ def memo_of(pending: list[Approval]) -> Any:
     """Return the memo of a tree: what is pending, oldest first, as far as it fits, and the ids of the others."""
     whole, left_out, size = list[Any](), list[str](), 0
     for each in pending:
-        size += len(to_json(each, "an approval"))
+        document = {
+            name: value
+            for name, value in msgspec.to_builtins(each).items()
+            if name not in _DEFAULTS or value != _DEFAULTS[name]
+        }
+        size += len(to_json(document, "an approval"))
         if size > MEMO_LARGEST:
             left_out.append(each.id)
         else:
-            whole.append(msgspec.to_builtins(each))
+            whole.append(document)
     return {"pending": whole, "left_out": left_out}

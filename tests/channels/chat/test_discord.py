@@ -76,7 +76,7 @@ async def test_a_form_edits_the_arguments_and_another_says_why_not(discord):
         edited = await supervisor.start(deployer, "x")
         form = await give(chat, discord.press(await card_of(discord), "edit", ANA))
         assert form["type"] == 9
-        await give(chat, discord.submit(form["data"], '{"target": 3}', ANA))
+        await give(chat, discord.submit(form["data"], '{"traget": "y"}', ANA))
         assert await supervisor.find_approvals()
         await give(chat, discord.submit(form["data"], '{"target": "y", "count": 2}', ANA))
         assert await edited.result() == ["ok", "deployed y"]

@@ -74,7 +74,7 @@ async def test_a_form_edits_the_arguments_and_another_says_why_not(slack):
         edited = await supervisor.start(deployer, "x")
         await give(chat, slack.press(await card_of(slack), "edit", ANA))
         form = slack.views.pop()
-        refused = await give(chat, slack.submit(form, '{"target": 3}', ANA))
+        refused = await give(chat, slack.submit(form, '{"traget": "y"}', ANA))
         assert b"errors" in refused.body
         await give(chat, slack.submit(form, '{"target": "y", "count": 2}', ANA))
         assert await edited.result() == ["ok", "deployed y"]

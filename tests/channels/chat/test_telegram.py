@@ -88,7 +88,7 @@ async def test_a_reply_edits_the_arguments_and_another_says_why_not(telegram):
         telegram.press(form, next(code for code in codes(form) if code.endswith("json")), ANA)
         prompt = await until(lambda: telegram.of_bot()[2:])
         assert '"target": "x"' in prompt[0]["text"]
-        telegram.say('{"target": 3}', ANA, reply_to=prompt[0])
+        telegram.say('{"traget": "y"}', ANA, reply_to=prompt[0])
         await until(lambda: telegram.of_bot()[3:])
         assert await supervisor.find_approvals()
         telegram.say('{"target": "y", "count": 2}', ANA, reply_to=prompt[0])
