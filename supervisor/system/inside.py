@@ -10,6 +10,7 @@ Rules
 - Doubt is a refusal. Ancestors can be known only among processes that this one sees. So each live owner of a store file
   must be one of them: its pid, with the start of its process, whatever its host is called. A process in another
   container or namespace, or without /proc, decides through a server, with a token.
+  An owner that is not seen is asked for twice, since it may have died between the two looks.
 - /proc may belong to another namespace than this process: `/proc/self` says under which pid it knows this one.
 - A store in memory is this process's own: it contains no decisions of others.
 """
@@ -49,6 +50,11 @@ def refuse_inside_call(what: str) -> None:
         )
 
 
+class OwnerUnseen(NotEntitled):
+    """An owner is no process that this one can see. One that died while it was looked for is none, either: the
+    caller asks for the owners once more, and a dead one is not among them."""
+
+
 def refuse_below_owner(what: str, owners: Iterable[Owner], *, in_doubt: bool = False) -> None:
     """Raise NotEntitled if a process that owns a tree of this store, or that started the owner in order to be asked,
     started this one, directly or not. `in_doubt`: also if an owner is no process that this one can see."""
@@ -70,7 +76,7 @@ def refuse_below_owner(what: str, owners: Iterable[Owner], *, in_doubt: bool = F
             )
     unseen = next((owner for owner in others if owner not in seen), None)
     if in_doubt and unseen is not None:
-        raise NotEntitled(
+        raise OwnerUnseen(
             f"{what} was refused: {unseen} runs sessions of this store, and this process cannot see it, as in another "
             "container, so it cannot know whether one of its calls started it; do it where that process runs, or "
             "through a server, with your token: --server URL --token-file FILE"
@@ -100,7 +106,13 @@ class Inside:
             return
         refuse_inside_call(what)
         if not self._has_no_owner_above:
-            refuse_below_owner(what, self._store.owners(), in_doubt=self._in_doubt)
+            try:
+                refuse_below_owner(what, self._store.owners(), in_doubt=self._in_doubt)
+            except OwnerUnseen:
+                try:
+                    refuse_below_owner(what, self._store.owners(), in_doubt=self._in_doubt)
+                except OwnerUnseen as unseen:
+                    raise NotEntitled(str(unseen)) from None
             self._has_no_owner_above = True
 
 
