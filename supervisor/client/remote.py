@@ -58,7 +58,7 @@ class RemoteSupervisor(Supervisor):
     """Items of one answer."""
     most_in_all: int = 1_000_000
     """Items of a list without a limit."""
-    most_empty_pages: int = 1000
+    most_empty_pages: int = 300
     """Pages without an item, in a row. A server reads a thousand rows for each."""
     most_entries: int = 5000
     """Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
