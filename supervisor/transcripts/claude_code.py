@@ -30,7 +30,7 @@ from supervisor.transcripts.formats import (
     Plan,
     ShapeError,
     Wish,
-    all_orphaned,
+    to_drop,
     begins,
     decode_blocks,
     iso,
@@ -143,9 +143,9 @@ class ClaudeCode:
         return isinstance(text, str) and is_synthesised_text(text)
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        notes = []
         drops: set[int] = set()
-        for orphaned in all_orphaned(found) if wish.drop_orphaned else ():
+        orphans, notes = to_drop(found, wish)
+        for orphaned in orphans:
             if len(_content(lines.entry(orphaned.at))) == 1:  # the result alone
                 drops.add(orphaned.at)
             else:

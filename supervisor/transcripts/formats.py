@@ -149,5 +149,12 @@ def by_place(dangling: Iterable[Dangling]) -> list[tuple[tuple[int, bool], list[
     return sorted(groups.items())
 
 
-def all_orphaned(found: dict[int, Findings]) -> list[Orphaned]:
-    return [orphaned for findings in found.values() for orphaned in findings.orphaned]
+def to_drop(found: dict[int, Findings], wish: Wish) -> tuple[list[Orphaned], list[str]]:
+    """Return the orphaned results that a person wants dropped and that may be, and notes on those that stay."""
+    orphaned = [orphaned for findings in found.values() for orphaned in findings.orphaned] if wish.drop_orphaned else []
+    notes = [
+        f"line {orphan.at + 1}: its orphaned result stays, because a call that it may belong to has no other"
+        for orphan in orphaned
+        if orphan.is_needed
+    ]
+    return [orphan for orphan in orphaned if not orphan.is_needed], notes

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
@@ -99,12 +100,13 @@ class Index:
         labels: Sequence[int] | None,
         *,
         framed: bool,
+        unique: bool = False,
         held: Collection[str] = (),
         is_synthesised: Callable[[int], bool],
     ) -> dict[int, Findings]:
         """Pair calls and results, each chain separately; `labels` has the chain of each line, 0 for none.
 
-        `held` are the keys, as marked, of calls that will be answered.
+        `unique`: no two calls of the file have one key. `held` are the keys, as marked, of calls that will be answered.
         """
         owned = {hash(key) for key in held}
         pairings: dict[int, Pairing] = {}
@@ -132,4 +134,43 @@ class Index:
                 pairing.call(at, key, answerable=False)
             else:
                 pairing.forget()
-        return {label: pairings[label].findings() for label in sorted(pairings)}
+        found = {}
+        for label in sorted(pairings):
+            pairing = pairings[label]
+            keys = pairing.astray()
+            if keys and not unique:  # where order does not matter, a key that one call has is as good
+                keys = {key for key in keys if not framed and self._count(labels, label)[key] == 1}
+            found[label] = pairing.findings(keys)
+        return self._with_needed(found, is_synthesised)
+
+    def _count(self, labels: Sequence[int] | None, label: int) -> Counter[int]:
+        """Count the calls of a chain by key."""
+        marks = zip(self.mark_lines, self.marks, self.keys, strict=True)
+        return Counter(key for at, mark, key in marks if mark == CALL and (labels is None or labels[at] == label))
+
+    def _with_needed(self, found: dict[int, Findings], is_synthesised: Callable[[int], bool]) -> dict[int, Findings]:
+        """Note of each orphaned result whether a call, on whatever branch, has no other real result."""
+        orphaned = {(orphaned.at, orphaned.key) for findings in found.values() for orphaned in findings.orphaned}
+        if not orphaned:
+            return found
+        keys = {key for _, key in orphaned}
+        lacking: Counter[int] = Counter()
+        failed = -1
+        for at, mark, key in zip(self.mark_lines, self.marks, self.keys, strict=True):
+            if mark == SKIPPED:
+                failed = at
+            elif key not in keys:
+                continue
+            elif mark in (CALL, UNANSWERABLE):
+                lacking[key] += at != failed
+            elif mark == RESULT and (at, key) not in orphaned:
+                lacking[key] -= not is_synthesised(at)
+        return {
+            label: findings._replace(
+                orphaned=[
+                    orphan._replace(is_needed=lacking[orphan.key] > 0 and not is_synthesised(orphan.at))
+                    for orphan in findings.orphaned
+                ]
+            )
+            for label, findings in found.items()
+        }

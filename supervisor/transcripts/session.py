@@ -265,6 +265,7 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
     session.found = session.index.pair(
         labels,
         framed=session.format.framed,
+        unique=session.format.unique_ids,
         held=[prefix + key for prefix in session.format.key_prefixes for key in held],
         is_synthesised=is_synthesised,
     )
