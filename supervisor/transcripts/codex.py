@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, to_drop, iso
+from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 
 

@@ -51,10 +51,12 @@ class Plan(NamedTuple):
     drops: set[int]
     notes: list[str]
     """What could not be done, as text for the person who asked."""
+    moves: frozenset[int] = frozenset()
+    """Torn lines that stop the maker's reader, and that go to another file."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.additions or self.drops)
+        return not (self.additions or self.drops or self.moves)
 
 
 class Wish(NamedTuple):
@@ -83,7 +85,7 @@ class Format(Protocol):
     writes_copy: bool
     """The maker keeps indexes into the file, so a repaired copy is written unless the person asks for the file."""
     needs_utf8: bool
-    """The maker refuses the whole file for one byte that is not UTF-8: such a torn tail is moved to another file."""
+    """The maker refuses the whole file for one byte that is not UTF-8: torn lines with one are moved to another file."""
     key_prefixes: tuple[str, ...]
     """The prefixes of call ids in the index, one for each class of tools that is paired separately."""
     unique_ids: bool

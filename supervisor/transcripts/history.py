@@ -84,6 +84,7 @@ class History:
         orphaned = Counter((orphan.at, orphan.key) for orphan in findings.orphaned) if findings else Counter()
         lost: defaultdict[int, list[Said]] = defaultdict(list)
         names: dict[str, str | None] = {}
+        early: dict[str, Said] = {}  # results that their maker wrote before the lines of their calls
         for at, entry in self._entries():
             said_at, nth = _instant(entry), 0
             for said in _messages_of(self._session, entry):
@@ -94,14 +95,22 @@ class History:
                     elif said.call:
                         names[said.call] = said.tool
                     nth += 1
+                    if (at, nth - 1) not in dangling and said.call in early:
+                        yield _event(said, now, said_at)
+                        said = early.pop(said.call)._replace(tool=said.tool)
                 elif said.role == "result":
                     if orphaned[at, hash(said.key) if said.key else 0]:
                         self.left_out += 1
+                        continue
+                    if said.call and said.call not in names:
+                        early[said.call] = said
                         continue
                     said = said._replace(tool=names.pop(said.call or "", None) or said.tool)
                 yield _event(said, now, said_at)
             for missing in lost.pop(at, ()):
                 yield _event(missing, now, said_at, is_lost=True)  # the last place where the result would have come
+        for said in early.values():
+            yield _event(said, now, None)
         for missing in (missing for group in lost.values() for missing in group):  # the decoder refused their line
             yield _event(missing, now, None, is_lost=True)
 

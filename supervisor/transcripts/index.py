@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from supervisor.core.sessions.transcript import Findings, Pairing
@@ -73,16 +73,22 @@ class Index:
 
     def path(self, tip: int) -> bytearray:
         """Return a 1 for each line on the path from `tip` to the root, a 0 for every other line."""
-        parents = self.parents
         on = bytearray(len(self.kinds))
-        at = tip
-        while at >= 0 and not on[at]:
-            on[at] = 1
-            want = parents[at]
-            if not want:
+        for at in self.walk(tip):
+            if on[at]:
                 break
-            at = self.find(want, at)
+            on[at] = 1
         return on
+
+    def walk(self, tip: int) -> Iterator[int]:
+        """Yield the lines from `tip` to the root; without an end if a line is its own ancestor."""
+        at = tip
+        while at >= 0:
+            yield at
+            want = self.parents[at]
+            if not want:
+                return
+            at = self.find(want, at)
 
     def find(self, own: int, before: int) -> int:
         """Return the last line with this id before a line; if the parent was written later, any line with it; or -1."""

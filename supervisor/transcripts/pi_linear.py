@@ -17,7 +17,7 @@ import msgspec
 
 from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, to_drop, by_place, iso
+from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, by_place, iso, to_drop
 from supervisor.transcripts.index import ENTRY, POINTER, Index
 from supervisor.transcripts.lines import with_value
 

@@ -18,7 +18,7 @@ import msgspec
 
 from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, to_drop, iso
+from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import ENTRY, Index
 from supervisor.transcripts.tree import Graft, Keys, Result
 

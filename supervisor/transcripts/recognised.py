@@ -1,0 +1,94 @@
+"""Sessions that are recognised and left alone: what they are called, and by what they are known.
+
+Theory: a person who names such a file asks whether it can be repaired. The answer names the program that wrote it. A format
+that is like one of ours is recognised here first, so that it is never read as ours.
+
+Rules:
+- The first line that can be read decides, and for a database its tables.
+- Recognising a file changes nothing in it: it is not read further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+_OLD_CODEX: Final = frozenset({"id", "timestamp", "instructions", "git"})
+_KIRO: Final = frozenset({"Prompt", "AssistantMessage", "ToolResults"})
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+_TABLES: Final = {
+    "OpenClaw (SQLite)": frozenset({"transcript_events"}),
+    "OpenCode (SQLite)": frozenset({"session", "message", "part"}),
+}
+
+
+def name_of(first: dict[str, Any]) -> str | None:
+    """Return the name of the format whose files begin with this line; None if it is none of those."""
+    return next((name for name, is_written_by in _FIRST_LINES.items() if is_written_by(first)), None)
+
+
+def name_of_database(file_name: str, tables: Collection[str]) -> str | None:
+    """Return the name of the program that keeps its sessions in this database; None if it is none of those.
+
+    The name of the file decides if the tables are not in it yet, but in the log next to it.
+    """
+    for name, own in _TABLES.items():
+        if own.issubset(tables):
+            return name
+    if file_name == "openclaw-agent.sqlite":
+        return "OpenClaw (SQLite)"
+    return "OpenCode (SQLite)" if file_name == "opencode.db" else None
+
+
+def is_database_name(name: str) -> bool:
+    """Return whether a file in a folder may be a database with sessions."""
+    return (name.startswith("openclaw") and name.endswith(".sqlite")) or (
+        name.startswith("opencode") and name.endswith(".db")
+    )
+
+
+def _is_qwen(first: dict[str, Any]) -> bool:
+    message = first.get("message")
+    has_parts = isinstance(message, dict) and "parts" in message and "content" not in message
+    return "sessionId" in first and "uuid" in first and (has_parts or "systemPayload" in first)
+
+
+def _is_antigravity(first: dict[str, Any]) -> bool:
+    return "type" in first and ("step_index" in first or first.get("source") in ("USER_EXPLICIT", "MODEL"))
+
+
+def _is_kiro(first: dict[str, Any]) -> bool:
+    return first.get("kind") in _KIRO and isinstance(first.get("data"), dict)
+
+
+def _is_old_codex(first: dict[str, Any]) -> bool:
+    return first.get("record_type") == "state" or {"id", "timestamp"} <= first.keys() <= _OLD_CODEX
+
+
+def _is_copilot(first: dict[str, Any]) -> bool:
+    return first.get("type") == "session.start" and isinstance(first.get("data"), dict)
+
+
+def _is_gemini(first: dict[str, Any]) -> bool:
+    return "sessionId" in first and "projectHash" in first
+
+
+def _is_opencode(first: dict[str, Any]) -> bool:
+    return "sessionID" in first or (isinstance(first.get("info"), dict) and isinstance(first.get("messages"), list))
+
+
+def _is_chat(first: dict[str, Any]) -> bool:
+    return "type" not in first and first.get("role") in _ROLES and ("content" in first or "tool_calls" in first)
+
+
+_FIRST_LINES: Final = {
+    "Qwen Code": _is_qwen,
+    "Antigravity": _is_antigravity,
+    "Kiro": _is_kiro,
+    "Codex before session_meta": _is_old_codex,
+    "Copilot CLI": _is_copilot,
+    "Gemini CLI": _is_gemini,
+    "OpenCode": _is_opencode,
+    "chat messages": _is_chat,
+}
