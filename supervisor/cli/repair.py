@@ -69,7 +69,8 @@ def repair(
     quiet
         For --watch: seconds without a change after which a session is repaired.
     """
-    from supervisor.transcripts.repair import TEXT, Options
+    from supervisor.core.sessions.transcript import TEXT
+    from supervisor.transcripts.repair import Options
 
     if bool(paths) == (watch is not None):
         return _usage("name either sessions or folders to read, or a folder with --watch")
@@ -231,7 +232,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield change.line
     for at in report.moved:
         done = "moved" if is_done else "would move"
-        yield f"{done} line {at} to another file: it is torn inside a character, and {report.format} refuses the whole file"
+        yield f"{done} line {at} to another file: it is torn inside a character, which stops {report.format}"
     if report.dropped:
         yield f"{'dropped' if is_done else 'would drop'} line {', '.join(map(str, report.dropped))}"
 

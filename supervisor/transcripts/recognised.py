@@ -1,7 +1,7 @@
 """Sessions that are recognised and left alone: what they are called, and by what they are known.
 
-Theory: a person who names such a file asks whether it can be repaired. The answer names the program that wrote it. A format
-that is like one of ours is recognised here first, so that it is never read as ours.
+Theory: a person who names such a file asks whether it can be repaired, and the answer names the program that wrote it.
+What is like a format of ours is recognised here first, so that it is never read as ours.
 
 Rules:
 - The first line that can be read decides, and for a database its tables.

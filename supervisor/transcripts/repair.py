@@ -23,15 +23,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from supervisor.core.encoding import printable
-from supervisor.core.sessions.transcript import LOST, MAY_HAVE_RUN
+from supervisor.core.sessions.transcript import TEXT
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import Processes, find_holder
 from supervisor.transcripts.recognised import is_database_name
 from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, judging, read_session
 from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
-
-TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
-"""The content of a synthesised result, unless the person gives another text."""
 
 
 class Options(NamedTuple):

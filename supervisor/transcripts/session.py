@@ -341,8 +341,8 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
     for at in session.not_utf8:
         if at not in session.torn:
             raise RefusedError(
-                f"{path} line {at + 1} has bytes that are not UTF-8, for which {text_format.name} refuses the whole file; "
-                "the file is left alone. Restore the line from a copy"
+                f"{path} line {at + 1} has bytes that are not UTF-8, for which {text_format.name} refuses the file; "
+                "it is left alone. Restore the line from a copy"
             )
     return session
 

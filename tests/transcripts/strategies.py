@@ -103,8 +103,8 @@ def codex_rollouts(draw):
 
 @st.composite
 def claude_sessions(draw):
-    """A Claude Code file: replies over several lines, results under their own calls, some written before them; every id is
-    unique."""
+    """A Claude Code file: replies over several lines, results under their own calls or written before them, branches;
+    every id is unique."""
     lines, calls, tips = [], [], []
     clock = 0
 

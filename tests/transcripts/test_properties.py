@@ -168,8 +168,8 @@ def test_calls_that_were_cut_off_or_failed_are_never_answered(made):
 @quickly
 @given(st.one_of(pi_trees(), pi_lists()))
 def test_orphaned_results_are_dropped_only_on_request(made):
-    """Without the flag each stays; with it one at the tip, or one that a call lacks, stays, with a note; no other line is
-    dropped."""
+    """Without the flag each stays; with it one that a call lacks, or one at the tip, stays with a note; no other line
+    is dropped."""
     before = judged(made.data)
     assert mended(made.data)[0].dropped == []
     report, after = mended(made.data, drop_orphaned=True)

@@ -11,8 +11,7 @@ Rules:
   results for them are orphaned. It neither ends a frame nor begins one.
 - A call is *unanswerable* if its request is not known: it was cut off while it was written.
 - A *held* call will be answered: its approval is pending or a living run executes it. It is open, not dangling.
-- Where a key is unique, its result may be anywhere: makers write a quick tool's result before the line of its call. Such a
-  pair is complete.
+- Where a key is unique, its result may be anywhere: a quick tool's result may be written before the line of its call.
 - A real result that comes after a synthesised one for the same call replaces it; the synthesised one is then
   orphaned. It is never a second answer.
 - If a file's maker sends a transcript whole and matches by id only (`framed=False`), there is one frame.
@@ -32,6 +31,9 @@ LOST: Final = "[tool execution lost — session was interrupted]"
 """The text of a synthesised result, in words that OpenClaw's users already know."""
 
 MAY_HAVE_RUN: Final = "The command may have run: check its effects before running it again."
+
+TEXT: Final = f"{LOST}\n{MAY_HAVE_RUN}"
+"""The content of a synthesised result, unless a person gives another text."""
 
 SYNTHESISED_TEXTS: Final = (
     "[tool execution lost",
