@@ -50,13 +50,14 @@ class _Call(NamedTuple):
 
 
 def repair_messages(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages with a result for every tool call that has none: it says that the execution was lost, and that
-    the tool may have run.
+    """Return the messages with a result for every tool call that has none.
+
+    Such a result says that the execution was lost, and that the tool may have run.
 
     The messages are dictionaries in the shape of OpenAI (Chat Completions or Responses), Anthropic or Gemini. Use this
-    before an interrupted conversation goes on, and not while a call runs or waits for a person. Nothing else changes,
-    and the given list stays as it is. Raises InvalidInput for a message that is no dictionary, and for a call that cannot
-    be answered, such as one without an id.
+    before an interrupted conversation goes on, and not while a call runs or waits for a person. Nothing else changes, and
+    the given list stays as it is. Raises InvalidInput for a message that is no dictionary, and for a call that cannot be
+    answered, such as one without an id.
     """
     given = list(messages)
     calls: list[list[_Call]] = []
