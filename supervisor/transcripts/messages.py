@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.transcript import TEXT, Dangling, Pairing
 
-Message: TypeAlias = Mapping[str, Any]
+Message: TypeAlias = dict[str, Any]
 
 _ITEMS: Final[dict[str, dict[str, Any] | None]] = {
     "function_call": {"output": TEXT},
@@ -49,17 +49,15 @@ class _Call(NamedTuple):
     """Where a message has such blocks: `content` or `parts`. None if the result is a message."""
 
 
-def repair_messages(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages with a result for every tool call that has none.
-
-    Such a result says that the execution was lost, and that the tool may have run.
+def repair_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with a result for every tool call that has none: the execution was lost, and may have run.
 
     The messages are dictionaries in the shape of OpenAI (Chat Completions or Responses), Anthropic or Gemini. Use this
-    before an interrupted conversation goes on, and not while a call runs or waits for a person. Nothing else changes, and
-    the given list stays as it is. Raises InvalidInput for a message that is no dictionary, and for a call that cannot be
-    answered, such as one without an id.
+    before an interrupted conversation goes on, and not while a call runs or waits for a person. Nothing else changes,
+    and the given list stays as it is. Raises InvalidInput for a message that is no dictionary, and for a call that
+    cannot be answered, such as one without an id.
     """
-    given = list(messages)
+    given = [_dictionary(at, message) for at, message in enumerate(messages)]
     calls: list[list[_Call]] = []
     names = _names_of_parts(given)
     framed, items = Pairing(), Pairing(framed=False)
@@ -177,18 +175,18 @@ def _results_of(message: Message, names: frozenset[Any]) -> Iterator[Hashable]:
 
 def _names_of_parts(messages: list[Message]) -> frozenset[Any]:
     """Return the names of Gemini's functions of which a call or a response has no id: these are paired by name."""
-    names = set()
-    for at, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise InvalidInput(
-                f"message {at} is a {type(message).__name__}, not a dictionary; convert it first, for example with "
-                "model_dump(exclude_none=True)"
-            )
-        for part in _mappings(message.get("parts")):
-            for function in (part.get(name) for names_of_one in _PARTS.items() for name in names_of_one):
-                if isinstance(function, Mapping) and not _known(function, "id"):
-                    names.add(_known(function, "name"))
-    return frozenset(names)
+    parts = [part for message in messages for part in _mappings(message.get("parts"))]
+    functions = [part.get(key) for part in parts for pair in _PARTS.items() for key in pair]
+    return frozenset(_known(each, "name") for each in functions if isinstance(each, Mapping) and not _known(each, "id"))
+
+
+def _dictionary(at: int, message: Any) -> Message:
+    if not isinstance(message, Mapping):
+        raise InvalidInput(
+            f"message {at} is a {type(message).__name__}, not a dictionary; convert it first, for example with "
+            "model_dump(exclude_none=True)"
+        )
+    return message if isinstance(message, dict) else dict(message)
 
 
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -34,6 +36,13 @@ def gemini(*names, role="model"):
 
 def part(name, response):
     return {"functionResponse": {"name": name, "response": response}}
+
+
+def test_the_program_of_the_guide_repairs_what_it_says():
+    """It is executed as it stands in repair.md, with its assertions. test_repair.py of the commands has the others."""
+    page = (Path(__file__).parents[2] / "docs/how-to/repair.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(program, "repair.md", "exec"), {})
 
 
 def test_a_chat_gets_a_tool_message_after_those_of_the_siblings():
