@@ -95,7 +95,7 @@ class ClaudeCode:
     def recognises(self, first: dict[str, Any]) -> bool:
         if first.get("type") in ("summary", "file-history-snapshot"):
             return "leafUuid" in first or "messageId" in first
-        if first.get("type") in self.speaking:
+        if str(first.get("type")) in self.speaking:
             message = first.get("message")
             return "sessionId" in first and "uuid" in first and isinstance(message, dict) and "content" in message
         return "sessionId" in first and (str(first.get("type")) in _TYPES or {"uuid", "parentUuid"} <= first.keys())
@@ -105,7 +105,7 @@ class ClaudeCode:
         is_message = entry.type in self.speaking
         if is_message and not (message and entry.uuid):
             raise ShapeError("it has no message, or no uuid")
-        if is_message and message.content is ABSENT:
+        if is_message and message is not None and message.content is ABSENT:
             raise ShapeError("its message has no content")
         kind = ENTRY | (MESSAGE if is_message else 0) | (SIDECHAIN if entry.isSidechain else 0)
         at = index.line(kind, entry.uuid, entry.parentUuid)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from supervisor.core.sessions.transcript import Findings, Pairing
@@ -149,7 +149,7 @@ class Index:
             found[label] = pairing.findings(keys)
         return self._with_needed(found, is_synthesised)
 
-    def _count(self, labels: Sequence[int] | None, label: int) -> Counter[int]:
+    def _count(self, labels: Sequence[int] | None, label: int) -> Counter[Hashable]:
         """Count the calls of a chain by key."""
         marks = zip(self.mark_lines, self.marks, self.keys, strict=True)
         return Counter(key for at, mark, key in marks if mark == CALL and (labels is None or labels[at] == label))
@@ -160,7 +160,7 @@ class Index:
         if not orphaned:
             return found
         keys = {key for _, key in orphaned}
-        lacking: Counter[int] = Counter()
+        lacking: Counter[Hashable] = Counter()
         failed = -1
         for at, mark, key in zip(self.mark_lines, self.marks, self.keys, strict=True):
             if mark == SKIPPED:

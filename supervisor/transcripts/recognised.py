@@ -10,17 +10,41 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 _OLD_CODEX: Final = frozenset({"id", "timestamp", "instructions", "git"})
 _KIRO: Final = frozenset({"Prompt", "AssistantMessage", "ToolResults"})
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
-_TABLES: Final = {
-    "OpenClaw (SQLite)": frozenset({"transcript_events"}),
-    "OpenCode (SQLite)": frozenset({"session", "message", "part"}),
-}
+
+class Database(NamedTuple):
+    """A SQLite database with sessions. Its file name decides if its tables are still in the log next to it."""
+
+    name: str
+    tables: frozenset[str]
+    file_name: str
+    said: str
+
+
+_DATABASES: Final = (
+    Database(
+        "OpenClaw (SQLite)",
+        frozenset({"transcript_events"}),
+        "openclaw-agent.sqlite",
+        "OpenClaw's database: since 2026.7.2 it contains the sessions, which cannot be repaired yet; only earlier "
+        "sessions, in .jsonl files, can. The file is left alone. In OpenClaw, /new begins another session",
+    ),
+    Database(
+        "OpenCode (SQLite)",
+        frozenset({"session", "message", "part"}),
+        "opencode.db",
+        "OpenCode's database: it contains the sessions, which cannot be repaired. The file is left alone. In OpenCode, "
+        "/new begins another session",
+    ),
+)
 
 
 def name_of(first: dict[str, Any]) -> str | None:
@@ -28,17 +52,20 @@ def name_of(first: dict[str, Any]) -> str | None:
     return next((name for name, is_written_by in _FIRST_LINES.items() if is_written_by(first)), None)
 
 
-def name_of_database(file_name: str, tables: Collection[str]) -> str | None:
-    """Return the name of the program that keeps its sessions in this database; None if it is none of those.
+def database_of(real: Path) -> Database | None:
+    """Return which database with sessions a SQLite file is; None if it is none of those."""
+    tables = _tables_of(real)
+    found = (each for each in _DATABASES if each.tables <= tables)
+    return next(found, None) or next((each for each in _DATABASES if each.file_name == real.name), None)
 
-    The name of the file decides if the tables are not in it yet, but in the log next to it.
-    """
-    for name, own in _TABLES.items():
-        if own.issubset(tables):
-            return name
-    if file_name == "openclaw-agent.sqlite":
-        return "OpenClaw (SQLite)"
-    return "OpenCode (SQLite)" if file_name == "opencode.db" else None
+
+def _tables_of(real: Path) -> set[str]:
+    """Return the names of a database's tables without creating a lock, a log or any other file next to it."""
+    try:
+        with closing(sqlite3.connect(f"{real.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            return {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    except (sqlite3.Error, ValueError):
+        return set()
 
 
 def is_database_name(name: str) -> bool:
@@ -59,7 +86,7 @@ def _is_antigravity(first: dict[str, Any]) -> bool:
 
 
 def _is_kiro(first: dict[str, Any]) -> bool:
-    return first.get("kind") in _KIRO and isinstance(first.get("data"), dict)
+    return str(first.get("kind")) in _KIRO and isinstance(first.get("data"), dict)
 
 
 def _is_old_codex(first: dict[str, Any]) -> bool:
@@ -79,7 +106,7 @@ def _is_opencode(first: dict[str, Any]) -> bool:
 
 
 def _is_chat(first: dict[str, Any]) -> bool:
-    return "type" not in first and first.get("role") in _ROLES and ("content" in first or "tool_calls" in first)
+    return "type" not in first and str(first.get("role")) in _ROLES and ("content" in first or "tool_calls" in first)
 
 
 _FIRST_LINES: Final = {

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import io
 import os
-import sqlite3
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -41,7 +40,7 @@ from supervisor.transcripts.lines import (
 )
 from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
-from supervisor.transcripts.recognised import name_of, name_of_database
+from supervisor.transcripts.recognised import database_of, name_of
 
 _PACKED: Final = 1 << 13  # compressed bytes that are unpacked at once; the result may be thousands of times as long
 _UNPACKED_AT_LEAST: Final = 64 << 20
@@ -237,29 +236,10 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> b
 
 
 def _refuse_database(path: Path, real: Path) -> RefusedError:
-    name = name_of_database(real.name, _tables_of(real))
-    if name is None:
+    database = database_of(real)
+    if database is None:
         return UnknownFormatError(f"{path} is a SQLite database without sessions of a program that is known")
-    if name.startswith("OpenClaw"):
-        said = (
-            "OpenClaw's database: since 2026.7.2 it contains the sessions, which cannot be repaired yet; only earlier "
-            "sessions, in .jsonl files, can. The file is left alone. In OpenClaw, /new begins another session"
-        )
-    else:
-        said = (
-            "OpenCode's database: it contains the sessions, which cannot be repaired; the file is left alone. In "
-            "OpenCode, /new begins another session"
-        )
-    return DatabaseError(f"{path} is {said}", name)
-
-
-def _tables_of(real: Path) -> set[str]:
-    """Return the names of a database's tables without creating a lock, a log or any other file next to it."""
-    try:
-        with closing(sqlite3.connect(f"{real.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-            return {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    except (sqlite3.Error, ValueError):
-        return set()
+    return DatabaseError(f"{path} is {database.said}", database.name)
 
 
 def read_session(path: Path, held: Collection[str] = ()) -> Session:

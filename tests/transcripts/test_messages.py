@@ -126,7 +126,7 @@ def test_an_id_that_is_used_again_is_paired_by_occurrence():
         ({"type": "computer_call", "call_id": "c"}, "picture"),
     ],
 )
-def test_what_cannot_be_answered_is_an_error_that_names_the_message(message, said):
+def test_a_call_that_cannot_be_answered_is_an_error_that_names_its_message(message, said):
     """A list that an API refuses all the same is not returned as repaired."""
     with pytest.raises(InvalidInput, match=f"message 1.*{said}"):
         repair_messages([HI, message])
