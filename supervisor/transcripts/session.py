@@ -51,26 +51,19 @@ FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), Claude
 
 
 class RefusedError(Exception):
-    """A file is left unchanged; the message says why and what can be done."""
+    """A file is left unchanged; the message says why and what can be done. `name` is that of its format, if known."""
 
-    format: str | None = None
-    """The format of the file, if it is known."""
+    def __init__(self, said: str, name: str | None = None) -> None:
+        super().__init__(said)
+        self.format = name
 
 
 class DatabaseError(RefusedError):
     """A SQLite database with sessions: OpenClaw's since 2026.7.2, or OpenCode's."""
 
-    def __init__(self, said: str, name: str) -> None:
-        super().__init__(said)
-        self.format = name
-
 
 class UnknownFormatError(RefusedError):
-    """No format reads the file, or the file is empty. `name` is that of a format that is only recognised."""
-
-    def __init__(self, said: str, name: str | None = None) -> None:
-        super().__init__(said)
-        self.format = name
+    """No format reads the file, or the file is empty; its format may be known by name."""
 
 
 class ChangedError(RefusedError):
