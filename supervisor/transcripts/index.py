@@ -145,7 +145,8 @@ class Index:
             pairing = pairings[label]
             keys = pairing.astray()
             if keys and not unique:  # where order does not matter, a key that one call has is as good
-                keys = {key for key in keys if not framed and self._count(labels, label)[key] == 1}
+                calls = Counter() if framed else self._count(labels, label)
+                keys = {key for key in keys if calls[key] == 1}
             found[label] = pairing.findings(keys)
         return self._with_needed(found, is_synthesised)
 

@@ -221,11 +221,11 @@ class Pairing:
         found = [(*place, key, frame) for frame in frames for key, places in frame.waiting.items() for place in places]
         strays = {o.key: o for o in reversed(self._orphaned) if o.why == _NO_CALL and o.key in unique}
         dangling: list[Dangling] = []
-        answered: list[Orphaned] = []
+        answered: set[Orphaned] = set()
         held = 0
         for at, nth, key, frame in sorted(found, key=lambda place: place[:2]):
             if key in strays:
-                answered.append(strays.pop(key))
+                answered.add(strays.pop(key))
             elif key in self._held:
                 held += 1
             elif self._framed:
