@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from supervisor.store.memory import MemoryStore
     from supervisor.store.sqlite.store import SqliteStore
     from supervisor.system.loading import load_agent
+    from supervisor.transcripts.messages import repair_messages
     from supervisor.wiring.app import open_supervisor
 
 __all__ = [
@@ -181,6 +182,7 @@ __all__ = [
     "load_agent",
     "open_remote",
     "open_supervisor",
+    "repair_messages",
     "tool",
 ]
 
@@ -217,5 +219,6 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.approvals.chat_words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",
             "supervisor.store.sqlite.store": "SqliteStore",
+            "supervisor.transcripts.messages": "repair_messages",
         },
     )

@@ -11,6 +11,7 @@ counted.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,8 @@ def repair(
     quiet
         For --watch: seconds without a change after which a session is repaired.
     """
-    from supervisor.transcripts.repair import TEXT, Options
+    from supervisor.core.sessions.transcript import TEXT
+    from supervisor.transcripts.repair import Options
 
     if bool(paths) == (watch is not None):
         return _usage("name either sessions or folders to read, or a folder with --watch")
@@ -110,17 +112,20 @@ def _repair(paths: tuple[Path, ...], options: Options, *, as_json: bool) -> int:
 
     processes = Processes()
     reports: list[Report] = []
-    skipped = 0
+    skipped: Counter[str | None] = Counter()
     for path, is_named in _with_progress(list(find_files(paths))):
         report = repair(path, datetime.now(UTC), options, processes)
         if report.state == "unknown" and not is_named:
-            skipped += 1
+            skipped[report.format] += 1
             continue
         reports.append(report)
     if as_json:
         import msgspec
 
-        document = {"files": reports, "skipped": skipped}
+        document: dict[str, Any] = {"files": reports, "skipped": skipped.total()}
+        named = {name: count for name, count in skipped.items() if name is not None}
+        if named:
+            document["skipped_formats"] = named
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
         _show(reports, skipped, options)
@@ -141,7 +146,7 @@ def _with_progress(files: list[Any]) -> Iterator[Any]:
     yield from track(files, "Reading sessions", console=console, transient=True)
 
 
-def _show(reports: list[Report], skipped: int, options: Options) -> None:
+def _show(reports: list[Report], skipped: Counter[str | None], options: Options) -> None:
     from supervisor.cli.answers import open_console
 
     console = open_console(is_folded=True)
@@ -150,7 +155,8 @@ def _show(reports: list[Report], skipped: int, options: Options) -> None:
     for report in reports:
         _show_details(console, report, options)
     if skipped:
-        console.print(f"\n{_count(skipped, 'file')} of other formats skipped.")
+        names = ", ".join(f"{count} of {name}" for name, count in sorted(skipped.items(), key=str) if name)
+        console.print(f"\n{_count(skipped.total(), 'file')} of other formats skipped{': ' * bool(names)}{names}.")
     if not reports and not skipped:
         console.print("No sessions found.")
     found = sum(report.state == "found" for report in reports)
@@ -169,7 +175,7 @@ def _table(reports: list[Report]) -> Any:
     table.add_column("session", overflow="fold")
     for report in reports:
         counts = (report.calls, report.dangling, report.orphaned, report.torn)
-        known = report.format is not None
+        known = report.format is not None and report.state != "unknown"
         cells = [str(n) if known else "-" for n in counts]
         state = "refused" if report.state == "unknown" else report.state
         table.add_row(state, *cells, report.format or "?", _short(report.path))
@@ -195,7 +201,7 @@ def _show_details(console: Console, report: Report, options: Options) -> None:
     if report.backup:
         said.append(f"old file: {report.backup}")
     if report.torn_moved_to:
-        said.append(f"its incomplete last line, which stops Codex, was moved to {report.torn_moved_to}")
+        said.append(f"torn lines, which stop {report.format}, were moved to {report.torn_moved_to}")
     if said:
         console.print()
         console.print(_printable(report.path), style="bold", soft_wrap=True)
@@ -224,6 +230,9 @@ def _lines(report: Report) -> Iterator[str]:
     for change in report.changed:
         yield f"{'changed' if is_done else 'would change'} what line {change.at} points to:"
         yield change.line
+    for at in report.moved:
+        done = "moved" if is_done else "would move"
+        yield f"{done} line {at} to another file: it is torn inside a character, which stops {report.format}"
     if report.dropped:
         yield f"{'dropped' if is_done else 'would drop'} line {', '.join(map(str, report.dropped))}"
 

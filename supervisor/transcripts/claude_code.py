@@ -30,10 +30,10 @@ from supervisor.transcripts.formats import (
     Plan,
     ShapeError,
     Wish,
-    all_orphaned,
     begins,
     decode_blocks,
     iso,
+    to_drop,
 )
 from supervisor.transcripts.index import (
     CALL,
@@ -95,6 +95,9 @@ class ClaudeCode:
     def recognises(self, first: dict[str, Any]) -> bool:
         if first.get("type") in ("summary", "file-history-snapshot"):
             return "leafUuid" in first or "messageId" in first
+        if str(first.get("type")) in self.speaking:
+            message = first.get("message")
+            return "sessionId" in first and "uuid" in first and isinstance(message, dict) and "content" in message
         return "sessionId" in first and (str(first.get("type")) in _TYPES or {"uuid", "parentUuid"} <= first.keys())
 
     def read(self, entry: ClaudeEntry, index: Index) -> None:
@@ -102,6 +105,8 @@ class ClaudeCode:
         is_message = entry.type in self.speaking
         if is_message and not (message and entry.uuid):
             raise ShapeError("it has no message, or no uuid")
+        if is_message and message is not None and message.content is ABSENT:
+            raise ShapeError("its message has no content")
         kind = ENTRY | (MESSAGE if is_message else 0) | (SIDECHAIN if entry.isSidechain else 0)
         at = index.line(kind, entry.uuid, entry.parentUuid)
         if entry.type == "last-prompt" and entry.leafUuid:
@@ -143,9 +148,9 @@ class ClaudeCode:
         return isinstance(text, str) and is_synthesised_text(text)
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        notes = []
         drops: set[int] = set()
-        for orphaned in all_orphaned(found) if wish.drop_orphaned else ():
+        orphans, notes = to_drop(found, wish)
+        for orphaned in orphans:
             if len(_content(lines.entry(orphaned.at))) == 1:  # the result alone
                 drops.add(orphaned.at)
             else:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, all_orphaned, iso
+from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 
 
@@ -102,8 +102,8 @@ class Codex:
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
         ordinal = index.notes.get("ordinal")
         at_end = wish.append_only or ordinal is not None
-        notes = []
-        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
+        orphans, notes = to_drop(found, wish)
+        drops = {orphaned.at for orphaned in orphans}
         if drops and wish.append_only:
             notes.append("orphaned results stay: a rollout is only appended to in place")
             drops = set()

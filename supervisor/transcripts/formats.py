@@ -51,10 +51,12 @@ class Plan(NamedTuple):
     drops: set[int]
     notes: list[str]
     """What could not be done, as text for the person who asked."""
+    moves: frozenset[int] = frozenset()
+    """Torn lines that stop the maker's reader, and that go to another file."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.additions or self.drops)
+        return not (self.additions or self.drops or self.moves)
 
 
 class Wish(NamedTuple):
@@ -83,7 +85,7 @@ class Format(Protocol):
     writes_copy: bool
     """The maker keeps indexes into the file, so a repaired copy is written unless the person asks for the file."""
     needs_utf8: bool
-    """The maker refuses the whole file for one byte that is not UTF-8: such a torn tail is moved to another file."""
+    """The maker refuses a file for one byte that is not UTF-8: a torn line with one is moved to another file."""
     key_prefixes: tuple[str, ...]
     """The prefixes of call ids in the index, one for each class of tools that is paired separately."""
     unique_ids: bool
@@ -149,5 +151,12 @@ def by_place(dangling: Iterable[Dangling]) -> list[tuple[tuple[int, bool], list[
     return sorted(groups.items())
 
 
-def all_orphaned(found: dict[int, Findings]) -> list[Orphaned]:
-    return [orphaned for findings in found.values() for orphaned in findings.orphaned]
+def to_drop(found: dict[int, Findings], wish: Wish) -> tuple[list[Orphaned], list[str]]:
+    """Return the orphaned results that a person wants dropped and that may be, and notes on those that stay."""
+    orphaned = [orphaned for findings in found.values() for orphaned in findings.orphaned] if wish.drop_orphaned else []
+    notes = [
+        f"line {orphan.at + 1}: its orphaned result stays, because a call that it may belong to has no other"
+        for orphan in orphaned
+        if orphan.is_needed
+    ]
+    return [orphan for orphan in orphaned if not orphan.is_needed], notes

@@ -24,13 +24,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
+
 from supervisor.core.encoding import printable
 from supervisor.core.events import MessageImported
+from supervisor.core.sessions.transcript import TEXT
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.index import ENTRY
 from supervisor.transcripts.liveness import find_holder
-from supervisor.transcripts.repair import TEXT
 from supervisor.transcripts.session import Reader, RefusedError, Session, judging, read_session
 
 _BLOCK: Final = 1 << 18
@@ -70,7 +72,7 @@ class History:
 
     def messages(self, now: datetime) -> Iterator[MessageImported]:
         """Read the messages, once; `now` is the time of the import. Raises RefusedError."""
-        messages = self._messages(now)
+        messages = _in_order(self._messages(now))
         while True:
             with judging(self._session.path):
                 message = next(messages, None)
@@ -151,6 +153,24 @@ def _main_label(session: Session) -> int:
     """Claude Code's sub-agents are conversations of their own; a sub-agent's own file contains nothing else."""
     chains = list(session.index.notes.get("newest", ()))
     return chains.index(0) + 1 if 0 in chains else 1
+
+
+def _in_order(messages: Iterator[MessageImported]) -> Iterator[MessageImported]:
+    """Put each result after its call: makers write a quick tool's result before the line of its call."""
+    unanswered: Counter[str] = Counter()
+    early: dict[str, MessageImported] = {}
+    for message in messages:
+        if message.role == "result" and message.call and not unanswered[message.call]:
+            early[message.call] = message
+            continue
+        yield message
+        if message.call:
+            unanswered[message.call] += 1 if message.role == "call" else -1
+            result = early.pop(message.call, None)
+            if result is not None:
+                unanswered[message.call] -= 1
+                yield msgspec.structs.replace(result, tool=message.tool or result.tool)
+    yield from early.values()
 
 
 def _event(said: Said, now: datetime, said_at: datetime | None, *, is_lost: bool = False) -> MessageImported:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from supervisor.core.sessions.transcript import Findings, Pairing
@@ -72,16 +73,22 @@ class Index:
 
     def path(self, tip: int) -> bytearray:
         """Return a 1 for each line on the path from `tip` to the root, a 0 for every other line."""
-        parents = self.parents
         on = bytearray(len(self.kinds))
-        at = tip
-        while at >= 0 and not on[at]:
-            on[at] = 1
-            want = parents[at]
-            if not want:
+        for at in self.walk(tip):
+            if on[at]:
                 break
-            at = self.find(want, at)
+            on[at] = 1
         return on
+
+    def walk(self, tip: int) -> Iterator[int]:
+        """Yield the lines from `tip` to the root; without an end if a line is its own ancestor."""
+        at = tip
+        while at >= 0:
+            yield at
+            want = self.parents[at]
+            if not want:
+                return
+            at = self.find(want, at)
 
     def find(self, own: int, before: int) -> int:
         """Return the last line with this id before a line; if the parent was written later, any line with it; or -1."""
@@ -99,12 +106,13 @@ class Index:
         labels: Sequence[int] | None,
         *,
         framed: bool,
+        unique: bool = False,
         held: Collection[str] = (),
         is_synthesised: Callable[[int], bool],
     ) -> dict[int, Findings]:
         """Pair calls and results, each chain separately; `labels` has the chain of each line, 0 for none.
 
-        `held` are the keys, as marked, of calls that will be answered.
+        `unique`: no two calls of the file have one key. `held` are the keys, as marked, of calls that will be answered.
         """
         owned = {hash(key) for key in held}
         pairings: dict[int, Pairing] = {}
@@ -132,4 +140,44 @@ class Index:
                 pairing.call(at, key, answerable=False)
             else:
                 pairing.forget()
-        return {label: pairings[label].findings() for label in sorted(pairings)}
+        found = {}
+        for label in sorted(pairings):
+            pairing = pairings[label]
+            keys = pairing.astray()
+            if keys and not unique:  # where order does not matter, a key that one call has is as good
+                calls = Counter() if framed else self._count(labels, label)
+                keys = {key for key in keys if calls[key] == 1}
+            found[label] = pairing.findings(keys)
+        return self._with_needed(found, is_synthesised)
+
+    def _count(self, labels: Sequence[int] | None, label: int) -> Counter[Hashable]:
+        """Count the calls of a chain by key."""
+        marks = zip(self.mark_lines, self.marks, self.keys, strict=True)
+        return Counter(key for at, mark, key in marks if mark == CALL and (labels is None or labels[at] == label))
+
+    def _with_needed(self, found: dict[int, Findings], is_synthesised: Callable[[int], bool]) -> dict[int, Findings]:
+        """Note of each orphaned result whether a call, on whatever branch, has no other real result."""
+        orphaned = {(orphaned.at, orphaned.key) for findings in found.values() for orphaned in findings.orphaned}
+        if not orphaned:
+            return found
+        keys = {key for _, key in orphaned}
+        lacking: Counter[Hashable] = Counter()
+        failed = -1
+        for at, mark, key in zip(self.mark_lines, self.marks, self.keys, strict=True):
+            if mark == SKIPPED:
+                failed = at
+            elif key not in keys:
+                continue
+            elif mark in (CALL, UNANSWERABLE):
+                lacking[key] += at != failed
+            elif mark == RESULT and (at, key) not in orphaned:
+                lacking[key] -= not is_synthesised(at)
+        return {
+            label: findings._replace(
+                orphaned=[
+                    orphan._replace(is_needed=lacking[orphan.key] > 0 and not is_synthesised(orphan.at))
+                    for orphan in findings.orphaned
+                ]
+            )
+            for label, findings in found.items()
+        }

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import re
@@ -63,6 +64,18 @@ def read_lines(file: io.RawIOBase, size: int, block: int = BLOCK) -> Iterator[tu
             view[: filled - begin] = view[begin:filled]
             offset += begin
             filled -= begin
+
+
+def is_utf8(line: memoryview) -> bool:
+    """Return whether a line is UTF-8, in little memory."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for begin in range(0, len(line), BLOCK):
+            decoder.decode(line[begin : begin + BLOCK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _measure(file: io.RawIOBase, limit: int) -> tuple[int, bool]:

@@ -17,7 +17,7 @@ import msgspec
 
 from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, all_orphaned, by_place, iso
+from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, by_place, iso, to_drop
 from supervisor.transcripts.index import ENTRY, POINTER, Index
 from supervisor.transcripts.lines import with_value
 
@@ -59,8 +59,9 @@ class PiLinear:
                 }
                 place = None if is_tail else after
                 additions.append(Addition(place, msgspec.json.encode(line), call_id, tool))
-        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
-        return Plan(additions, self._moved(index, lines, additions, drops), drops, [])
+        orphans, notes = to_drop(found, wish)
+        drops = {orphaned.at for orphaned in orphans}
+        return Plan(additions, self._moved(index, lines, additions, drops), drops, notes)
 
     def _moved(self, index: Index, lines: Lines, additions: list[Addition], drops: set[int]) -> dict[int, bytes]:
         pointers = [at for at, kind in enumerate(index.kinds) if kind & POINTER]

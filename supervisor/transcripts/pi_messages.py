@@ -7,6 +7,7 @@ same branch may replace or omit what pi sends of an entry; of several edits the 
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from supervisor.core.sessions.transcript import is_synthesised_text
 from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins, decode_blocks, iso
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
+from supervisor.transcripts.lines import TooDeepError
 
 
 class PiBlock(msgspec.Struct):
@@ -103,7 +105,26 @@ def _calls(content: msgspec.Raw) -> list[tuple[int, str]]:
 
 
 def _is_whole(block: PiBlock) -> bool:
-    return bool(block.id) and block.partialJson is ABSENT and begins(block.arguments, "{")
+    if not block.id or not begins(block.arguments, "{"):
+        return False
+    return block.partialJson is ABSENT or _is_buffer_of(block.arguments, block.partialJson)
+
+
+def _is_buffer_of(arguments: msgspec.Raw, partial: msgspec.Raw) -> bool:
+    """Return whether the buffer in which pi collected a call's arguments contains all of them: pi kept it on finished
+    calls of some models."""
+    try:
+        buffer = json.loads(bytes(partial))
+        return isinstance(buffer, str) and _canonical(buffer) == _canonical(bytes(arguments))
+    except ValueError:
+        return False
+    except RecursionError:
+        raise TooDeepError from None
+
+
+def _canonical(text: str | bytes) -> str:
+    """Return one text for all texts of one JSON value; JavaScript knows no integers."""
+    return json.dumps(json.loads(text, parse_int=float), sort_keys=True)
 
 
 def call_of(entry: dict[str, Any], nth: int) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, all_orphaned, iso
+from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import ENTRY, Index
 from supervisor.transcripts.tree import Graft, Keys, Result
 
@@ -76,8 +76,9 @@ class PiTree:
         return pi_messages.is_synthesised(entry)
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
-        notes = self._keep_tip(index, found, drops)
+        orphans, notes = to_drop(found, wish)
+        drops = {orphaned.at for orphaned in orphans}
+        notes += self._keep_tip(index, found, drops)
         graft = Graft(index, lines, Keys("id", "parentId"), drops)
 
         taken: set[str] = set()

@@ -23,21 +23,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from supervisor.core.encoding import printable
-from supervisor.core.sessions.transcript import LOST, MAY_HAVE_RUN
+from supervisor.core.sessions.transcript import TEXT
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import Processes, find_holder
-from supervisor.transcripts.session import (
-    RefusedError,
-    Session,
-    UnknownFormatError,
-    is_database_name,
-    judging,
-    read_session,
-)
+from supervisor.transcripts.recognised import is_database_name
+from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, judging, read_session
 from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
-
-TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
-"""The content of a synthesised result, unless the person gives another text."""
 
 
 class Options(NamedTuple):
@@ -90,6 +81,8 @@ class Report(msgspec.Struct, kw_only=True):
     added: list[Line] = []
     changed: list[Change] = []
     dropped: list[int] = []
+    moved: list[int] = []
+    """The torn lines that stop the maker's reader."""
     orphans: list[Orphan] = []
     written: str | None = None
     backup: str | None = None
@@ -129,7 +122,7 @@ def repair(path: Path, now: datetime, options: Options, processes: Processes | N
         with judging(path):
             _repair(report, path, now, options, processes or Processes())
     except UnknownFormatError as error:
-        report.state, report.reason = "unknown", printable(str(error))
+        report.state, report.reason, report.format = "unknown", printable(str(error)), error.format
     except RefusedError as error:
         report.state, report.reason = "refused", printable(str(error))
         report.format = report.format or error.format
@@ -158,6 +151,11 @@ def _repair(report: Report, path: Path, now: datetime, options: Options, process
 
 def _write(report: Report, session: Session, now: datetime, options: Options) -> None:
     as_copy = session.format.writes_copy and not options.in_place
+    if not as_copy and any(at + 1 < len(session.index) for at in session.not_utf8):
+        raise RefusedError(
+            f"{session.path} has a torn line in its middle that must be moved away; leave out --in-place, so that a "
+            "repaired copy is written"
+        )
     if session.is_compressed and not as_copy:
         raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
     if as_copy and _is_done(session, options):
@@ -182,8 +180,9 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
 
 
 def _plan(session: Session, now: datetime, options: Options) -> Plan:
+    moves = frozenset(session.not_utf8)
     if not (session.dangling or (options.drop_orphaned and session.orphaned)):
-        return Plan([], {}, set(), [])
+        return Plan([], {}, set(), [], moves)
     wish = Wish(
         now,
         lambda: str(uuid.uuid4()),
@@ -192,7 +191,7 @@ def _plan(session: Session, now: datetime, options: Options) -> Plan:
         append_only=session.format.writes_copy and options.in_place,
     )
     with session.open() as lines:
-        return session.format.plan(session.index, session.found, lines, wish)
+        return session.format.plan(session.index, session.found, lines, wish)._replace(moves=moves)
 
 
 def _refuse_live(session: Session, options: Options, processes: Processes, *, is_locked: bool = False) -> None:
@@ -226,7 +225,9 @@ def _is_done(session: Session, options: Options) -> bool:
         done = read_session(copy, options.held)
     except (OSError, RefusedError):
         return False
-    return not done.dangling and not (options.drop_orphaned and done.orphaned)
+    if options.drop_orphaned and any(not o.is_needed for findings in done.found.values() for o in findings.orphaned):
+        return False
+    return not (done.dangling or done.not_utf8)
 
 
 def _tell(report: Report, session: Session) -> None:
@@ -249,6 +250,7 @@ def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -
     ]
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]
     report.dropped = [at + 1 for at in sorted(plan.drops)]
+    report.moved = [at + 1 for at in sorted(plan.moves)]
     report.notes += plan.notes
     others = session.real.stat().st_nlink - 1
     if session.format.writes_copy and not options.in_place:

@@ -8,17 +8,18 @@ Rules:
 - A file that cannot be judged is refused with the reason, and with what the person can do about it.
 - A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A file with a line that
   is JSON and that its format does not understand is refused.
+- Codex refuses a file for one byte that is not UTF-8. A torn line with such a byte is a fault that can be repaired; a
+  whole one is refused.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import sqlite3
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -29,9 +30,17 @@ from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.formats import Format, ShapeError, read_value
 from supervisor.transcripts.index import RESULT, Index
-from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_it, javascript_value, read_lines
+from supervisor.transcripts.lines import (
+    BOM,
+    TooDeepError,
+    as_javascript_reads_it,
+    is_utf8,
+    javascript_value,
+    read_lines,
+)
 from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
+from supervisor.transcripts.recognised import database_of, name_of
 
 _PACKED: Final = 1 << 13  # compressed bytes that are unpacked at once; the result may be thousands of times as long
 _UNPACKED_AT_LEAST: Final = 64 << 20
@@ -42,20 +51,19 @@ FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), Claude
 
 
 class RefusedError(Exception):
-    """A file is left unchanged; the message says why and what can be done."""
+    """A file is left unchanged; the message says why and what can be done. `name` is that of its format, if known."""
 
-    format: str | None = None
-    """The format of the file, if it is known."""
+    def __init__(self, said: str, name: str | None = None) -> None:
+        super().__init__(said)
+        self.format = name
 
 
 class DatabaseError(RefusedError):
-    """OpenClaw's sessions since 2026.7.2, which are in a SQLite database."""
-
-    format = "OpenClaw (SQLite)"
+    """A SQLite database with sessions: OpenClaw's since 2026.7.2, or OpenCode's."""
 
 
 class UnknownFormatError(RefusedError):
-    """No format recognises the file, or the file is empty."""
+    """No format reads the file, or the file is empty; its format may be known by name."""
 
 
 class ChangedError(RefusedError):
@@ -88,10 +96,11 @@ class Session:
         """Bytes of text; more than the file's size if the file is compressed."""
         self.found: dict[int, Findings] = {}
         self.torn: list[int] = []
+        self.not_utf8: list[int] = []
+        """The torn lines that stop the maker's reader."""
         self.first: dict[str, Any] = {}
         self.has_crlf = False
         self.is_terminated = True
-        self.has_torn_tail = False
 
     @property
     def is_compressed(self) -> bool:
@@ -219,28 +228,11 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> b
     return frame is None
 
 
-def is_database_name(name: str) -> bool:
-    """Return whether a file in a folder may be a database with OpenClaw's sessions."""
-    return name.startswith("openclaw") and name.endswith(".sqlite")
-
-
 def _refuse_database(path: Path, real: Path) -> RefusedError:
-    if not _has_sessions(real):
-        return UnknownFormatError(f"{path} is a SQLite database without OpenClaw's sessions")
-    return DatabaseError(
-        f"{path} is OpenClaw's database: since 2026.7.2 it contains the sessions, which cannot be repaired yet; "
-        "only earlier sessions, in .jsonl files, can. The file is left alone. In OpenClaw, /new begins another session"
-    )
-
-
-def _has_sessions(real: Path) -> bool:
-    """Look for OpenClaw's table without creating a lock, a log or any other file next to the database."""
-    try:
-        with closing(sqlite3.connect(f"{real.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-            found = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events'").fetchone()
-    except (sqlite3.Error, ValueError):
-        found = None
-    return found is not None or real.name == "openclaw-agent.sqlite"
+    database = database_of(real)
+    if database is None:
+        return UnknownFormatError(f"{path} is a SQLite database without sessions of a program that is known")
+    return DatabaseError(f"{path} is {database.said}", database.name)
 
 
 def read_session(path: Path, held: Collection[str] = ()) -> Session:
@@ -265,6 +257,7 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
     session.found = session.index.pair(
         labels,
         framed=session.format.framed,
+        unique=session.format.unique_ids,
         held=[prefix + key for prefix in session.format.key_prefixes for key in held],
         is_synthesised=is_synthesised,
     )
@@ -301,6 +294,8 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
     try:
         for start, line in lines:
             starts.append(start)
+            if text_format.needs_utf8 and not is_utf8(line):
+                session.not_utf8.append(len(index))
             try:
                 entry = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -316,26 +311,35 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
         raise _unknown_shape(path, len(starts), error) from None
     file.seek(max(size - 1, 0))
     session.is_terminated = file.read(1) == b"\n"
-    session.has_torn_tail = bool(session.torn) and session.torn[-1] == len(index) - 1 and not session.is_terminated
+    for at in session.not_utf8:
+        if at not in session.torn:
+            raise RefusedError(
+                f"{path} line {at + 1} has bytes that are not UTF-8, for which {text_format.name} refuses the file; "
+                "it is left alone. Restore the line from a copy"
+            )
     return session
 
 
 def _begin(path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tuple[int, memoryview]]) -> Session:
     """Read up to the first readable line, which decides the format."""
     index = Index()
-    left_out: list[bytes] = []
+    left_out: list[tuple[bytes, bool]] = []
     for start, line in lines:
         index.starts.append(start)
         text = line[len(BOM) :] if not start and bytes(line[: len(BOM)]) == BOM else line
         first = _first(path, text, len(index.starts))
         if first is None:
-            left_out.append(bytes(line[:64]))
+            left_out.append((bytes(line[:64]), is_utf8(line)))
             continue
         session = Session(path, real, stamp, _format_of(path, first), index, size)
         session.first = first
         session.has_crlf = bytes(line[-1:]) == b"\r"
-        for beginning in left_out:
+        for beginning, is_text in left_out:
+            if session.format.needs_utf8 and not is_text:
+                session.not_utf8.append(len(index))
             _leave_out(memoryview(beginning), session)
+        if session.format.needs_utf8 and not is_utf8(line):
+            session.not_utf8.append(len(index))
         try:
             read_value(session.format, first, index)
         except ShapeError as error:
@@ -378,6 +382,12 @@ def _first(path: Path, line: memoryview, number: int) -> Any:
 
 
 def _format_of(path: Path, first: Any) -> Format:
+    name = name_of(first) if isinstance(first, dict) else None
+    if name is not None:
+        hint = "; a program that has read them can use supervisor.repair_messages" if name == "chat messages" else ""
+        raise UnknownFormatError(
+            f"{path} is a session in a format that is known by name only ({name}), and it is left alone{hint}", name
+        )
     for candidate in FORMATS if isinstance(first, dict) else ():
         if candidate.recognises(first):
             return candidate

@@ -11,7 +11,9 @@ Rules:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from supervisor.core.sessions.transcript import Dangling
@@ -54,7 +56,7 @@ class Graft:
 
     def add(self, dangling: list[Dangling], tip: int, write: Callable[[Dangling, str | None], Result]) -> None:
         """Add a result for each dangling call of the path that ends at `tip`; `write` gets call and parent."""
-        on_path = self._index.path(tip)
+        path = self._path(tip)
         for (after, is_tail), calls in by_place(dangling):
             parent = self._kept(tip if is_tail else after)
             for call in calls:
@@ -63,7 +65,7 @@ class Graft:
                 place = None if is_tail else after
                 self.additions.append(Addition(place, result.line, result.call_id, result.tool))
             if not is_tail:
-                successor = self._successor(on_path, after)
+                successor = self._successor(path, after)
                 if successor is not None:
                     self._parents[successor] = parent
 
@@ -84,8 +86,12 @@ class Graft:
         own = self._lines.entry(at).get(self._keys.own)
         return own if isinstance(own, str) else None
 
-    def _successor(self, on_path: bytearray, after: int) -> int | None:
-        for at in range(after + 1, len(on_path)):
-            if on_path[at] and at not in self._drops:
-                return at
-        return None
+    def _path(self, tip: int) -> array[int]:
+        """Return the lines from the root to `tip`: a child may be written before its parent."""
+        on = self._index.path(tip)
+        path = array("Q", islice(self._index.walk(tip), on.count(1)))
+        path.reverse()
+        return path
+
+    def _successor(self, path: array[int], after: int) -> int | None:
+        return next((at for at in path if at > after and at not in self._drops), None)

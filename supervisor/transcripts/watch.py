@@ -21,8 +21,8 @@ from pathlib import Path
 
 import watchfiles
 
+from supervisor.transcripts.recognised import is_database_name
 from supervisor.transcripts.repair import Options, Report, find_files, is_transcript_name, repair
-from supervisor.transcripts.session import is_database_name
 
 
 class QuietFiles:

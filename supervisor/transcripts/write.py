@@ -17,7 +17,6 @@ Rules:
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import stat
@@ -42,7 +41,7 @@ class Written(NamedTuple):
     backup: Path | None
     """The path of the old file; None if a copy was written and the file itself was left alone."""
     torn: Path | None
-    """The path to which a torn tail was moved that would have stopped the maker's reader."""
+    """The path to which torn lines were moved that stopped the maker's reader."""
 
 
 @contextmanager
@@ -126,11 +125,10 @@ def write_plan(session: Session, plan: Plan, now: datetime, *, as_copy: bool) ->
     torn = None
     try:
         with session.open() as lines:
-            tail = _tail_to_move(session, lines)
-            _write_temporary(session, plan, lines, temporary, bool(tail))
-            if tail:
+            _write_temporary(session, plan, lines, temporary)
+            if plan.moves:
                 torn = session.real.with_name(session.real.name + ".torn")
-                _add(torn, tail + b"\n")
+                _add(torn, b"".join(lines.raw(at) + b"\n" for at in sorted(plan.moves)))
         backup = None if as_copy else _keep_backup(session, now)
         if Stamp.of(session.real.stat()) != session.stamp:
             if backup is not None:
@@ -143,21 +141,7 @@ def write_plan(session: Session, plan: Plan, now: datetime, *, as_copy: bool) ->
     return Written(target, backup, torn)
 
 
-def _tail_to_move(session: Session, lines: Reader) -> bytes:
-    if not (session.has_torn_tail and session.format.needs_utf8):
-        return b""
-    last = len(session.index) - 1
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for block in _bytes(lines, session.index.starts[last], session.size):  # it may be as long as the file
-            decoder.decode(block)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return lines.raw(last)
-    return b""
-
-
-def repaired(session: Session, plan: Plan, lines: Reader, *, without_tail: bool = False) -> Iterator[bytes]:
+def repaired(session: Session, plan: Plan, lines: Reader) -> Iterator[bytes]:
     """Yield the bytes of the repaired file."""
     end_of_line = b"\r\n" if session.has_crlf else b"\n"
     after: dict[int, list[bytes]] = defaultdict(list)
@@ -166,24 +150,24 @@ def repaired(session: Session, plan: Plan, lines: Reader, *, without_tail: bool 
             after[addition.after].append(addition.line)
     position = 0
     is_terminated = True
-    for at in sorted({*after, *plan.changes, *plan.drops}):
+    left_out = plan.drops | plan.moves
+    for at in sorted({*after, *plan.changes, *left_out}):
         begin, end = session.index.starts[at], lines.end(at)
         yield from _bytes(lines, position, begin)
         line = lines.raw(at)
         terminator = _exactly(lines, begin + len(line), end)
         if at in plan.changes:
             yield plan.changes[at] + terminator
-        elif at not in plan.drops:
+        elif at not in left_out:
             yield line + terminator
-        is_terminated = bool(terminator) or at in plan.drops
+        is_terminated = bool(terminator) or at in left_out
         for added in after[at]:
             yield (b"" if is_terminated else end_of_line) + added + end_of_line
             is_terminated = True
         position = end
-    end = session.index.starts[len(session.index) - 1] if without_tail else session.size
-    if position < end:
-        yield from _bytes(lines, position, end)
-        is_terminated = session.is_terminated or without_tail
+    if position < session.size:
+        yield from _bytes(lines, position, session.size)
+        is_terminated = session.is_terminated
     for addition in plan.additions:
         if addition.after is None:
             yield (b"" if is_terminated else end_of_line) + addition.line + end_of_line
@@ -204,11 +188,11 @@ def _exactly(lines: Reader, begin: int, end: int) -> bytes:
     return b"".join(_bytes(lines, begin, end))
 
 
-def _write_temporary(session: Session, plan: Plan, lines: Reader, temporary: Path, without_tail: bool) -> None:
+def _write_temporary(session: Session, plan: Plan, lines: Reader, temporary: Path) -> None:
     temporary.unlink(missing_ok=True)
     was = session.real.stat()
     with open(temporary, "xb", opener=_privately) as file:
-        content = repaired(session, plan, lines, without_tail=without_tail)
+        content = repaired(session, plan, lines)
         if session.is_compressed:
             _compress(content, file)
         else:

@@ -3,7 +3,7 @@
 from supervisor.core.sessions.transcript import Pairing, is_synthesised_text
 
 
-def told(*steps, **options):
+def told(*steps, unique=(), **options):
     """Give a pairing a conversation, one step for each position: calls, a result, words, or a message that failed."""
     pairing = Pairing(**options)
     for at, (what, *keys) in enumerate(steps):
@@ -20,7 +20,7 @@ def told(*steps, **options):
             pairing.forget()
         else:
             pairing.said(at)
-    return pairing.findings()
+    return pairing.findings(unique)
 
 
 def places(findings):
@@ -42,6 +42,12 @@ def test_a_result_after_the_assistants_next_message_is_too_late():
     findings = told(("frame", "a"), ("frame",), ("result", "a"))
     assert places(findings) == [("a", 0, 0, False)]
     assert [orphaned.at for orphaned in findings.orphaned] == [2]
+
+
+def test_the_result_of_a_unique_call_may_be_anywhere():
+    """It may be written before its call, or after the assistant's next message; one that has no call is orphaned."""
+    findings = told(("result", "a"), ("frame", "a", "b"), ("frame",), ("result", "b"), ("result", "c"), unique="abc")
+    assert (findings.dangling, [orphaned.key for orphaned in findings.orphaned]) == ([], ["c"])
 
 
 def test_two_calls_with_one_id_need_two_results():

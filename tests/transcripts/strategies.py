@@ -103,7 +103,8 @@ def codex_rollouts(draw):
 
 @st.composite
 def claude_sessions(draw):
-    """A Claude Code file: replies over several lines, results under their own calls, branches; every id is unique."""
+    """A Claude Code file: replies over several lines, results under their own calls or written before them, branches;
+    every id is unique."""
     lines, calls, tips = [], [], []
     clock = 0
 
@@ -128,6 +129,10 @@ def claude_sessions(draw):
         for own in answered:
             result = {"type": "tool_result", "tool_use_id": f"t{own}", "content": "ok"}
             tip = line("user", f"r{own}", own, {"role": "user", "content": [result]})
+            if not draw(st.integers(0, 3)):
+                lines.insert(
+                    max(at for at, made in enumerate(lines) if f'"uuid": "{own}"' in made.decode()), lines.pop()
+                )
         if draw(st.booleans()):
             tip = line("user", f"u{reply}", tip, {"role": "user", "content": "words"})
         calls.append(len(made) - len(answered))
@@ -147,11 +152,14 @@ def dangling_in_frames(steps):
 
 
 def dangling_anywhere(steps):
-    """Count the calls without a result after them."""
-    waiting = []
+    """Count the calls without a result after them; a result before the only call with its id is that call's."""
+    waiting, early = [], set()
+    calls = [own for step in steps if step[0] == "assistant" for own, _ in step[1]]
     for step in steps:
         if step[0] == "assistant":
             waiting += [own for own, _ in step[1]]
         elif step[0] == "result" and step[1] in waiting:
             waiting.remove(step[1])
-    return len(waiting)
+        elif step[0] == "result":
+            early.add(step[1])
+    return sum(not (own in early and calls.count(own) == 1) for own in waiting)

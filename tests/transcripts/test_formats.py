@@ -263,3 +263,71 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(mebibytes, state, s
     packed.write_bytes(zstandard.compress(plain.read_bytes() + b" " * (mebibytes << 20)))
     assert packed.stat().st_size < 10_000 * mebibytes
     assert mend(packed, in_place=False).state == state
+
+
+def test_an_insertion_next_to_a_result_written_early_cuts_nothing_off(session, mend, read):
+    """The line that follows in the conversation gets the new parent, and not the line that follows in the file."""
+    path = session("claude_code/dangling-next-to-a-result-written-early")
+    report = mend(path)
+    lines = {line["uuid"]: line["parentUuid"] for line in read(path)}
+    added = json.loads(report.added[0].line)
+    assert (lines[added["uuid"]], lines["a2"], lines["r2"], lines["a3"]) == ("a1", added["uuid"], "a2", "r2")
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0, 2, 1]])
+def test_the_result_of_a_call_that_exists_is_never_dropped(order, tmp_path, mend):
+    """pi would not send a result that comes too early or too late, but its text is what the tool did."""
+    said = {"role": "assistant", "stopReason": "toolUse", "content": []}
+    call = {**said, "content": [{"type": "toolCall", "id": "c1", "name": "bash", "arguments": {}}]}
+    result = {
+        "role": "toolResult",
+        "toolCallId": "c1",
+        "toolName": "bash",
+        "content": [{"type": "text", "text": "real"}],
+    }
+    entries = [{"type": "session", "id": "s", "cwd": "/nowhere"}]
+    entries += [{"type": "message", "message": [call, result, said][at]} for at in order]
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    for _ in range(2):
+        report = mend(path, drop_orphaned=True)
+        assert report.dropped == []
+        assert "stays" in report.notes[0]
+    assert '"real"' in path.read_text()
+
+
+CUT = b'{"timestamp":"2026-01-02T03:04:07.000Z","type":"event_msg","payload":{"type":"agent_message","message":"\xc3'
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_tail_cut_inside_a_character_is_moved_though_no_result_is_missing(end, session, mend):
+    """Codex refuses the whole file for it; in place nothing before it changes."""
+    path = session("codex/output-long-after-its-call")
+    whole = path.read_bytes()
+    path.write_bytes(whole + CUT + end)
+    looked = mend(path, write=False)
+    assert (looked.state, looked.moved) == ("found", [whole.count(b"\n") + 1])
+    report = mend(path)
+    assert (report.state, path.read_bytes()) == ("repaired", whole)
+    assert Path(report.torn_moved_to).read_bytes() == CUT + b"\n"
+    assert mend(path).state == "clean"
+
+
+def test_a_line_torn_in_the_middle_of_a_rollout_is_moved_in_a_copy_only(session, mend):
+    """In place the offsets of later lines would shift."""
+    path = session("codex/output-long-after-its-call")
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first, CUT, b"\n", *rest]))
+    assert mend(path).state == "refused"
+    report = mend(path, in_place=False)
+    assert Path(report.written).read_bytes() == b"".join([first, *rest])
+    assert mend(path, in_place=False).notes[-1] == "the repaired copy already exists"
+
+
+def test_a_rollout_with_a_whole_line_that_is_not_utf_8_is_refused(session, mend):
+    """Codex refuses it, and no line may be removed to please it."""
+    path = session("codex/output-long-after-its-call")
+    path.write_bytes(path.read_bytes() + CUT + b'"}}\n')
+    report = mend(path)
+    assert report.state == "refused"
+    assert "not UTF-8" in report.reason

@@ -53,6 +53,11 @@ TOLD = {
         ("result", "ok", "c3"),
         ("result", "lost", "c2"),
     ],
+    "claude_code/result-written-before-its-call": [
+        ("user", "edit both", None),
+        *((role, text, call) for call in ("t1", "t2") for role, text in (("call", "{}"), ("result", "done"))),
+        ("assistant", "Done.", None),
+    ],
     "claude_code/sub-agent-file": [("user", "do", None), ("call", LS, "t1"), ("result", "lost", "t1")],
 }
 

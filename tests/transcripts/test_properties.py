@@ -168,12 +168,14 @@ def test_calls_that_were_cut_off_or_failed_are_never_answered(made):
 @quickly
 @given(st.one_of(pi_trees(), pi_lists()))
 def test_orphaned_results_are_dropped_only_on_request(made):
-    """Without the flag each stays; with it only one at the tip may stay, with a note; no other line is dropped."""
+    """Without the flag each stays; with it one that a call lacks, or one at the tip, stays with a note; no other line
+    is dropped."""
     before = judged(made.data)
     assert mended(made.data)[0].dropped == []
     report, after = mended(made.data, drop_orphaned=True)
     kept = [note for note in report.notes if "stays" in note]
-    assert judged(after).orphaned == len(kept) <= 1
+    assert judged(after).orphaned == len(kept)
+    assert sum("its orphaned result stays; without it" in note for note in kept) <= 1
     assert len(report.dropped) == before.orphaned - len(kept)
     lines = [sum(bool(line.strip()) for line in data.split(b"\n")) for data in (made.data, after)]
     assert lines[1] - lines[0] == len(report.added) - len(report.dropped)
@@ -200,3 +202,33 @@ def test_bad_bytes_end_in_a_report_and_never_in_a_traceback(made, junk, data):
     report, _ = mended(made.data[:at] + junk + made.data[at:])
     assert report.state in ("clean", "repaired", "unknown", "refused")
     assert (report.reason is None) == (report.state in ("clean", "repaired"))
+
+
+@quickly
+@given(ANY)
+def test_the_only_result_of_a_call_is_never_dropped(made):
+    """Also where a result is out of place, a call that had a real result keeps one."""
+    calls, results = ids_of(made.data)
+    _, kept = ids_of(mended(made.data, drop_orphaned=True)[1])
+    assert not {own for own in results if calls[own] == 1} - kept.keys()
+
+
+def ids_of(data):
+    """Count the whole calls that are sent, and the real results, by id."""
+    calls, results = Counter(), Counter()
+    for line in data.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        message = entry.get("message") or entry.get("payload") or {}
+        if message.get("stopReason") in ("error", "aborted"):
+            continue
+        blocks = message.get("content")
+        for block in [message, *(blocks if isinstance(blocks, list) else [])]:
+            kind = block.get("type") or block.get("role")
+            if kind in ("toolCall", "tool_use", "function_call"):
+                calls[block.get("call_id") or block["id"]] += 1
+            elif kind in ("toolResult", "tool_result", "function_call_output") and b"execution lost" not in line:
+                results[block.get("call_id") or block.get("toolCallId") or block["tool_use_id"]] += 1
+    return calls, results

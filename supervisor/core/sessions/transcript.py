@@ -11,6 +11,7 @@ Rules:
   results for them are orphaned. It neither ends a frame nor begins one.
 - A call is *unanswerable* if its request is not known: it was cut off while it was written.
 - A *held* call will be answered: its approval is pending or a living run executes it. It is open, not dangling.
+- Where a key is unique, its result may be anywhere: a quick tool's result may be written before the line of its call.
 - A real result that comes after a synthesised one for the same call replaces it; the synthesised one is then
   orphaned. It is never a second answer.
 - If a file's maker sends a transcript whole and matches by id only (`framed=False`), there is one frame.
@@ -24,10 +25,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import Final, NamedTuple
 
+_NO_CALL: Final = "there is no such call before it"
+
 LOST: Final = "[tool execution lost — session was interrupted]"
 """The text of a synthesised result, in words that OpenClaw's users already know."""
 
 MAY_HAVE_RUN: Final = "The command may have run: check its effects before running it again."
+
+TEXT: Final = f"{LOST}\n{MAY_HAVE_RUN}"
+"""The content of a synthesised result, unless a person gives another text."""
 
 SYNTHESISED_TEXTS: Final = (
     "[tool execution lost",
@@ -65,6 +71,8 @@ class Orphaned(NamedTuple):
     key: Hashable
     at: int
     why: str
+    is_needed: bool = False
+    """A call with its key exists that has no other real result, so it is never dropped."""
 
 
 class Findings(NamedTuple):
@@ -185,7 +193,7 @@ class Pairing:
             else:
                 self._orphaned.append(Orphaned(key, at, "its call has a result already"))
         else:
-            self._orphaned.append(Orphaned(key, at, "there is no such call before it"))
+            self._orphaned.append(Orphaned(key, at, _NO_CALL))
 
     def said(self, _at: int) -> None:
         """Note other content that is sent to a model: it is then between a call and an appended result."""
@@ -201,22 +209,36 @@ class Pairing:
         self._unanswerable = 0
         self._skipped = None
 
-    def findings(self) -> Findings:
-        """Close the conversation and return the findings, in the order of the calls."""
-        frames = [*self._left]
-        if self._frame is not None and not self._frame.is_listed:
-            frames.append(self._frame)
+    def astray(self) -> set[Hashable]:
+        """Return the keys of calls without a result for which there is a result without a call."""
+        waiting = {key for frame in self._frames() for key in frame.waiting}
+        return {orphaned.key for orphaned in self._orphaned if orphaned.why == _NO_CALL and orphaned.key in waiting}
+
+    def findings(self, unique: Collection[Hashable] = ()) -> Findings:
+        """Close the conversation and return the findings, in the order of the calls. `unique` are keys that one call
+        has: a result with such a key is that call's, wherever it is."""
+        frames = self._frames()
         found = [(*place, key, frame) for frame in frames for key, places in frame.waiting.items() for place in places]
+        strays = {o.key: o for o in reversed(self._orphaned) if o.why == _NO_CALL and o.key in unique}
         dangling: list[Dangling] = []
+        answered: set[Orphaned] = set()
         held = 0
         for at, nth, key, frame in sorted(found, key=lambda place: place[:2]):
-            if key in self._held:
+            if key in strays:
+                answered.add(strays.pop(key))
+            elif key in self._held:
                 held += 1
             elif self._framed:
                 dangling.append(Dangling(key, at, nth, frame.last, frame.is_tail))
             else:
                 dangling.append(Dangling(key, at, nth, at, False))
-        return Findings(self._calls, dangling, self._orphaned, self._unanswerable, held)
+        orphaned = [found for found in self._orphaned if found not in answered]
+        return Findings(self._calls, dangling, orphaned, self._unanswerable, held)
+
+    def _frames(self) -> list[_Frame]:
+        """Return the frames that may have a call without a result."""
+        current = self._frame
+        return self._left if current is None or current.is_listed else [*self._left, current]
 
     def _leave(self, frame: _Frame) -> None:
         frame.is_tail = False
