@@ -32,7 +32,7 @@ EXECUTED_BY = {
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",
     "docs/how-to/other-languages.md": "channels/web/test_generated_clients.py",
-    "docs/how-to/repair.md": "transcripts/test_messages.py",
+    "docs/how-to/repair.md": "transcripts/test_repaired_messages.py",
     "docs/how-to/slack.md": "channels/chat/test_guides_of_platforms.py",
     "docs/how-to/telegram.md": "channels/chat/test_guide_telegram.py",
     "docs/how-to/test-your-agents.md": "examples/test_testing_agents.py",
