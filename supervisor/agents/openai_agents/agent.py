@@ -26,12 +26,15 @@ from typing import Any, Final, NamedTuple, cast
 import anyio
 
 from supervisor.agents.framework import (
+    RAISED,
     Answers,
     Names,
+    ToolRaised,
     call_sub_agent,
     calling_sub_agents,
     edit_line,
     framework_agent,
+    may_end_run,
     word,
 )
 from supervisor.agents.model_arguments import read_arguments
@@ -57,11 +60,12 @@ try:
         ToolSearchTool,
         WebSearchTool,
     )
+    from agents.exceptions import ToolTimeoutError
     from agents.run import DEFAULT_MAX_TURNS, AgentRunner
     from pydantic import BaseModel
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    from supervisor.agents.openai_agents.failures import noting, with_failures
+    from supervisor.agents.openai_agents.failures import RAISED as RAISED_AGAIN, noting, tells, with_failures
     from supervisor.agents.openai_agents.io import Connections, Server, StepModel
     from supervisor.agents.openai_agents.runner import Refusing, running
     from supervisor.agents.plain_json import as_json
@@ -303,7 +307,7 @@ class _Call:
         result = await self._ask(operations, self._begin if is_agent else self._run)
         above = edit_line(result)
         if result.kind != "ok":
-            return above + result.content
+            return above + (await self._told(result))
         if not is_agent:
             return _with_line(above, result.value) if above else result.value
         loop = self._bridge
@@ -328,6 +332,21 @@ class _Call:
         )
         tool.refusal = self._refusal
         return await operations.call(tool, self._shown)
+
+    async def _told(self, result: ToolResult[Any]) -> str:
+        """Return what the model reads of a call that failed. Raises what ends the run in the SDK."""
+        reason, tool = result.details["reason"], self._tool
+        has_raised = reason in RAISED and (RAISED_AGAIN in result.details or not tells(tool))
+        is_late = reason == "deadline" and tool.timeout_seconds is not None
+        if not (has_raised or is_late) or not await may_end_run(self._bridge.ctx):
+            return result.content
+        if has_raised:
+            raise ToolRaised(f"tool {self._path}.{word(tool.name)}: {result.content}")
+        late = ToolTimeoutError(tool_name=tool.name, timeout_seconds=cast(float, tool.timeout_seconds))
+        if tool.timeout_behavior == "raise_exception":
+            raise late
+        told = None if tool.timeout_error_function is None else tool.timeout_error_function(self._context, late)
+        return result.content if told is None else str(await told if inspect.isawaitable(told) else told)
 
     async def _needs_approval(self) -> bool:
         needs = self._tool.needs_approval

@@ -66,7 +66,7 @@ except ImportError as error:
 
 __all__ = ["pydantic_agent", "supervisor_tool"]
 
-_HEARD: Final[ContextVar[list[None]]] = ContextVar("supervisor_heard_events")
+_HEARD: Final[ContextVar[list[None] | None]] = ContextVar("supervisor_heard_events", default=None)
 """Gets the events of the request that this task streams."""
 
 
@@ -279,7 +279,8 @@ class _Durability(BaseDurabilityCapability[Any]):
         answer, heard = object(), _HEARD.get()
         async for event in events:
             self.ctx.heartbeat()
-            heard.append(None)
+            if heard is not None:
+                heard.append(None)
             match event:
                 case PartStartEvent(part=TextPart(content=piece)):
                     self._answers.write(self.ctx.stream, answer, piece)

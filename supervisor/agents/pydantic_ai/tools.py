@@ -3,7 +3,7 @@
 Rules
 - What is shown of a call is what runs: the model's arguments, if the tool gets just these, else what the tool gets.
 - What a tool returns is journaled as the framework writes it into its messages. Its signals (ModelRetry, ToolFailed and
-  so on) are results, too, and are raised again from the journal.
+  so on) are results, too, and are raised again from the journal. Any other exception ends the run, as in the framework.
 """
 
 import json
@@ -22,7 +22,7 @@ from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from supervisor.agents.framework import Names, calling_sub_agents, edit_line, word
+from supervisor.agents.framework import RAISED, Names, ToolRaised, calling_sub_agents, edit_line, may_end_run, word
 from supervisor.agents.model_arguments import held, read_arguments
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
@@ -76,6 +76,8 @@ class Tools(WrapperToolset[Any]):
         result = await call.make(asks=asks, metadata=_plain(ctx.tool_call_metadata))
         if result.details["reason"] == "approval_required":
             result = await call.make(asks=True, metadata=result.details.get("metadata"))
+        if result.details["reason"] in RAISED and await may_end_run(self.run.ctx):
+            raise ToolRaised(f"tool {self.run.name}.{name}: {result.content}")
         return outcome_of(result)
 
 
