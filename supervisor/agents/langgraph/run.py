@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import is_dataclass
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, messages_from_dict, messages_to_dict
@@ -23,6 +24,7 @@ from supervisor.agents.langgraph.questions import Asking, asked_calls, ids_of
 from supervisor.agents.langgraph.tools import Tools
 from supervisor.agents.model_arguments import held
 from supervisor.agents.plain_json import as_json
+from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.errors import InvalidInput
@@ -61,8 +63,17 @@ class GraphRun:
         self._decisions = Decisions()
         self._begun: list[Asked] = []
         """The calls that the graph has begun in this attempt."""
+        self._context = WrittenContext(settings.name, self._new_context())
         self._has_begun = False
         """Whether a segment has ended, so that the checkpointer must know the thread."""
+
+    def _new_context(self) -> Any:
+        """Return the runtime context as LangGraph gives it to nodes: it would make another one of a dict in each
+        segment."""
+        made = None if self._settings.deps is None else self._settings.deps(self._ctx)
+        schema = self._graph.context_schema
+        is_made = isinstance(made, dict) and (is_dataclass(schema) or hasattr(schema, "model_fields"))
+        return schema(**made) if is_made else made
 
     async def converse(self) -> Any:
         """Bring the graph to its end. Raises GraphFailed, and what else ends a run."""
@@ -115,7 +126,8 @@ class GraphRun:
             nonlocal has_run
             has_run = True
             rest = await self._drive(is_again=is_again or self._settings.idempotent)
-            return ToolResult(kind="ok", content=_in_words(rest), value=rest)
+            result = ToolResult(kind="ok", content=_in_words(rest), value=rest)
+            return self._context.with_changes("segment", result)
 
         tool = foreign_tool(
             f"{self._settings.name}.segment",
@@ -128,6 +140,7 @@ class GraphRun:
         result = await self._ctx.named(name).call(
             tool, {"answers": self._given} if self._given else {"text": self._text}
         )
+        self._context.take(result, is_replayed=not has_run)
         self._decisions.is_watched &= has_run
         if result.kind == "ok":
             return dict(result.value or {})
@@ -197,7 +210,7 @@ class GraphRun:
         events = self._graph.astream(
             start,
             config,
-            context=None if settings.deps is None else settings.deps(ctx),
+            context=self._context.context,
             stream_mode=["updates", "custom", "messages"] if settings.stream else ["updates", "custom"],
             subgraphs=True,
             durability="sync",  # what a node did is in the thread before the next one begins

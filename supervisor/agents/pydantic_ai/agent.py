@@ -58,6 +58,7 @@ try:
     from supervisor.agents.plain_json import as_json
     from supervisor.agents.pydantic_ai.leaves import check_call, with_checks
     from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
+    from supervisor.agents.written_context import WrittenContext
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.61 or later ({error}): "
@@ -113,12 +114,13 @@ def pydantic_agent(
 
     async def run(ctx: Context, text: str) -> Any:
         history = [message for saved in ctx.saved_before() for message in _read_messages(saved["messages"])]
+        durable = durability(ctx, deps(ctx) if deps is not None else None)
         result = await agent.run(
             text,
             message_history=history or None,
-            deps=deps(ctx) if deps is not None else None,
+            deps=durable.written.context,
             usage_limits=usage_limits,
-            capabilities=[durability(ctx)],
+            capabilities=[durable],
         )
         output = as_json(result.output, f"the output of agent {name}")
         await ctx.save({"output": output, "messages": _messages_of(result)})
@@ -235,13 +237,21 @@ class _Durability(BaseDurabilityCapability[Any]):
     )
 
     def __init__(
-        self, agent_name: str, ctx: Context | None, *, policy: Policy, tool_timeout: float, stream: bool
+        self,
+        agent_name: str,
+        ctx: Context | None,
+        deps: Any = None,
+        *,
+        policy: Policy,
+        tool_timeout: float,
+        stream: bool,
     ) -> None:
         super().__init__(name=agent_name, event_stream_handler=self._show if stream else None)
         self._ctx = ctx
         self.policy: Policy = policy
         self.tool_timeout = tool_timeout
         self.names = Names()
+        self.written = WrittenContext(agent_name, deps)
         self._answers = Answers()
         self._whole: dict[Any, DurableOperation[Any, Any, Any]] = {}
 
