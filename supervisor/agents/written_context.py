@@ -101,13 +101,13 @@ class WrittenContext:
         details = {**result.details, _KEY: {name: said for name, said in changes.items() if said}}
         if lost:
             told = "; ".join(f"{name}: {why}" for name, why in lost.items())
-            text = (
+            why = (
                 f"tool {tool} has run, but what it wrote into the context of agent {self._agent} is lost when the "
                 f"process ends ({told}). Give the field a type that JSON can hold, and annotate it; or keep the "
                 "value in a file or a database, and its name in the context"
             )
             details |= {"reason": "context", "effect": "done"}
-            return ToolResult(kind="error", content=text, details=details)
+            return ToolResult(kind="error", content=why, details=details)
         return msgspec.structs.replace(result, details=details)
 
     def take(self, result: ToolResult[Any], *, is_replayed: bool) -> None:

@@ -71,7 +71,7 @@ class GraphRun:
         """Return the runtime context as LangGraph gives it to nodes: it would make another one of a dict in each
         segment."""
         made = None if self._settings.deps is None else self._settings.deps(self._ctx)
-        schema = self._graph.context_schema
+        schema: Any = self._graph.context_schema
         is_made = isinstance(made, dict) and (is_dataclass(schema) or hasattr(schema, "model_fields"))
         return schema(**made) if is_made else made
 

@@ -57,6 +57,7 @@ try:
 
     from supervisor.agents.plain_json import as_json
     from supervisor.agents.pydantic_ai.leaves import check_call, with_checks
+    from supervisor.agents.pydantic_ai.outside import AskPeople, NoteCalls, events_of
     from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
     from supervisor.agents.written_context import WrittenContext
 except ImportError as error:
@@ -115,13 +116,14 @@ def pydantic_agent(
     async def run(ctx: Context, text: str) -> Any:
         history = [message for saved in ctx.saved_before() for message in _read_messages(saved["messages"])]
         durable = durability(ctx, deps(ctx) if deps is not None else None)
-        result = await agent.run(
-            text,
-            message_history=history or None,
-            deps=durable.written.context,
-            usage_limits=usage_limits,
-            capabilities=[durable],
-        )
+        with events_of(durable):
+            result = await agent.run(
+                text,
+                message_history=history or None,
+                deps=durable.written.context,
+                usage_limits=usage_limits,
+                capabilities=[NoteCalls(durable), durable, AskPeople(durable)],
+            )
         output = as_json(result.output, f"the output of agent {name}")
         await ctx.save({"output": output, "messages": _messages_of(result)})
         return output
@@ -251,6 +253,7 @@ class _Durability(BaseDurabilityCapability[Any]):
         self.policy: Policy = policy
         self.tool_timeout = tool_timeout
         self.names = Names()
+        self.deferred: DeferredToolRequests | None = None
         self.written = WrittenContext(agent_name, deps)
         self._answers = Answers()
         self._whole: dict[Any, DurableOperation[Any, Any, Any]] = {}
