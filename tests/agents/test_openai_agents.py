@@ -389,6 +389,17 @@ async def test_an_exception_that_ends_a_run_of_the_sdk_ends_it_here(tool):
     assert RAISED[tool] in outcome.cause
 
 
+async def test_a_run_that_fails_ends_the_other_calls_of_its_answer_first(caplog):
+    """No task of a call outlives the run: its journal is whole, and the SDK logs no failure of it."""
+    model, store = model_of([("raw", {"path": "a"}), ("forbidden", {"path": "b"})], "went on"), MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(helper_of(Agent("Files", tools=[raw, forbidden], model=model)), "go", session="s")
+        assert (await run.outcome()).kind == "failed"
+        assert not (await supervisor.find_approvals()).items
+    gc.collect()
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
+
+
 async def test_a_tool_says_itself_that_it_is_late():
     """Its `timeout_error_function` makes what the model reads."""
     agent = Agent("Files", tools=[patient], model=model_of([("patient", {"path": "a"})], "done"))

@@ -139,6 +139,9 @@ def openai_agent(
                     max_turns=max_turns,
                     run_config=bridge.run_config,
                 )
+        except Exception:
+            await bridge.connections.idle()
+            raise
         finally:
             await bridge.connections.close()
         if result.interruptions:
@@ -284,7 +287,8 @@ class _Bridge:
 
         async def invoke(context: Any, raw: str) -> Any:
             try:
-                return await _Call(self, path, tool, context, raw).make()
+                with self.connections.calling():
+                    return await _Call(self, path, tool, context, raw).make()
             except Suspended:  # the run leaves memory; the SDK would log it as a fatal failure of the tool's task
                 raise anyio.get_cancelled_exc_class() from None
 

@@ -8,7 +8,8 @@ Rules
 """
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -67,6 +68,26 @@ class Connections:
 
     def __init__(self) -> None:
         self._used: dict[int, _Connection] = {}
+        self._calls = 0
+        self._is_idle = anyio.Event()
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """A call is under way, which may use a connection."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._is_idle.set()
+                self._is_idle = anyio.Event()
+
+    async def idle(self) -> None:
+        """Wait until the calls have ended: of a run that fails the SDK cancels them, and does not wait for that."""
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            while self._calls:
+                await self._is_idle.wait()
 
     async def open(self, server: Any) -> None:
         """Connect a server, unless it is connected."""
