@@ -36,6 +36,7 @@ EXECUTED_BY = {
     "docs/how-to/slack.md": "channels/chat/test_guides_of_platforms.py",
     "docs/how-to/telegram.md": "channels/chat/test_guide_telegram.py",
     "docs/how-to/test-your-agents.md": "examples/test_testing_agents.py",
+    "docs/how-to/use-a-model.md": "agents/test_objects_in_steps.py",
     "docs/how-to/when-one-machine-is-not-enough.md": "temporal/test_temporal_commands.py",
     "docs/how-to/write-a-channel.md": "channels/board_bench.py",
     "docs/tutorial": "examples/test_tutorial.py",
@@ -54,7 +55,6 @@ NOT_EXECUTED = {
     "docs/how-to/questions.md": "a part of a program; examples/form.py is a whole one",
     "docs/how-to/run-it-for-long.md": "needs systemd; cli/test_unit.py starts what the unit says",
     "docs/how-to/traces.md": "needs a collector; channels/web/test_traced_daemon.py runs a daemon with an SDK",
-    "docs/how-to/use-a-model.md": "needs a model; examples/chat_loop.py is executed",
     "docs/reference/command-line.md": "a list; its first commands are those of the tutorial",
 }
 MOST_NOT_EXECUTED = 33

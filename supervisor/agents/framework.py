@@ -6,6 +6,8 @@ Rules
   what the model answered, so that each attempt makes the same ones. LangGraph is different: langgraph/agent.py.
 - Models repeat the ids of their calls, and frameworks refuse that. So a repeated id is made a new one, the same in each
   attempt. A call is identified by its request, its id, its arguments, and the use of all three.
+- A model that cannot stream is asked for its answer as a whole.
+- An exception of a tool ends the run if it does so in the framework. Its call has a result, and nothing runs again.
 - If a person has approved a call with other arguments, a line above its result tells the model which ones ran.
 - The last save of a run holds its output and its messages, for the turns after it.
 """
@@ -87,6 +89,29 @@ def edit_line(result: ToolResult[Any]) -> str:
     """Return the line for the model above the result of a call that a person has edited; "" for any other call."""
     ran = result.details.get("arguments")
     return "" if ran is None else f"[a person approved this call with other arguments, which ran: {json_text(ran)}]\n"
+
+
+def cannot_stream(error: BaseException) -> bool:
+    """Whether an exception says that a model has no streamed answers, and not that one has failed. A model that tries
+    others raises a group of theirs."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(cannot_stream, error.exceptions))
+    is_told = isinstance(error, AssertionError) and "stream_function" in str(error)  # Pydantic AI's FunctionModel
+    return is_told or isinstance(error, NotImplementedError)
+
+
+class ToolRaised(Exception):
+    """A tool has raised what ends the run in its framework."""
+
+
+RAISED: Final = ("exception", "connection_lost")
+"""The reasons of a result that is an exception of the tool's function."""
+
+
+async def may_end_run(ctx: Context) -> bool:
+    """Whether a failed call ends the run, as it does in the framework. A run of a former version has told its model of
+    such a call, and goes on so."""
+    return await ctx.patched("a tool's exception ends the run")
 
 
 class Answers:

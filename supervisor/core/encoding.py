@@ -8,7 +8,7 @@ What a person decides must be what runs, so `exact` writing and `read_exact` ref
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
@@ -31,14 +31,22 @@ def printable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def to_json(value: Any, what: str, *, canonical: bool = False, exact: bool = False) -> msgspec.Raw:
+def to_json(
+    value: Any,
+    what: str,
+    *,
+    canonical: bool = False,
+    exact: bool = False,
+    hook: Callable[[Any], Any] | None = None,
+) -> msgspec.Raw:
     """Encode a value for the journal; raises InvalidInput that names `what` if the value cannot be encoded.
 
     `canonical`: equal values give equal bytes in every process (the order of a set differs between processes).
     `exact`: also raise for a NaN or an infinity, which would be written as null.
+    `hook`: makes JSON values of an object of a type that msgspec does not know.
     """
     try:
-        raw = _encode_canonical(value) if canonical else msgspec.json.encode(value)
+        raw = _encode_canonical(value, hook) if canonical else msgspec.json.encode(value, enc_hook=hook)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
             f"{what} cannot be written to the journal: {error}; use values that JSON can express"
@@ -77,11 +85,11 @@ def _is_finite(value: Any) -> bool:
     return type(found) is kind or _is_finite(found)
 
 
-def _encode_canonical(value: Any) -> bytes:
+def _encode_canonical(value: Any, hook: Callable[[Any], Any] | None) -> bytes:
     try:
-        return msgspec.json.encode(value, order="deterministic")
+        return msgspec.json.encode(value, order="deterministic", enc_hook=hook)
     except TypeError:  # keys that are not text (dict[int, str]) are sorted as text
-        return msgspec.json.encode(plain(value), order="deterministic")
+        return msgspec.json.encode(plain(value, hook), order="deterministic")
 
 
 def read_exact(text: bytes | str, what: str) -> Any:
@@ -121,15 +129,18 @@ def _is_too_deep(raw: bytes) -> bool:
     return bool(brackets)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, hook: Callable[[Any], Any] | None = None) -> Any:
     """Return a value as JSON has it, in one order; keys become text."""
-    return msgspec.to_builtins(value, order="deterministic", str_keys=True)
+    return msgspec.to_builtins(value, order="deterministic", str_keys=True, enc_hook=hook)
 
 
-def from_json(raw: msgspec.Raw | bytes | str, type_: Any, what: str) -> Any:
-    """Decode JSON as `type_`; raises InvalidInput that names `what` if the JSON does not fit."""
+def from_json(
+    raw: msgspec.Raw | bytes | str, type_: Any, what: str, hook: Callable[[Any, Any], Any] | None = None
+) -> Any:
+    """Decode JSON as `type_`; raises InvalidInput that names `what` if the JSON does not fit. `hook`: makes an object
+    of JSON values, of a type that msgspec does not know."""
     try:
-        return msgspec.json.decode(raw, type=type_)
+        return msgspec.json.decode(raw, type=type_, dec_hook=hook)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{what}: {error}") from None
     except RecursionError:

@@ -91,7 +91,9 @@ class Operations(ABC):
     async def step(self, fn: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any) -> Any:
         """Run a function of the agent's own, at least once, and journal its result. Raises StepFailed if it raises.
 
-        If its first parameter is annotated as StepContext, the function gets one.
+        If its first parameter is annotated as StepContext, the function gets one. The result comes back as the
+        function's annotation says: values of JSON, dataclasses, and objects with `model_dump`, as those of the OpenAI
+        and Anthropic SDKs. Raises InvalidInput, before the function runs, for an annotation that cannot be read back.
         """
 
 

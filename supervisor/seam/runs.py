@@ -98,7 +98,8 @@ class TaskGroup(Protocol):
     """A task group of an agent. Each child task gets a context with its own branch, and does operations of its own."""
 
     def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
-        """Run `fn(context, *args)` in a task."""
+        """Run `fn(context, *args)` in a task: its first argument is the context of its branch. Raises TypeError for a
+        function that does not take them."""
 
 
 class Timer(Protocol):

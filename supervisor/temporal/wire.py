@@ -11,7 +11,7 @@ Rules
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
@@ -293,10 +293,17 @@ def from_wire(document: Any, type_: type[T]) -> T:
     return msgspec.convert(document, type_)
 
 
-def plain_of(value: Any, what: str, largest: int = LARGEST, *, exact: bool = False) -> Any:
+def plain_of(
+    value: Any,
+    what: str,
+    largest: int = LARGEST,
+    *,
+    exact: bool = False,
+    hook: Callable[[Any], Any] | None = None,
+) -> Any:
     """Return a value as plain JSON. Raises InvalidInput that names `what`, also for a value that is too large. `exact`
-    is as for `to_json`."""
-    raw = to_json(value, what, exact=exact)
+    and `hook` are as for `to_json`."""
+    raw = to_json(value, what, exact=exact, hook=hook)
     check_size(raw, what, largest)
     return msgspec.json.decode(raw)
 

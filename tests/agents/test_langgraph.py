@@ -35,8 +35,9 @@ from supervisor import (
     deny,
     open_supervisor,
 )
-from supervisor.agents.langgraph import langgraph_agent
+from supervisor.agents.langgraph import langgraph_agent, run as langgraph_run, threads
 from supervisor.core import events as e
+from supervisor.runtime.operations.context import LocalContext
 from supervisor.testing import virtual_asyncio
 
 pytestmark = pytest.mark.anyio
@@ -434,14 +435,127 @@ async def test_a_restart_after_a_stall_goes_on_with_the_graph(idempotent):
     assert effects == ["plan", "silent", "silent"]
 
 
-async def test_each_turn_has_a_thread_of_its_own():
-    """Its id is the session's, with the number of the run."""
+async def test_a_turn_goes_on_with_the_state_that_the_turn_before_has_left():
+    """A session is one thread."""
     saver = InMemorySaver()
     async with opened() as supervisor:
         await (await supervisor.start(planner_of(graph_of(saver, plan=does("plan"))), "go", session="s")).result()
         await supervisor.send("s", "again")
-        assert await (await supervisor.get_run("s")).result() == ["plan"]
+        assert await (await supervisor.get_run("s")).result() == ["plan", "plan"]
+    assert {*saver.storage} == {"s"}
+
+
+async def test_a_turn_that_failed_is_no_part_of_the_next_one():
+    """The thread goes on from the checkpoint at which the last good turn has ended."""
+
+    async def fails_once(state: State) -> State:
+        effects.append("tried")
+        if effects.count("tried") == 2:
+            raise ValueError("no")
+        return {"said": [state["topic"]]}
+
+    saver = InMemorySaver()
+    planner = planner_of(graph_of(saver, plan=does("plan"), rest=fails_once))
+    kinds = []
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(planner, "one", session="s")).outcome()
+        for text in ("two", "three"):
+            kinds.append(outcome.kind)
+            await supervisor.send("s", text)
+            outcome = await (await supervisor.get_run("s")).outcome()
+    assert kinds == ["succeeded", "failed"]
+    assert outcome.value == ["plan", "one", "plan", "three"]
+    assert {*saver.storage} == {"s"}
+
+
+async def test_a_session_of_before_goes_on_in_its_latest_thread():
+    """A former version had a thread for each turn, and saved none."""
+
+    async def former_save(self, state):
+        await save(self, {name: state[name] for name in ("output", "messages")})
+
+    async def former_place(ctx, graph):
+        return threads.Place(thread=ctx.session if ctx.run_number == 1 else f"{ctx.session}:{ctx.run_number}")
+
+    saver, save = InMemorySaver(), LocalContext.save
+    planner = planner_of(graph_of(saver, plan=does("plan")))
+    async with opened() as supervisor:
+        with pytest.MonkeyPatch.context() as former:
+            former.setattr(LocalContext, "save", former_save)
+            former.setattr(langgraph_run, "place_of", former_place)
+            await (await supervisor.start(planner, "one", session="s")).result()
+            await supervisor.send("s", "two")
+            assert await (await supervisor.get_run("s")).result() == ["plan"]
+        for count in (2, 3):
+            await supervisor.send("s", "three")
+            assert await (await supervisor.get_run("s")).result() == ["plan"] * count
     assert {*saver.storage} == {"s", "s:2"}
+
+
+class Uncopied(InMemorySaver):
+    """Does not keep what is copied into another thread."""
+
+    is_kept = False
+
+    async def aput(self, config, *args):
+        if config["configurable"]["thread_id"] == "f:2" and not self.is_kept:
+            self.is_kept = True
+            return config
+        return await super().aput(config, *args)
+
+
+@pytest.mark.parametrize("saver", [InMemorySaver, Uncopied])
+async def test_a_fork_has_a_copy_of_the_state_or_says_that_it_is_lost(saver):
+    """R10: both go on, each in a thread of its own."""
+    kept = saver()
+    planner = planner_of(graph_of(kept, plan=does("plan")))
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(planner, "one", session="s")).result()
+        await supervisor.send("s", "two")
+        await (await supervisor.get_run("s")).result()
+        begun = [row.position for row in store.journal("s") if isinstance(row.event, e.MessageReceived)][-1]
+        await supervisor.fork("s", before=begun, new="f")
+        await supervisor.send("f", "other")
+        found = await (await supervisor.get_run("f")).result()
+        await supervisor.send("s", "three")
+        assert await (await supervisor.get_run("s")).result() == ["plan"] * 3
+        said = str(await supervisor.find_entries("f", limit=None))
+    is_lost = saver is Uncopied
+    assert found == (["plan"] if is_lost else ["plan", "plan"])
+    assert ("is lost for this fork" in said) is is_lost
+
+
+async def test_after_a_death_in_a_later_turn_no_node_runs_twice_unasked():
+    """T1: what the turn before has left is not taken for the end of this one."""
+    store = Remembered()
+    saver = store.saver = Remembering(store)
+    assert (await live(store, saver, "stop"))[0].kind == "succeeded"
+    begun = len(saver.left)
+    effects.clear()
+    async with opened(store) as supervisor:
+        await supervisor.send("s", "again")
+        run = await supervisor.get_run("s")
+        await answer_all(supervisor, run, {"review?": "yes"})
+        await run.result()
+    assert sorted(effects) == ["a", "act", "b", "told yes"]
+    count = 0
+    for left, threads_left, done in saver.left[begun:]:
+        events = [row.event for row in left.journal("s")]
+        if sum(type(each) in e.BEGINS_RUN for each in events) < 2 or isinstance(events[-1], e.RunFinished):
+            continue
+        effects[:] = done
+        async with opened(left) as supervisor:
+            await supervisor.start(planner_of(work(threads_left)), "go", session="s")
+            run = await supervisor.get_run("s")
+            asked = await answer_all(supervisor, run, {"review?": "yes", "go on": "go on"})
+            outcome = await run.outcome()
+        assert outcome.kind == "succeeded", outcome
+        twice = {each for each in effects if effects.count(each) > 1}
+        assert not twice or any("go on" in each for each in asked), effects
+        assert {*effects} == {"a", "b", "told yes", "act"}
+        count += 1
+    assert count > 10
 
 
 async def test_a_fork_does_not_go_on_with_the_thread_of_its_session():

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from agents import (
     Agent,
+    FunctionTool,
     GuardrailFunctionOutput,
     InputGuardrail,
     LocalShellTool,
@@ -332,19 +333,37 @@ class Refuses(MCPServer):
         return CallToolResult(content=[TextContent(type="text", text="not yours")], is_error=True)
 
 
-FAILED = {
-    "forbidden": "An error occurred",
-    "sorry": "sorry: not yours",
-    "raw": "PermissionError: not yours",
-    "mcp": "not yours",
-}
+async def _handmade(context, raw):
+    raise PermissionError("not yours")
+
+
+@function_tool(failure_error_function=lambda context, error: 1 / 0)
+async def clumsy(path: str) -> str:
+    raise PermissionError("not yours")
+
+
+@function_tool(timeout=5, timeout_behavior="raise_exception")
+async def late(path: str) -> str:
+    await anyio.sleep(60)
+    return path
+
+
+@function_tool(timeout=5, timeout_error_function=lambda context, error: "try tomorrow")
+async def patient(path: str) -> str:
+    await anyio.sleep(60)
+    return path
+
+
+handmade = FunctionTool("handmade", "", forbidden.params_json_schema, _handmade)
+FAILED = {"forbidden": "An error occurred", "sorry": "sorry: not yours", "mcp": "not yours"}
+RAISED = {"raw": "not yours", "handmade": "not yours", "clumsy": "ZeroDivisionError", "late": "timed out"}
 
 
 @pytest.mark.parametrize("tool", FAILED)
 async def test_a_tool_that_failed_is_an_error_in_the_journal_and_the_model_reads_what_the_sdk_says(tool):
     """T8. The SDK makes a text of what a tool raises."""
     model = model_of([(tool, {"path": "a"})], "done")
-    agent, store = Agent("Files", tools=[forbidden, sorry, raw], mcp_servers=[Refuses()], model=model), MemoryStore()
+    agent, store = Agent("Files", tools=[forbidden, sorry], mcp_servers=[Refuses()], model=model), MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(helper_of(agent), "go", session="s")
         await approve_all(supervisor, run)
@@ -354,6 +373,41 @@ async def test_a_tool_that_failed_is_an_error_in_the_journal_and_the_model_reads
     assert (ended.kind, bytes(ended.details)) == ("error", b'{"reason":"exception","effect":"maybe"}')
     assert FAILED[tool] in ended.content
     assert FAILED[tool] in saved.decode()
+
+
+@pytest.mark.parametrize("tool", RAISED)
+async def test_an_exception_that_ends_a_run_of_the_sdk_ends_it_here(tool):
+    """The call has its result, the model is not told, and a later process ends the run, too."""
+    model = model_of([(tool, {"path": "a"})], "went on")
+    agent, store = Agent("Files", tools=[raw, handmade, clumsy, late], model=model), MemoryStore()
+    helper = helper_of(agent)
+    async with opened(store) as supervisor:
+        outcome = await (await supervisor.start(helper, "go", session="s")).outcome()
+    (ended,) = [row.event for row in store.journal("s") if isinstance(row.event, e.ToolCallFinished)]
+    assert ended.kind == "error"
+    assert outcome.kind == "failed"
+    assert RAISED[tool] in outcome.cause
+
+
+async def test_a_run_that_fails_ends_the_other_calls_of_its_answer_first(caplog):
+    """No task of a call outlives the run: its journal is whole, and the SDK logs no failure of it."""
+    model, store = model_of([("raw", {"path": "a"}), ("forbidden", {"path": "b"})], "went on"), MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(helper_of(Agent("Files", tools=[raw, forbidden], model=model)), "go", session="s")
+        assert (await run.outcome()).kind == "failed"
+        assert not (await supervisor.find_approvals()).items
+    gc.collect()
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
+
+
+async def test_a_tool_says_itself_that_it_is_late():
+    """Its `timeout_error_function` makes what the model reads."""
+    agent = Agent("Files", tools=[patient], model=model_of([("patient", {"path": "a"})], "done"))
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(helper_of(agent), "go", session="s")).result() == "done"
+    (saved,) = [bytes(row.event.state) for row in store.journal("s") if isinstance(row.event, e.StateSaved)]
+    assert b"try tomorrow" in saved
 
 
 async def test_calls_that_wait_when_the_program_ends_leave_no_traceback(caplog):

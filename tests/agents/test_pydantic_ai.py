@@ -10,7 +10,7 @@ from framework_scenes import ANSWER, SEEN, approve_all, opened, refusal_of, text
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext, ToolReturn, UsageLimits
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ModelResponse, ToolReturnPart
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -18,7 +18,7 @@ from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from watching import next_of
 
 from supervisor import Approve, InvalidInput, MemoryStore, allow, open_supervisor
-from supervisor.agents.pydantic_ai import pydantic_agent
+from supervisor.agents.pydantic_ai import pydantic_agent, tools
 from supervisor.core import events as e
 from supervisor.testing import fast_disk, virtual_asyncio
 
@@ -161,10 +161,44 @@ async def runs_another() -> str:
 
 @pytest.mark.filterwarnings("ignore:coroutine")
 async def test_run_sync_in_a_tool_is_an_error_with_its_cure():
+    """It ends the run, as any exception does that is no signal of the framework."""
     async with opened() as supervisor:
         outcome = await (await supervisor.start(pydantic_agent("writer", agent_of(runs_another)), "write")).outcome()
-    assert "runs_another" in str(outcome.value)
-    assert "supervisor_tool" in str(outcome.value)
+    assert outcome.kind == "failed"
+    assert "runs_another" in outcome.cause
+    assert "supervisor_tool" in outcome.cause
+
+
+async def breaks(path: str) -> str:
+    raise ConnectionError(f"the line to {path} is down")
+
+
+async def test_a_run_that_has_told_its_model_of_an_exception_goes_on_so():
+    """R1: a former version did. What waits on disk from then ends as it would have."""
+
+    async def script(messages, info):
+        answers = [each for each in messages if isinstance(each, ModelResponse)]
+        names = ["breaks", "asks_itself"]
+        if len(answers) < len(names):
+            yield {0: DeltaToolCall(name=names[len(answers)], json_args='{"path": "a"}', tool_call_id="c")}
+        else:
+            yield "done"
+
+    writer = pydantic_agent("writer", agent_of(breaks, asks_itself, model=FunctionModel(stream_function=script)))
+    store = MemoryStore()
+    with pytest.MonkeyPatch.context() as former:
+        former.setattr(tools, "may_end_run", _never)
+        async with opened(store) as supervisor:
+            asked = await next_of((await supervisor.start(writer, "go", session="s")).watch_approvals())
+            killed = fork(store)
+    async with opened(killed) as supervisor:
+        run = await supervisor.resume("s")
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "done"
+
+
+async def _never(ctx):
+    return False
 
 
 async def _nothing() -> None: ...

@@ -15,8 +15,9 @@ Rules
   answer of an interrupt that has one to the next interrupt of the same node.
 - After a segment that an earlier attempt left without an end, its nodes may have acted. If the thread shows that it
   had come to its end, the run goes on from there. Otherwise a person is asked, unless the graph is idempotent.
-- The thread's id is the session's id, and the run's number for later turns. It is journaled: a retry goes on with the
-  thread of the run before it, and a fork of a run in progress is refused, since no two sessions can have one thread.
+- A session has one thread, whose id is the session's; a later turn sends only its message to it (threads.py). The place
+  is journaled: a retry goes on with the thread of the run before it, and a fork of a run in progress is refused, since
+  no two sessions can have one thread.
 - All interrupts of a segment are answered before the next one begins.
 """
 
@@ -73,9 +74,9 @@ def langgraph_agent(
     `name`: its name, and that of the variable that holds it: `planner = langgraph_agent("planner", ...)`.
     `graph`: a graph compiled with a checkpointer; or a function that returns an async context manager of one, for a
     checkpointer that must be opened and closed. It is opened in each attempt.
-    `input`: makes the graph's input of the text. Default: a message after those of the turns before, for a graph with
-    `messages`. `output`: makes the result of the graph's final values. Default: its structured response, else the text
-    of its last message, else the values.
+    `input`: makes the graph's input of the text. Default: a message, for a graph with `messages`. It goes to the
+    state that the turns before have left. `output`: makes the result of the graph's final values. Default: its
+    structured response, else the text of its last message, else the values.
     `deps`: makes the graph's runtime context. It is called in each attempt, since a resumed run has no other.
     `segment_timeout`: the deadline in seconds of what runs between two interrupts.
     `idempotent`: whether nodes may run again after a crash without asking a person.

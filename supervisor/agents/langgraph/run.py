@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import is_dataclass
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, messages_from_dict, messages_to_dict
 from langgraph.types import Command, StateSnapshot
 
@@ -20,9 +22,11 @@ from supervisor.agents.langgraph.guard import (
     last_calls,
 )
 from supervisor.agents.langgraph.questions import Asking, asked_calls, ids_of
+from supervisor.agents.langgraph.threads import Place, checkpoint_of, config_of, place_of
 from supervisor.agents.langgraph.tools import Tools
 from supervisor.agents.model_arguments import held
 from supervisor.agents.plain_json import as_json
+from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.errors import InvalidInput
@@ -53,7 +57,7 @@ class GraphRun:
         self._asking = Asking(ctx, settings.name)
         self._graph = graph
         self._text = text
-        self._thread = ""
+        self._place = Place(thread="")
         self._number = 0
         self._given: dict[str, Any] = {}
         """The answers to the interrupts of the last segment, by their ids."""
@@ -61,12 +65,25 @@ class GraphRun:
         self._decisions = Decisions()
         self._begun: list[Asked] = []
         """The calls that the graph has begun in this attempt."""
+        self._context = WrittenContext(settings.name, self._new_context())
         self._has_begun = False
         """Whether a segment has ended, so that the checkpointer must know the thread."""
 
+    def _new_context(self) -> Any:
+        """Return the runtime context as LangGraph gives it to nodes: it would make another one of a dict in each
+        segment."""
+        made: Any = None if self._settings.deps is None else self._settings.deps(self._ctx)
+        schema: Any = self._graph.context_schema
+        is_made = isinstance(made, dict) and (is_dataclass(schema) or hasattr(schema, "model_fields"))
+        return schema(**made) if is_made else made
+
     async def converse(self) -> Any:
         """Bring the graph to its end. Raises GraphFailed, and what else ends a run."""
-        self._thread = await self._ctx.named("thread").step(self._new_thread)
+        said = await self._ctx.named("thread").step(self._find_place)
+        self._place = Place(thread=said) if isinstance(said, str) else msgspec.convert(said, Place)
+        if self._place.lost is not None:
+            text = f"the state of thread {self._place.lost} is lost for this fork: it goes on with the messages alone"
+            await self._ctx.report("text", text)
         if self._thread.partition(":")[0] != self._ctx.session:
             raise InvalidInput(
                 f"agent {self._settings.name}: thread {self._thread} belongs to the session that this one is a fork "
@@ -90,7 +107,8 @@ class GraphRun:
                 nodes = " and ".join(rest["before"])
                 await self._ask_to_go_on(f"{self._settings.name} stops at {nodes}. Does it go on?")
             else:
-                await self._ctx.save({"output": rest["output"], "messages": rest["messages"]})
+                where = {"thread": self._thread, "at": rest.get("at")}
+                await self._ctx.save({"output": rest["output"], "messages": rest["messages"], **where})
                 return rest["output"]
 
     def _decided(self, interrupts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Asked, Mapping[str, Any]]]:
@@ -100,9 +118,10 @@ class GraphRun:
                 answer = self._given[each["id"]]
                 yield from zip(calls, answer.get("decisions", [answer]), strict=True)
 
-    async def _new_thread(self) -> str:
-        ctx = self._ctx
-        return ctx.session if ctx.run_number == 1 else f"{ctx.session}:{ctx.run_number}"
+    async def _find_place(self) -> Any:
+        """Return where this turn begins; for a new thread its id alone, as a former version has it."""
+        place = await place_of(self._ctx, self._graph)
+        return place.thread if place == Place(thread=place.thread) else msgspec.to_builtins(place)
 
     async def _segment(self, *, is_again: bool) -> dict[str, Any] | None:
         """Run the graph until it waits or ends, and return where it rests. None: it is to go on in another segment.
@@ -115,7 +134,8 @@ class GraphRun:
             nonlocal has_run
             has_run = True
             rest = await self._drive(is_again=is_again or self._settings.idempotent)
-            return ToolResult(kind="ok", content=_in_words(rest), value=rest)
+            result = ToolResult(kind="ok", content=_in_words(rest), value=rest)
+            return self._context.with_changes("segment", result)
 
         tool = foreign_tool(
             f"{self._settings.name}.segment",
@@ -128,6 +148,7 @@ class GraphRun:
         result = await self._ctx.named(name).call(
             tool, {"answers": self._given} if self._given else {"text": self._text}
         )
+        self._context.take(result, is_replayed=not has_run)
         self._decisions.is_watched &= has_run
         if result.kind == "ok":
             return dict(result.value or {})
@@ -148,8 +169,16 @@ class GraphRun:
     # -- the graph and its thread
 
     @property
+    def _thread(self) -> str:
+        return self._place.thread
+
+    @property
     def _config(self) -> Any:
-        return {"configurable": {"thread_id": self._thread}}
+        return config_of(self._thread)
+
+    def _has_input(self, state: StateSnapshot) -> bool:
+        """Whether the thread has the input of this turn."""
+        return state.created_at is not None and checkpoint_of(state) != self._place.start
 
     async def _read(self) -> StateSnapshot:
         try:
@@ -168,7 +197,7 @@ class GraphRun:
 
     def _is_at_rest(self, state: StateSnapshot) -> bool:
         """Whether the graph has ended, or each node that has not ended waits for an answer that it was not given."""
-        if state.created_at is None:
+        if not self._has_input(state):
             return False
         waiting = [{each.id for each in task.interrupts} for task in state.tasks if task.result is None]
         is_between_steps = bool(state.tasks) and not waiting  # all nodes of a step have ended, and others follow
@@ -177,8 +206,8 @@ class GraphRun:
     async def _drive(self, *, is_again: bool) -> dict[str, Any]:
         """Run the graph from where its thread is until it waits or ends."""
         state = await self._read()
-        is_known = state.created_at is not None
-        if is_known != self._has_begun and not (is_known and is_again):
+        is_known, is_lost = self._has_input(state), state.created_at is None and self._place.start is not None
+        if is_lost or (is_known != self._has_begun and not (is_known and is_again)):
             raise InvalidInput(
                 f"agent {self._settings.name}: its checkpointer "
                 + (f"has another thread {self._thread}" if is_known else f"does not know the thread {self._thread}")
@@ -193,11 +222,13 @@ class GraphRun:
             start = Command(resume=answers)
         settings, ctx = self._settings, self._ctx
         guard = Guard(self._decisions)
-        config: Any = {**self._config, "callbacks": [guard]}
+        place = self._place
+        base = place.base if not is_known and place.base != place.start else None
+        config: Any = {**config_of(place.thread, base), "callbacks": [guard]}
         events = self._graph.astream(
             start,
             config,
-            context=None if settings.deps is None else settings.deps(ctx),
+            context=self._context.context,
             stream_mode=["updates", "custom", "messages"] if settings.stream else ["updates", "custom"],
             subgraphs=True,
             durability="sync",  # what a node did is in the thread before the next one begins
@@ -223,7 +254,7 @@ class GraphRun:
         made: Any = {"messages": [HumanMessage(self._text)]}
         if self._settings.input is not None:
             made = self._settings.input(self._text)
-        before = self._ctx.saved_before()
+        before = self._ctx.saved_before() if self._place.base is None else ()
         if before and isinstance(made, dict) and "messages" in made:
             made = {**made, "messages": [*messages_from_dict(before[-1]["messages"]), *made["messages"]]}
         return made
@@ -236,7 +267,7 @@ class GraphRun:
                 rest["broken"] = (
                     f"{call} was approved, and the graph has ended without making it: its middleware left it out"
                 )
-            return rest | self._end(state.values)
+            return rest | self._end(state.values) | {"at": checkpoint_of(state)}
         name, paths, tools = self._settings.name, dict(_paths(state)), Tools(self._graph)
         for each in state.interrupts:
             value = held(as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON"))

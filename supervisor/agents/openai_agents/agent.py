@@ -26,12 +26,15 @@ from typing import Any, Final, NamedTuple, cast
 import anyio
 
 from supervisor.agents.framework import (
+    RAISED,
     Answers,
     Names,
+    ToolRaised,
     call_sub_agent,
     calling_sub_agents,
     edit_line,
     framework_agent,
+    may_end_run,
     word,
 )
 from supervisor.agents.model_arguments import read_arguments
@@ -57,14 +60,15 @@ try:
         ToolSearchTool,
         WebSearchTool,
     )
+    from agents.exceptions import ToolTimeoutError
     from agents.run import DEFAULT_MAX_TURNS, AgentRunner
-    from pydantic import BaseModel
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    from supervisor.agents.openai_agents.failures import noting, with_failures
+    from supervisor.agents.openai_agents.failures import RAISED as RAISED_AGAIN, noting, tells, with_failures
     from supervisor.agents.openai_agents.io import Connections, Server, StepModel
+    from supervisor.agents.openai_agents.results import as_sdk_reads, as_text, result_of, with_line
     from supervisor.agents.openai_agents.runner import Refusing, running
     from supervisor.agents.plain_json import as_json
+    from supervisor.agents.written_context import WrittenContext
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.openai_agents needs openai-agents, 0.21.1 or later ({error}): "
@@ -121,7 +125,8 @@ def openai_agent(
     _Bridge(settings, None, name).supervised(agent)
 
     async def run(ctx: Context, text: str) -> Any:
-        bridge = _Bridge(settings, ctx, name)
+        written = WrittenContext(name, deps(ctx) if deps is not None else None)
+        bridge = _Bridge(settings, ctx, name, written=written)
         before = ctx.saved_before()
         history = [item for saved in before for item in saved["messages"]]
         bridge.supervised(agent)
@@ -130,10 +135,13 @@ def openai_agent(
                 result = await AgentRunner().run(
                     bridge.named(before[-1]["agent"]) if before else bridge.supervised(agent),
                     [*history, {"role": "user", "content": text}],
-                    context=deps(ctx) if deps is not None else None,
+                    context=written.context,
                     max_turns=max_turns,
                     run_config=bridge.run_config,
                 )
+        except Exception:
+            await bridge.connections.idle()
+            raise
         finally:
             await bridge.connections.close()
         if result.interruptions:
@@ -178,10 +186,16 @@ class _Bridge:
     """
 
     def __init__(
-        self, settings: _Settings, ctx: Context | None, path: str, connections: Connections | None = None
+        self,
+        settings: _Settings,
+        ctx: Context | None,
+        path: str,
+        connections: Connections | None = None,
+        written: WrittenContext | None = None,
     ) -> None:
         self.settings = settings
         self.path = path
+        self.written_context = WrittenContext(path, None) if written is None else written
         self.names = Names()
         self.answers = Answers()
         self.requests = 0
@@ -273,7 +287,8 @@ class _Bridge:
 
         async def invoke(context: Any, raw: str) -> Any:
             try:
-                return await _Call(self, path, tool, context, raw).make()
+                with self.connections.calling():
+                    return await _Call(self, path, tool, context, raw).make()
             except Suspended:  # the run leaves memory; the SDK would log it as a fatal failure of the tool's task
                 raise anyio.get_cancelled_exc_class() from None
 
@@ -303,20 +318,22 @@ class _Call:
         result = await self._ask(operations, self._begin if is_agent else self._run)
         above = edit_line(result)
         if result.kind != "ok":
-            return above + result.content
+            return above + (await self._told(result))
         if not is_agent:
-            return _with_line(above, result.value) if above else result.value
+            return with_line(above, result.value) if above else result.value
         loop = self._bridge
-        nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections)
+        nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections, loop.written_context)
         with running(nested):
             found = await self._tool.on_invoke_tool(self._context, self._text(result.value or {}))
         return above + found if isinstance(found, str) else found
 
     async def _ask(self, operations: Operations, fn: Callable[[Mapping[str, Any]], Any]) -> ToolResult[Any]:
-        settings = self._bridge.settings
+        settings, written, is_replayed = self._bridge.settings, self._bridge.written_context, True
 
-        async def run(context: ToolContext, arguments: Mapping[str, Any]) -> Any:
-            return await fn(arguments)
+        async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
+            nonlocal is_replayed
+            is_replayed = False
+            return written.with_changes(self._tool.name, result_of(await fn(arguments)))
 
         tool = foreign_tool(
             f"{self._path}.{word(self._tool.name)}",
@@ -327,7 +344,24 @@ class _Call:
             timeout=self._tool.timeout_seconds or settings.tool_timeout,
         )
         tool.refusal = self._refusal
-        return await operations.call(tool, self._shown)
+        result = await operations.call(tool, self._shown)
+        written.take(result, is_replayed=is_replayed)
+        return result
+
+    async def _told(self, result: ToolResult[Any]) -> str:
+        """Return what the model reads of a call that failed. Raises what ends the run in the SDK."""
+        reason, tool = result.details["reason"], self._tool
+        has_raised = reason in RAISED and (RAISED_AGAIN in result.details or not tells(tool))
+        is_late = reason == "deadline" and tool.timeout_seconds is not None
+        if not (has_raised or is_late) or not await may_end_run(self._bridge.ctx):
+            return result.content
+        if has_raised:
+            raise ToolRaised(f"tool {self._path}.{word(tool.name)}: {result.content}")
+        late = ToolTimeoutError(tool_name=tool.name, timeout_seconds=cast(float, tool.timeout_seconds))
+        if tool.timeout_behavior == "raise_exception":
+            raise late
+        told = None if tool.timeout_error_function is None else tool.timeout_error_function(self._context, late)
+        return result.content if told is None else str(await told if inspect.isawaitable(told) else told)
 
     async def _needs_approval(self) -> bool:
         needs = self._tool.needs_approval
@@ -350,34 +384,8 @@ class _Call:
         if refusing.refused is not None:  # the SDK has told the model only that the tool failed
             raise refusing.refused
         if failures:
-            return ToolResult(kind="error", content=_as_text(value), details=failures[0])
-        return _as_sdk_reads(value)
+            return ToolResult(kind="error", content=as_text(value), details=failures[0])
+        return as_sdk_reads(value)
 
     def _text(self, arguments: Mapping[str, Any]) -> str:
         return self._raw if dict(arguments) == self._shown else json.dumps(dict(arguments))
-
-
-def _with_line(line: str, value: Any) -> Any:
-    """Return the output of a tool with a line for the model above it."""
-    if isinstance(value, str):
-        return line + value
-    return [{"type": "text", "text": line}, *(value if isinstance(value, list) else [value])]
-
-
-def _as_text(value: Any) -> str:
-    """Return what the SDK gives the model for a failed call: the texts of its parts."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    texts = [part.get("text") if isinstance(part, dict) else getattr(part, "text", None) for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str)) or str(value)
-
-
-def _as_sdk_reads(value: Any) -> Any:
-    """Return the output of a tool as JSON. The SDK reads a text, an output with a type, or a list of them; it calls str
-    on all else."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    if isinstance(value, str | None) or not all(isinstance(part, BaseModel | dict) for part in parts):
-        return value if isinstance(value, str) else str(value)
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
-        return str(value)

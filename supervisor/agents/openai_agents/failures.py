@@ -19,8 +19,12 @@ from agents.tool import (
     set_function_tool_failure_error_function,
 )
 
+from supervisor.core.errors import ToolFailed
+
 _NOT_BEGUN: Final = "Invalid JSON input for tool"
 """With this the SDK refuses arguments before it calls the function."""
+RAISED: Final = "raised"
+"""Marks, in the details of a failure, that the tool's failure function has raised."""
 _NOTED: Final[ContextVar[list[dict[str, Any]] | None]] = ContextVar("supervisor_openai_failures", default=None)
 """Gets the details of a failure of the call that this task makes."""
 
@@ -44,6 +48,13 @@ def note_result(result: Any) -> Any:
     return result
 
 
+def tells(tool: FunctionTool) -> bool:
+    """Whether the model is told of what a tool raises. Otherwise that ends the run, also if a program has made the tool
+    of a function of its own, without `function_tool`: no failure function is called for that."""
+    is_of_sdk = type(tool.on_invoke_tool).__module__.partition(".")[0] == "agents"
+    return is_of_sdk and resolve_function_tool_failure_error_function(tool) is not None
+
+
 def with_failures(tool: FunctionTool) -> tuple[FunctionTool, list[dict[str, Any]]]:
     """Return a copy of a tool for one call, and the list that gets the details of its failure."""
     found: list[dict[str, Any]] = []
@@ -57,7 +68,14 @@ def with_failures(tool: FunctionTool) -> tuple[FunctionTool, list[dict[str, Any]
             if is_unfit
             else {"reason": "exception", "effect": "maybe"}
         )
-        told = await maybe_invoke_function_tool_failure_error_function(function_tool=tool, context=context, error=error)
+        try:
+            told = await maybe_invoke_function_tool_failure_error_function(
+                function_tool=tool, context=context, error=error
+            )
+        except Exception as own:
+            raise ToolFailed(
+                f"{type(own).__name__}: {own}", reason="exception", effect="maybe", **{RAISED: True}
+            ) from own
         if told is None:
             raise error
         return told

@@ -7,7 +7,9 @@ Rules
   reads the journal does not need it. Runs of one process share the connection, and the last one closes it.
 """
 
-from collections.abc import AsyncIterator, Callable
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,7 +21,7 @@ from mcp.types import Tool as McpTool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseFunctionToolCall
 from pydantic import TypeAdapter
 
-from supervisor.agents.framework import Answers, Names
+from supervisor.agents.framework import Answers, Names, cannot_stream
 from supervisor.agents.model_arguments import encodable
 from supervisor.agents.openai_agents.failures import note_result
 from supervisor.core.declarations.tool_context import StepContext
@@ -66,6 +68,26 @@ class Connections:
 
     def __init__(self) -> None:
         self._used: dict[int, _Connection] = {}
+        self._calls = 0
+        self._is_idle = anyio.Event()
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """A call is under way, which may use a connection."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._is_idle.set()
+                self._is_idle = anyio.Event()
+
+    async def idle(self) -> None:
+        """Wait until the calls have ended: of a run that fails the SDK cancels them, and does not wait for that."""
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            while self._calls:
+                await self._is_idle.wait()
 
     async def open(self, server: Any) -> None:
         """Connect a server, unless it is connected."""
@@ -133,10 +155,11 @@ class StepModel(Model):
             model = self._model
             if not isinstance(model, Model):
                 model = loop.run_config.model_provider.get_model(model)
+            response = None
             if loop.streams:
                 write = partial(loop.answers.write, step.stream, object())
-                response = await _collect(model.stream_response(*args, **kwargs), step, write)
-            else:
+                response = await _streamed(lambda: model.stream_response(*args, **kwargs), step, write)
+            if response is None:
                 response = await model.get_response(*args, **kwargs)
             return _dumped(response)
 
@@ -183,6 +206,29 @@ def _read_response(raw: dict[str, Any]) -> ModelResponse:
         response_id=raw["response_id"],
         request_id=raw["request_id"],
     )
+
+
+async def _streamed(ask: Callable[[], Any], step: StepContext, write: Callable[[str], None]) -> ModelResponse | None:
+    """Return the response of a model that streams; None if the model cannot stream."""
+    heard = False
+
+    async def heard_of(events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        nonlocal heard
+        async for event in events:
+            heard = True
+            yield event
+
+    try:
+        events = ask()
+        if not hasattr(events, "__aiter__"):  # a method that was written only because there must be one
+            if inspect.iscoroutine(events):
+                events.close()
+            return None
+        return await _collect(heard_of(events), step, write)
+    except Exception as error:
+        if heard or not cannot_stream(error):
+            raise
+        return None
 
 
 async def _collect(events: AsyncIterator[Any], step: StepContext, write: Callable[[str], None]) -> ModelResponse:

@@ -17,11 +17,12 @@ import json
 import sys
 from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from supervisor.agents.framework import Answers, Names, call_sub_agent, framework_agent
+from supervisor.agents.framework import Answers, Names, call_sub_agent, cannot_stream, framework_agent
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput
@@ -56,7 +57,9 @@ try:
 
     from supervisor.agents.plain_json import as_json
     from supervisor.agents.pydantic_ai.leaves import check_call, with_checks
+    from supervisor.agents.pydantic_ai.outside import AskPeople, NoteCalls, events_of
     from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
+    from supervisor.agents.written_context import WrittenContext
 except ImportError as error:
     raise ImportError(
         f"supervisor.agents.pydantic_ai needs pydantic-ai-slim, 2.61 or later ({error}): "
@@ -64,6 +67,9 @@ except ImportError as error:
     ) from error
 
 __all__ = ["pydantic_agent", "supervisor_tool"]
+
+_HEARD: Final[ContextVar[list[None] | None]] = ContextVar("supervisor_heard_events", default=None)
+"""Gets the events of the request that this task streams."""
 
 
 def pydantic_agent(
@@ -109,13 +115,15 @@ def pydantic_agent(
 
     async def run(ctx: Context, text: str) -> Any:
         history = [message for saved in ctx.saved_before() for message in _read_messages(saved["messages"])]
-        result = await agent.run(
-            text,
-            message_history=history or None,
-            deps=deps(ctx) if deps is not None else None,
-            usage_limits=usage_limits,
-            capabilities=[durability(ctx)],
-        )
+        durable = durability(ctx, deps(ctx) if deps is not None else None)
+        with events_of(durable):
+            result = await agent.run(
+                text,
+                message_history=history or None,
+                deps=durable.written.context,
+                usage_limits=usage_limits,
+                capabilities=[NoteCalls(durable), durable, AskPeople(durable)],
+            )
         output = as_json(result.output, f"the output of agent {name}")
         await ctx.save({"output": output, "messages": _messages_of(result)})
         return output
@@ -165,7 +173,7 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
 
         async def body() -> Any:
             with durable_unit_scope():
-                return operation.result_codec.dump(await operation.handler(params))
+                return operation.result_codec.dump(await self._handle(params))
 
         is_request = isinstance(kind, ModelRequestId)
         name = self._durability.names.request("request" if is_request else _label(kind))
@@ -174,6 +182,23 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if isinstance(result, ModelResponse):
             return replace(result, parts=[self._with_own_id(part) for part in result.parts])
         return result
+
+    async def _handle(self, params: Any) -> Any:
+        """Do the operation. A model that cannot stream is asked for its answer as a whole."""
+        kind = self._operation.operation_id
+        whole = self._durability.whole_request(kind)
+        if whole is None:
+            return await self._operation.handler(params)
+        heard: list[None] = []
+        token = _HEARD.set(heard)
+        try:
+            return await self._operation.handler(params)
+        except Exception as error:
+            if heard or not cannot_stream(error):
+                raise
+        finally:
+            _HEARD.reset(token)
+        return await whole.handler(params)
 
     def _with_own_id(self, part: Any) -> Any:
         if not isinstance(part, ToolCallPart):
@@ -192,6 +217,7 @@ class _Backend(DurableOperationBackend[Any]):
         self._durability = durability
 
     def bind(self, operation: DurableOperation[Any, Any, Any]) -> _Bound:
+        self._durability.note(operation)
         return _Bound(operation, self._durability)
 
     def config_for_tool(self, operation: Any, *, tool: object | None, tool_name: str) -> Any:
@@ -213,14 +239,35 @@ class _Durability(BaseDurabilityCapability[Any]):
     )
 
     def __init__(
-        self, agent_name: str, ctx: Context | None, *, policy: Policy, tool_timeout: float, stream: bool
+        self,
+        agent_name: str,
+        ctx: Context | None,
+        deps: Any = None,
+        *,
+        policy: Policy,
+        tool_timeout: float,
+        stream: bool,
     ) -> None:
         super().__init__(name=agent_name, event_stream_handler=self._show if stream else None)
         self._ctx = ctx
         self.policy: Policy = policy
         self.tool_timeout = tool_timeout
         self.names = Names()
+        self.deferred: DeferredToolRequests | None = None
+        self.written = WrittenContext(agent_name, deps)
         self._answers = Answers()
+        self._whole: dict[Any, DurableOperation[Any, Any, Any]] = {}
+
+    def note(self, operation: DurableOperation[Any, Any, Any]) -> None:
+        """Keep the operation that asks a model for whole answers."""
+        kind = operation.operation_id
+        if isinstance(kind, ModelRequestId) and not kind.streaming:
+            self._whole[kind] = operation
+
+    def whole_request(self, kind: Any) -> DurableOperation[Any, Any, Any] | None:
+        """Return the operation that asks the same model for a whole answer; None for one that does not stream."""
+        is_streamed = isinstance(kind, ModelRequestId) and kind.streaming
+        return self._whole.get(replace(kind, streaming=False)) if is_streamed else None
 
     @property
     def ctx(self) -> Context:
@@ -242,9 +289,11 @@ class _Durability(BaseDurabilityCapability[Any]):
 
     async def _show(self, run: RunContext[Any], events: AsyncIterable[Any]) -> None:
         """Show what the model writes. Each part of a stream is a heartbeat."""
-        answer = object()
+        answer, heard = object(), _HEARD.get()
         async for event in events:
             self.ctx.heartbeat()
+            if heard is not None:
+                heard.append(None)
             match event:
                 case PartStartEvent(part=TextPart(content=piece)):
                     self._answers.write(self.ctx.stream, answer, piece)

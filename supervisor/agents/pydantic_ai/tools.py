@@ -3,7 +3,7 @@
 Rules
 - What is shown of a call is what runs: the model's arguments, if the tool gets just these, else what the tool gets.
 - What a tool returns is journaled as the framework writes it into its messages. Its signals (ModelRetry, ToolFailed and
-  so on) are results, too, and are raised again from the journal.
+  so on) are results, too, and are raised again from the journal. Any other exception ends the run, as in the framework.
 """
 
 import json
@@ -22,10 +22,11 @@ from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from supervisor.agents.framework import Names, calling_sub_agents, edit_line, word
+from supervisor.agents.framework import RAISED, Names, ToolRaised, calling_sub_agents, edit_line, may_end_run, word
 from supervisor.agents.model_arguments import held, read_arguments
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
+from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.text.visible import json_text
@@ -49,6 +50,7 @@ class SupervisedRun(Protocol):
     policy: Policy
     tool_timeout: float
     names: Names
+    written: WrittenContext
 
     @property
     def ctx(self) -> Context: ...
@@ -76,6 +78,8 @@ class Tools(WrapperToolset[Any]):
         result = await call.make(asks=asks, metadata=_plain(ctx.tool_call_metadata))
         if result.details["reason"] == "approval_required":
             result = await call.make(asks=True, metadata=result.details.get("metadata"))
+        if result.details["reason"] in RAISED and await may_end_run(self.run.ctx):
+            raise ToolRaised(f"tool {self.run.name}.{name}: {result.content}")
         return outcome_of(result)
 
 
@@ -124,8 +128,13 @@ class _Call:
         person, and reads again if the call is approved."""
         supervised, definition = self._tools.run, self._tool.tool_def
 
+        is_replayed = True
+
         async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
-            return await self._run(arguments, metadata, is_approved=asks or context.is_allowed)
+            nonlocal is_replayed
+            is_replayed = False
+            result = await self._run(arguments, metadata, is_approved=asks or context.is_allowed)
+            return supervised.written.with_changes(self._name, result)
 
         tool = foreign_tool(
             f"{supervised.name}.{word(self._name)}",
@@ -138,7 +147,9 @@ class _Call:
         )
         tool.refusal = self._refusal
         because = "" if metadata is None else json_text(metadata, indent=2)
-        return await self.operations().call(tool, self._shown, because=because)
+        result = await self.operations().call(tool, self._shown, because=because)
+        supervised.written.take(result, is_replayed=is_replayed)
+        return result
 
     async def _run(self, arguments: Mapping[str, Any], metadata: Any, *, is_approved: bool) -> ToolResult[Any]:
         ctx = replace(self._ctx, tool_call_approved=is_approved, tool_call_metadata=metadata)

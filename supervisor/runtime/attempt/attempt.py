@@ -194,7 +194,8 @@ class Attempt:
         """Stop because the watchdog has expired."""
         if self.host.is_draining:
             return  # the stop holds its operations, and suspends it when the executing calls have ended
-        doing = ", ".join(sorted(self.waiting)) or "nothing that the journal records"
+        steps = {f"step {work.name}" for work in self.watch.work if work.name}
+        doing = ", ".join(sorted({*self.waiting, *steps})) or "nothing that the journal records"
         if self.replay.oldest_unclaimed(self.state) is not None:
             self.stop_blocked(path_block(self, f"the agent stalled: {cause}"))
         else:

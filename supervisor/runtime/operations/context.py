@@ -17,6 +17,7 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.declarations.signatures import signature_of
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import printable, to_json
@@ -304,5 +305,15 @@ class _Group(TaskGroup):
         self._number = 0
 
     def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
+        try:
+            signature_of(fn).bind(None, *args)
+        except TypeError as error:
+            name = getattr(fn, "__qualname__", repr(fn))
+            raise TypeError(
+                f"{name} cannot be started: {error}; it gets the context of its branch first, and then the arguments: "
+                f"async def {getattr(fn, '__name__', 'fn')}(ctx: Context, ...)"
+            ) from None
+        except ValueError:  # a builtin without a signature
+            pass
         self._number += 1
         self._tasks.start_soon(fn, self._context.branch(f"{self._name}.{self._number}"), *args)

@@ -3,11 +3,14 @@
 A step is identified by its function and its arguments, so both are the same in every attempt: the function is at the
 top of a module, and JSON can hold the arguments. A step with a name of its own is identified by that name, and takes
 any function and any arguments.
+
+A result is read back by the function's annotation, in each attempt. One that could not be read is refused before the
+function runs: what it does may cost money.
 """
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Raw
@@ -15,8 +18,9 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.declarations.signatures import hint_of, signature_of, takes
 from supervisor.core.declarations.tool_context import StepContext
-from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.encoding import JSON_NULL, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.models import dump, read, why_unreadable
 from supervisor.core.sessions.state import Operation
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -43,8 +47,11 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         )
     else:
         passed = dict([*bound.arguments.items()][takes_context:])
-        arguments = msgspec.json.decode(to_json(passed, f"an argument of step {fn.__module__}.{name}", canonical=True))
+        what = f"an argument of step {fn.__module__}.{name}"
+        arguments = msgspec.json.decode(to_json(passed, what, canonical=True, hook=dump))
     operation = attempt.names.of_operation(place, "step", name, arguments)
+    if operation not in attempt.state.operations:
+        attempt.refuse_new(operation, _refusal(name, fn, bound.arguments))
     body = Body(
         kind="step",
         name=name,
@@ -70,13 +77,32 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     return attempt.read(operation, lambda: value_of(record, hint_of(fn, "return"), name))
 
 
+def _refusal(name: str, fn: Any, arguments: Mapping[str, Any]) -> str | None:
+    """Return why the result of a step could not be read back; None if it can be."""
+    try:
+        hint = hint_of(fn, "return")
+    except InvalidInput as error:
+        return f"step {name} did not run: {error}"
+    if (why := why_unreadable(hint)) is not None:
+        return (
+            f"step {name} did not run, since its result could not be read back as {hint}: {why}. Wrap it in a function "
+            "that returns what you need, such as .model_dump(mode='json'), and name that type as its result"
+        )
+    if arguments.get("stream") is True and any(why_unreadable(each) is not None for each in get_args(hint)):
+        return (
+            f"step {name} did not run: it would return a stream, which the journal cannot hold. Read the stream in a "
+            "function of your own, and return the whole answer from it"
+        )
+    return None
+
+
 async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
     """Run the body of a step, and return its result. An exception is a result, too."""
     value, error, traceback = JSON_NULL, None, ""
     try:
         what = f"the result of step {name}"
-        value = to_json(await attempt.host.environment.run_body(body), what)
-        from_json(value, hint_of(body.fn, "return"), what)
+        value = to_json(await attempt.host.environment.run_body(body), what, hook=dump)
+        read(value, hint_of(body.fn, "return"), what)
     except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
         traceback = traceback_of(failure, secret_values(attempt.state))
@@ -101,7 +127,7 @@ def value_of(record: Operation, type_: Any, what: str) -> Any:
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
         raise StepFailed(record.result.operation, what, *record.result.error)
-    return from_json(record.result.value, type_, f"the result of {what}")
+    return read(record.result.value, type_, f"the result of {what}")
 
 
 class _StepContext(StepContext):

@@ -22,8 +22,9 @@ from temporalio.service import RPCError
 from supervisor.core.declarations.signatures import hint_of, signature_of, takes
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import from_json, to_json
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
+from supervisor.core.models import dump, read
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
@@ -117,7 +118,7 @@ class _Body:
                 hint = tuple.__class_getitem__((hint, ...))
             elif kind is kind.VAR_KEYWORD:
                 hint = dict.__class_getitem__((str, hint))
-            bound.arguments[name] = from_json(to_json(bound.arguments[name], what), hint, what)
+            bound.arguments[name] = read(to_json(bound.arguments[name], what), hint, what)
         context = (_StepContext(self, request.operation),) if has_context else ()
         return found, (*context, *bound.args[has_context:]), bound.kwargs
 
@@ -136,7 +137,9 @@ class _Body:
             what, largest = f"the result of {self._request.name}", self._request.largest
             if kind == "failed":
                 plain_of((text, value), what, largest)
-            return BodyResult(kind=kind, text=text, value=plain_of(value, what, largest))
+            return BodyResult(
+                kind=kind, text=text, value=plain_of(value, what, largest, hook=None if is_call else dump)
+            )
         except InvalidInput as error:
             return BodyResult(kind="misfit", text=str(error))
 

@@ -30,6 +30,7 @@ from temporalio.exceptions import (
 
 from supervisor.core.declarations.tool_context import StepContext, ToolContext
 from supervisor.core.errors import InvalidInput, Suspended, ToolFailed
+from supervisor.core.models import dump
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.environment import Body
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -174,14 +175,15 @@ def _request(body: Body, largest: int) -> BodyRequest:
     if isinstance(context, ToolContext):
         facts = CallFacts(requester=context.requester, cwd=context.cwd, is_allowed=context.is_allowed)
     what = f"an argument of {body.fn.__qualname__}" if hasattr(body.fn, "__qualname__") else "an argument"
+    hook = dump if body.kind == "step" else None
     return BodyRequest(
         kind=body.kind,
         reference=refer(body.fn),
         name=getattr(body.fn, "__qualname__", body.kind),
         session=body.session,
         operation=body.operation,
-        arguments=plain_of(dict(body.kwargs), what, largest),
-        positional=plain_of([*positional], what, largest),
+        arguments=plain_of(dict(body.kwargs), what, largest, hook=hook),
+        positional=plain_of([*positional], what, largest, hook=hook),
         timeout=body.timeout,
         inactivity_timeout=body.inactivity_timeout,
         facts=facts,

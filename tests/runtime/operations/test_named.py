@@ -217,9 +217,29 @@ async def test_the_heartbeats_of_a_step_hold_off_the_watchdog(is_named):
 
 
 async def test_a_step_without_heartbeats_stalls():
+    """The cause names the step that is under way, also next to what waits."""
+
     @agent(inactivity_timeout=10)
     async def works(ctx: Context) -> str:
         return await ctx.step(_beats, seconds=11)
 
     async with opened() as supervisor:
-        assert (await (await supervisor.start(works)).outcome()).kind == "stalled"
+        outcome = await (await supervisor.start(works)).outcome()
+    assert outcome.kind == "stalled"
+    assert outcome.cause.endswith("doing: step _beats")
+
+
+async def test_a_function_in_a_task_group_gets_the_context_of_its_branch_first():
+    """A function that does not take it is refused at once, and the error says so."""
+
+    async def one(path: str, count: int) -> None: ...
+
+    @agent
+    async def works(ctx: Context) -> None:
+        async with ctx.task_group() as group:
+            group.start_soon(one, "a", 1)
+
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(works)).outcome()
+    assert "one cannot be started" in outcome.cause
+    assert "async def one(ctx: Context, ...)" in outcome.cause

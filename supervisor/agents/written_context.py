@@ -1,0 +1,191 @@
+"""What the tools of a framework write into the context of a run (`deps`), so that a later process has it, too.
+
+A context is made anew in each attempt, and the calls of tools are not made again. So the journal has, with the result
+of a call, what has changed in the context.
+
+Rules
+- Fields are those of the context itself: its attributes, or the keys of a dict. A field is tracked if its value
+  round-trips at the start of the run: written as JSON and read as its type, it is equal. Others are handles, such as
+  clients and pools, and nothing is promised of them. A field that a tool adds is tracked if its value round-trips.
+- A result holds the new values of all fields that differ from the last journaled state, whichever code has changed
+  them. Values are set and not applied, so that a result may repeat what another one says. Of two results at once the
+  one with the larger number is right.
+- A replay sets the values on the context that the attempt has made.
+- A tracked field that no longer round-trips, or is larger than LARGEST, fails the call once: the effect has happened,
+  and a later process would not know of it. From then on the field is a handle.
+"""
+
+import json
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, get_type_hints
+
+import msgspec
+from pydantic import TypeAdapter
+
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import ToolResult
+
+LARGEST: Final = 1_000_000
+"""Bytes of the JSON of a field, at most."""
+_KEY: Final = "context"
+_NOTHING: Final = object()
+
+
+class _Field:
+    """The type of a field, and its last journaled value as JSON."""
+
+    def __init__(self, hint: Any, value: Any) -> None:
+        self.adapter: TypeAdapter[Any] = TypeAdapter(type(value) if hint in (Any, _NOTHING) else hint)
+        self.text = self.write(value)
+        self.number = 0
+
+    def write(self, value: Any) -> bytes:
+        """Return a value as JSON. Raises an exception if it does not round-trip."""
+        text = self.adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
+        back = self.adapter.validate_json(text)
+        if type(back) is not type(value) or back != value:
+            raise ValueError("read back from JSON it is another value")
+        to_json(json.loads(text), "it")
+        return text
+
+
+class WrittenContext:
+    """The context of one attempt. `context`: any object; one without fields has nothing to keep."""
+
+    def __init__(self, agent: str, context: Any) -> None:
+        self.context = context
+        self._agent = agent
+        self._number = 0
+        self._hints = _hints_of(context)
+        self._handles: set[str] = set()
+        self._fields: dict[str, _Field] = {}
+        for name, value in _fields_of(context).items():
+            self._track(name, value)
+
+    def _track(self, name: str, value: Any) -> bool:
+        """Track a field; False for a handle."""
+        try:
+            self._fields[name] = _Field(self._hints.get(name, _NOTHING), value)
+        except Exception:  # noqa: BLE001 # pydantic and the user's types may raise anything
+            self._handles.add(name)
+            return False
+        return True
+
+    def with_changes(self, tool: str, result: ToolResult[Any]) -> ToolResult[Any]:
+        """Return the result of a call that has just run, with what has changed in the context."""
+        now, new, gone, lost = _fields_of(self.context), dict[str, Any](), list[str](), dict[str, str]()
+        for name, value in now.items():
+            if name in self._handles:
+                continue
+            known = self._fields.get(name)
+            try:
+                text = known.write(value) if known is not None else _Field(self._hints.get(name, _NOTHING), value).text
+            except Exception as error:  # noqa: BLE001 # as above
+                if known is None:
+                    self._handles.add(name)
+                else:
+                    lost[name] = str(error)
+                continue
+            if known is not None and text == known.text:
+                continue
+            if len(text) > LARGEST:
+                lost[name] = f"it has {len(text)} bytes as JSON, and {LARGEST} at most are kept"
+            else:
+                new[name] = json.loads(text)
+        gone = [name for name in self._fields if name not in now]
+        if not (new or gone or lost):
+            return result
+        self._number += 1
+        changes = {"number": self._number, "set": new, "gone": gone, "lost": [*lost]}
+        details = {**result.details, _KEY: {name: said for name, said in changes.items() if said}}
+        if lost:
+            told = "; ".join(f"{name}: {why}" for name, why in lost.items())
+            why = (
+                f"tool {tool} has run, but what it wrote into the context of agent {self._agent} is lost when the "
+                f"process ends ({told}). Give the field a type that JSON can hold, and annotate it; or keep the "
+                "value in a file or a database, and its name in the context"
+            )
+            details |= {"reason": "context", "effect": "done"}
+            return ToolResult(kind="error", content=why, details=details)
+        return msgspec.structs.replace(result, details=details)
+
+    def take(self, result: ToolResult[Any], *, is_replayed: bool) -> None:
+        """Note what a journaled result says of the context; a replay sets it. Raises InvalidInput for a value that
+        today's type cannot hold."""
+        said = result.details.get(_KEY)
+        if not isinstance(said, Mapping):
+            return
+        number = said["number"]
+        self._number = max(self._number, number)
+        for name in said.get("lost", ()):
+            self._fields.pop(name, None)
+            self._handles.add(name)
+        for name in said.get("gone", ()):
+            if (known := self._fields.get(name)) is not None and known.number < number:
+                del self._fields[name]
+                if is_replayed:
+                    _drop(self.context, name)
+        for name, value in said.get("set", {}).items():
+            self._set(name, value, number, is_replayed=is_replayed)
+
+    def _set(self, name: str, value: Any, number: int, *, is_replayed: bool) -> None:
+        known, text = self._fields.get(name), json.dumps(value).encode()
+        if known is not None and known.number > number:
+            return
+        try:
+            if known is None:
+                current = _fields_of(self.context).get(name, value)
+                known = _Field(self._hints.get(name, _NOTHING), value if is_replayed else current)
+            read = known.adapter.validate_json(text)
+            known.text = known.write(read)
+        except Exception as error:  # noqa: BLE001 # as above
+            raise InvalidInput(
+                f"agent {self._agent}: the journal has a value for {name} of its context, and today's type cannot hold "
+                f"it ({error}): let the type accept what a former version wrote"
+            ) from None
+        known.number = number
+        self._handles.discard(name)
+        self._fields[name] = known
+        if is_replayed:
+            _put(self.context, name, read)
+
+
+def _fields_of(context: Any) -> Mapping[str, Any]:
+    """Return the fields of a context with their values: the keys of a dict, else its attributes."""
+    if isinstance(context, dict):
+        return {name: value for name, value in context.items() if isinstance(name, str)}
+    found = dict(getattr(context, "__dict__", {}))
+    for kind in type(context).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(context, name):
+                found[name] = getattr(context, name)
+    return {**found, **(getattr(context, "__pydantic_extra__", None) or {})}
+
+
+def _hints_of(context: Any) -> Mapping[str, Any]:
+    """Return the annotations of a context's fields."""
+    if isinstance(context, dict):
+        return {}
+    try:
+        return get_type_hints(type(context), include_extras=True)
+    except Exception:  # noqa: BLE001 # names that only type checkers see
+        return {}
+
+
+def _put(context: Any, name: str, value: Any) -> None:
+    if isinstance(context, MutableMapping):
+        context[name] = value
+        return
+    try:
+        setattr(context, name, value)
+    except Exception:  # noqa: BLE001 # it is frozen, and a tool has changed the value in its place
+        object.__setattr__(context, name, value)
+
+
+def _drop(context: Any, name: str) -> None:
+    if isinstance(context, MutableMapping):
+        context.pop(name, None)
+    elif hasattr(context, name):
+        delattr(context, name)
