@@ -85,6 +85,11 @@ class Inside:
         self._process.from_agent.append({"jsonrpc": "2.0", **message})
         self._process.bell.set()
 
+    def die(self):
+        """End the process: nothing comes from it any more."""
+        self._process.is_dead = True
+        self._process.bell.set()
+
     def update(self, name, /, **fields):
         self.send(method="session/update", params={"sessionId": "s1", "update": {"sessionUpdate": name, **fields}})
 
@@ -120,6 +125,7 @@ class _Process:
     """Standard streams without a process (json_lines.Talking)."""
 
     def __init__(self):
+        self.is_dead = False
         self.to_agent = _Queue()
         self.from_agent = []
         self.bell = anyio.Event()
@@ -130,6 +136,8 @@ class _Process:
 
     async def receive(self):
         while not self.from_agent:
+            if self.is_dead:
+                raise anyio.EndOfStream
             self.bell = anyio.Event()
             await self.bell.wait()
         return json.dumps(self.from_agent.pop(0)).encode() + b"\n"

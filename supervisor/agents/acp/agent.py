@@ -92,7 +92,7 @@ async def _nothing(arguments: Mapping[str, Any]) -> None:
 def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[str, Any]) -> AgentSpec[[str], str]:
     """Return the agent. `module`: the name of the module that declares it. `connect`: how its process is started."""
 
-    def greeted(can_reopen: bool) -> None:  # noqa: FBT001 # the one thing that is told
+    def greeted(can_reopen: bool) -> None:
         """Keep the processes of a program that could not go on with its sessions."""
         agent.passivate_after = budgets["passivate_after"] if can_reopen else None
 

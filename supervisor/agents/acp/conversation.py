@@ -200,14 +200,14 @@ class Conversation:
     # -- permissions ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_gone(self) -> bool:
-        """Whether no answer reaches the process any more."""
-        return self._peer.is_over
-
-    @property
     def is_heard(self) -> bool:
         """Whether an answer reaches a turn that waits for it."""
-        return self._life.state == "prompting" and not self.is_gone
+        return self._life.state == "prompting" and not self._peer.is_over
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process has gone in the middle of a turn."""
+        return self._life.state == "prompting" and self._peer.is_over
 
     def answer(self, incoming: Incoming, option: str | None) -> None:
         """Answer a permission request with one of its options; None: `cancelled`."""

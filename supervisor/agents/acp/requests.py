@@ -249,7 +249,7 @@ class Requests:
         same = [
             request
             for request in self._live.values()
-            if request.is_matched and is_same(request.asked.tool, request.asked.given, permission)
+            if request.is_matched and is_same(request.asked.tool, request.asked.given, permission, request.asked.seen)
         ]
         if same:
             request = min(same, key=lambda each: (not each.is_decided, each.asked.number))
@@ -393,12 +393,12 @@ class Requests:
         return ToolResult(kind="error", content=text, details={"reason": reason, "effect": "maybe"})
 
     def _conclude(self, request: Request) -> None:
-        """Answer the agent's message, unless it was answered, and forget the request. If the process is gone, the next
-        one is told."""
+        """Answer the agent's message, unless it was answered, and forget the request. If the agent is lost, its next
+        process is told."""
         incoming = request.incoming
         asked, conversation = request.asked, self._conversation
-        is_unanswered = incoming is not None and not incoming.is_answered
-        if is_unanswered and conversation is not None and conversation.is_gone and not request.is_withdrawn:
+        is_lost = conversation is not None and conversation.is_lost
+        if incoming is not None and is_lost and not request.is_withdrawn:
             request.incoming = None
             self.ring()
             return
@@ -430,6 +430,7 @@ def _asked(number: int, permission: Permission) -> Asked:
         because=permission.because,
         form=permission.form,
         ids=permission.ids,
+        seen=permission.seen,
         choices=tuple(named),
         allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
     )

@@ -39,7 +39,7 @@ PERIOD: Final = 60.0  # seconds in which an agent is started again RESTARTS time
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
 
 
-def _nothing(can_reopen: bool) -> None:  # noqa: FBT001 # the one thing that is told
+def _nothing(can_reopen: bool) -> None:
     pass
 
 
