@@ -33,17 +33,8 @@ from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
 from supervisor.agents.acp.elicitations import AGREED, parts_of
-from supervisor.agents.acp.permissions import (
-    Permission,
-    allowing,
-    choices,
-    claims_in,
-    command_in,
-    is_same,
-    paths_in,
-    rejecting,
-    title_of,
-)
+from supervisor.agents.acp.permissions import claims_in, command_in, paths_in, rejecting
+from supervisor.agents.acp.request import Request, asked_for, option_for, question_of
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
 from supervisor.agents.question_forms import content_of, form_of
@@ -56,46 +47,6 @@ from supervisor.seam.context import Context, Operations
 _STEPS: Final = 100  # a call that waits is reached in fewer
 NOT_ASKED_AGAIN: Final = "not_asked_again"
 """The reason in the result of an approved call that the agent did not ask for again."""
-
-
-class Request:
-    """One request in this attempt."""
-
-    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "scope", "told_in", "wake")
-
-    def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
-        self.asked = asked
-        self.incoming = incoming
-        """The agent's message that waits for our answer; None for a request of an earlier process."""
-        self.is_approved = False
-        """Whether it may begin when the agent waits for its answer."""
-        self.told_in: int | None = None
-        """The turn whose prompt told the agent what was decided."""
-        self.is_withdrawn = asked.is_dropped
-        self.scope = anyio.CancelScope()
-        self.wake: Callable[[], None] = _nothing
-        """Lets an approved call that waits look again whether it may begin."""
-
-    @property
-    def is_decided(self) -> bool:
-        return self.is_approved or self.asked.ended is not None
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether a person may still decide it."""
-        return not self.is_decided and not self.is_withdrawn
-
-    @property
-    def is_unspent(self) -> bool:
-        """Whether a person may still decide it, or has approved it and the agent has not been answered."""
-        is_answered = self.incoming is not None and self.incoming.is_answered
-        return self.asked.ended is None and not self.is_withdrawn and not is_answered
-
-    @property
-    def is_matched(self) -> bool:
-        """Whether a message for the same call is given to it."""
-        is_open = self.asked.ended in (None, "denied") or self.asked.answer is not None
-        return self.incoming is None and is_open and not self.is_withdrawn
 
 
 class Requests:
@@ -246,12 +197,7 @@ class Requests:
     def ask(self, incoming: Incoming) -> None:
         """Bring a message of the agent to its answer: that of a request for the same call, or of a new one."""
         permission = incoming.permission
-        same = [
-            request
-            for request in self._live.values()
-            if request.is_matched and is_same(request.asked.tool, request.asked.given, permission, request.asked.seen)
-        ]
-        if same:
+        if same := [request for request in self._live.values() if request.is_for(permission)]:
             request = min(same, key=lambda each: (not each.is_decided, each.asked.number))
             request.incoming = incoming
             if request.asked.ended is not None:
@@ -260,7 +206,7 @@ class Requests:
         else:
             number = self.saved.number + 1
             self.saved = replace(self.saved, number=number)
-            request = self._live[number] = Request(_asked(number, permission), incoming)
+            request = self._live[number] = Request(asked_for(number, permission), incoming)
             self._tasks.start_soon(self._begin, request)
         self.ring()
 
@@ -298,7 +244,7 @@ class Requests:
             return await self._fill_in(request, asked.form, here)
         if asked.choices and asked.choice is None:
             try:
-                choice = await here.ask(_question(asked), choices=asked.choices)
+                choice = await here.ask(question_of(asked), choices=asked.choices)
             except QuestionUnanswered as unanswered:
                 return _unanswered(unanswered)
             asked = request.asked = replace(request.asked, choice=choice)
@@ -371,7 +317,7 @@ class Requests:
 
     async def _allow(self, conversation: Conversation, asked: Asked, incoming: Incoming) -> ToolResult[Any]:
         """Let the agent make the call, and wait for its end. The deadline is kept here, since the agent goes on."""
-        option = _option(asked, incoming.permission)
+        option = option_for(asked, incoming.permission)
         if option is None:
             conversation.refuse(incoming, "none of the options allows exactly this call")
             return _without_effect("no_option", "the agent offered no option that allows exactly this call")
@@ -407,48 +353,13 @@ class Requests:
         elif asked.form is not None:
             conversation.fill_in(incoming, asked.answer)
         else:
-            option = _option(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
+            option = option_for(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
             if (option := option or rejecting(incoming.permission.options)) is not None:
                 conversation.answer(incoming, option)
             else:
                 conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
         self._live.pop(request.asked.number, None)
         self.ring()
-
-
-def _nothing() -> None:
-    pass
-
-
-def _asked(number: int, permission: Permission) -> Asked:
-    named = choices(permission.options) if permission.form is None and permission.is_question else {}
-    return Asked(
-        number=number,
-        tool=permission.tool,
-        given=permission.given,
-        arguments=permission.called_with,
-        because=permission.because,
-        form=permission.form,
-        ids=permission.ids,
-        seen=permission.seen,
-        choices=tuple(named),
-        allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
-    )
-
-
-def _option(asked: Asked, permission: Permission) -> str | None:
-    """Return the id of the option that a person chose, or else of the one that allows once."""
-    if asked.choice is None:
-        return allowing(permission.options)
-    found = choices(permission.options).get(asked.choice)
-    return None if found is None else found.id
-
-
-def _question(asked: Asked) -> str:
-    title = title_of(asked.given, asked.arguments) or asked.tool
-    given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
-    words = f"\n{asked.because}" if asked.because else ""
-    return f"The agent asks, in its own words: {title}{words}{given}"
 
 
 def _unanswered(unanswered: QuestionUnanswered) -> ToolResult[Any]:
