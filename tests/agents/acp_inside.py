@@ -11,6 +11,8 @@ import anyio
 from supervisor.agents.acp.agent import declare
 from supervisor.agents.acp.run import Settings
 
+OPTIONS = tuple({"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once"))
+
 
 class Inside:
     """The agent: what it was sent, and how it sends. `turns`: the n-th prompt calls the n-th of them."""
@@ -96,13 +98,11 @@ class Inside:
     def say(self, text):
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def ask(self, call="c1", command="rm x"):
+    def ask(self, call="c1", command="rm x", options=OPTIONS):
         """Send a permission request; `answer` waits for its answer."""
         number = f"ask{len(self._answers)}-{os.urandom(4).hex()}"
         self._answers[number] = found = []
         given = {"toolCallId": call, "title": "t", "kind": "execute", "rawInput": {"command": command}}
-        kinds = ("allow_once", "reject_once")
-        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
         params = {"sessionId": "s1", "toolCall": given, "options": options}
         self.send(id=number, method="session/request_permission", params=params)
         return found
@@ -113,9 +113,9 @@ class Inside:
             await self._bell.wait()
         return found[0].get("optionId", "cancelled")
 
-    async def asks(self, call="c1", command="rm x"):
+    async def asks(self, call="c1", command="rm x", options=OPTIONS):
         """Ask, wait for the answer, and end the call."""
-        said = await self.answer(self.ask(call, command))
+        said = await self.answer(self.ask(call, command, options))
         status = "completed" if said == "allow_once" else "failed"
         self.update("tool_call_update", toolCallId=call, status=status)
         return said

@@ -6,7 +6,7 @@ from acp_inside import Inside
 from acp_scenes import allow, asked, deny, events
 from dying import fork
 
-from supervisor import MemoryStore, open_supervisor
+from supervisor import Answer, MemoryStore, open_supervisor
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +217,26 @@ async def test_a_process_is_given_back_only_if_its_session_can_be_opened_again(c
         await allow(supervisor, approval)
         assert await run.result() == "done"
     assert (inside.lives, _kinds(store)) == (2 if can_load else 1, ["ok"])
+
+
+async def test_a_chosen_option_has_allowed_nothing_before_the_agent_asks_again():
+    """An agent without an option that rejects asks by its own names of its options. A kill keeps the choice, too."""
+    options = ({"optionId": "allow_once", "name": "Do it", "kind": "allow_once"},)
+
+    async def asks(agent):
+        await agent.asks(options=options)
+        agent.say("done")
+
+    store = await _left_waiting(asks)
+    async with open_supervisor(store) as supervisor:
+        inside = Inside(_hangs)
+        await supervisor.start(inside.agent(), "go", session="s")
+        (approval,) = await asked(supervisor)
+        await supervisor.decide(approval.id, Answer(value="Do it", by="ana"))
+        while not inside.prompts:
+            await anyio.sleep(1)
+        store = fork(store)
+    assert events(store, "s", e.ToolCallStarted) == []
+    async with open_supervisor(store) as supervisor:
+        assert await (await supervisor.start(Inside(asks).agent(), "go", session="s")).result() == "done"
+    assert (_kinds(store), len(events(store, "s", e.QuestionAsked))) == (["ok"], 1)
