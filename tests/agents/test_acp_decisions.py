@@ -6,7 +6,7 @@ from acp_inside import Inside
 from acp_scenes import allow, asked, deny, events
 from dying import fork
 
-from supervisor import Answer, MemoryStore, open_supervisor
+from supervisor import Answer, Approve, MemoryStore, open_supervisor
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -18,12 +18,12 @@ def anyio_backend(virtual_backend):
     return virtual_backend
 
 
-async def _asks(agent):
-    await agent.asks()
+async def _says_done(agent):
     agent.say("done")
 
 
-async def _says_done(agent):
+async def _asks(agent):
+    await agent.asks()
     agent.say("done")
 
 
@@ -52,24 +52,28 @@ async def _left_waiting(*turns):
         return fork(store)
 
 
+async def _killed_when_told(store, decision=None):
+    """Return what a process leaves that is killed when its agent was told a decision, and has not asked again."""
+    inside = Inside(_hangs)
+    async with open_supervisor(store) as supervisor:
+        await supervisor.start(inside.agent(), "go", session="s")
+        if decision is not None:
+            (approval,) = await asked(supervisor)
+            await supervisor.decide(approval.id, decision)
+        while not inside.prompts:
+            await anyio.sleep(1)
+        return fork(store)
+
+
 def _kinds(store, session="s"):
     return [each.kind for each in events(store, session, e.ToolCallFinished)]
 
 
 async def test_an_approved_call_has_not_begun_before_the_agent_asks_again():
     """Two kills before that leave it approved. Then it runs, and no person is asked a second time."""
-    store = await _left_waiting()
-    for number in range(2):
-        inside = Inside(_hangs)
-        async with open_supervisor(store) as supervisor:
-            await supervisor.start(inside.agent(), "go", session="s")
-            if number == 0:
-                (approval,) = await asked(supervisor)
-                await allow(supervisor, approval)
-            while not inside.prompts:
-                await anyio.sleep(1)
-            store = fork(store)
-        assert events(store, "s", e.ToolCallStarted) == []
+    store = await _killed_when_told(await _left_waiting(), Approve(by="ana"))
+    store = await _killed_when_told(store)
+    assert events(store, "s", e.ToolCallStarted) == []
     async with open_supervisor(store) as supervisor:
         assert await (await supervisor.start(Inside(_asks).agent(), "go", session="s")).result() == "done"
     assert (_kinds(store), len(events(store, "s", e.ToolCallRequested))) == (["ok"], 1)
@@ -227,15 +231,7 @@ async def test_a_chosen_option_has_allowed_nothing_before_the_agent_asks_again()
         await agent.asks(options=options)
         agent.say("done")
 
-    store = await _left_waiting(asks)
-    async with open_supervisor(store) as supervisor:
-        inside = Inside(_hangs)
-        await supervisor.start(inside.agent(), "go", session="s")
-        (approval,) = await asked(supervisor)
-        await supervisor.decide(approval.id, Answer(value="Do it", by="ana"))
-        while not inside.prompts:
-            await anyio.sleep(1)
-        store = fork(store)
+    store = await _killed_when_told(await _left_waiting(asks), Answer(value="Do it", by="ana"))
     assert events(store, "s", e.ToolCallStarted) == []
     async with open_supervisor(store) as supervisor:
         assert await (await supervisor.start(Inside(asks).agent(), "go", session="s")).result() == "done"
