@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 from cyclopts import Parameter
@@ -60,11 +60,15 @@ def mcp(
 
     async def body() -> None:
         async with place.open_store(create=True) as supervisor:
-            await _check(supervisor, session)
-            run = await supervisor.start(asked.agent, session=session)
+            outcome = await _ended(supervisor, session)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(asked.follow, run)
-                say(f"Permission requests of session {session} wait in {place.where}.")
+                if outcome is not None:
+                    asked.end(session, outcome["kind"], outcome["cause"])
+                    say(f"Session {session} has ended: each request is denied. Choose another --session.")
+                else:
+                    run = await supervisor.start(asked.agent, session=session)
+                    tasks.start_soon(asked.follow, run)
+                    say(f"Permission requests of session {session} wait in {place.where}.")
                 await serve(asked, metadata.version("subagent-supervisor"))
                 tasks.cancel_scope.cancel()
             raise _Left
@@ -74,14 +78,15 @@ def mcp(
     return 0
 
 
-async def _check(supervisor: Supervisor, session: str) -> None:
-    """Raise if the session has ended, or belongs to another folder: a card shows the folder of the session."""
+async def _ended(supervisor: Supervisor, session: str) -> dict[str, Any] | None:
+    """Return how the session has ended; None if it is open, or new. Raise if it belongs to another folder: a card shows
+    the folder of the session."""
     try:
         view = await supervisor.get_session(session)
     except NotFound:
-        return
+        return None
     if view.outcome is not None:
-        raise SessionConflict(f"session {session} has ended; choose another --session")
+        return view.outcome
     created = (await supervisor.find_entries(session, limit=1))[0].event
     here = working_directory()
     if isinstance(created, SessionCreated) and created.cwd != here:
@@ -89,3 +94,4 @@ async def _check(supervisor: Supervisor, session: str) -> None:
             f"session {session} belongs to {created.cwd}, and this is {here}: start Claude Code there, or choose "
             "another --session"
         )
+    return None

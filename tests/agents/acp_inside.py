@@ -11,6 +11,8 @@ import anyio
 from supervisor.agents.acp.agent import declare
 from supervisor.agents.acp.run import Settings
 
+OPTIONS = tuple({"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once"))
+
 
 class Inside:
     """The agent: what it was sent, and how it sends. `turns`: the n-th prompt calls the n-th of them."""
@@ -85,19 +87,22 @@ class Inside:
         self._process.from_agent.append({"jsonrpc": "2.0", **message})
         self._process.bell.set()
 
+    def die(self):
+        """End the process: nothing comes from it any more."""
+        self._process.is_dead = True
+        self._process.bell.set()
+
     def update(self, name, /, **fields):
         self.send(method="session/update", params={"sessionId": "s1", "update": {"sessionUpdate": name, **fields}})
 
     def say(self, text):
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def ask(self, call="c1", command="rm x"):
+    def ask(self, call="c1", command="rm x", options=OPTIONS):
         """Send a permission request; `answer` waits for its answer."""
         number = f"ask{len(self._answers)}-{os.urandom(4).hex()}"
         self._answers[number] = found = []
         given = {"toolCallId": call, "title": "t", "kind": "execute", "rawInput": {"command": command}}
-        kinds = ("allow_once", "reject_once")
-        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
         params = {"sessionId": "s1", "toolCall": given, "options": options}
         self.send(id=number, method="session/request_permission", params=params)
         return found
@@ -108,9 +113,9 @@ class Inside:
             await self._bell.wait()
         return found[0].get("optionId", "cancelled")
 
-    async def asks(self, call="c1", command="rm x"):
+    async def asks(self, call="c1", command="rm x", options=OPTIONS):
         """Ask, wait for the answer, and end the call."""
-        said = await self.answer(self.ask(call, command))
+        said = await self.answer(self.ask(call, command, options))
         status = "completed" if said == "allow_once" else "failed"
         self.update("tool_call_update", toolCallId=call, status=status)
         return said
@@ -120,6 +125,7 @@ class _Process:
     """Standard streams without a process (json_lines.Talking)."""
 
     def __init__(self):
+        self.is_dead = False
         self.to_agent = _Queue()
         self.from_agent = []
         self.bell = anyio.Event()
@@ -130,6 +136,8 @@ class _Process:
 
     async def receive(self):
         while not self.from_agent:
+            if self.is_dead:
+                raise anyio.EndOfStream
             self.bell = anyio.Event()
             await self.bell.wait()
         return json.dumps(self.from_agent.pop(0)).encode() + b"\n"

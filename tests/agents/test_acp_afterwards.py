@@ -174,18 +174,17 @@ async def test_a_run_that_left_memory_goes_on_with_a_new_process():
 
 
 async def test_a_restart_after_a_stall_begins_with_what_is_known():
-    async def hangs(agent):
-        agent.update("tool_call", toolCallId="c0", title="long", kind="execute", status="in_progress")
-        await agent.answer(agent.ask())
-        return "cancelled"
+    """A person had approved the call, and the agent fell silent before it asked again."""
 
-    inside, store = Inside(hangs, _asks), MemoryStore()
+    async def hangs(agent):
+        await anyio.sleep_forever()
+
+    store, inside = await _left_waiting(), Inside(hangs, _asks)
     budgets = {"restart": "transient", "first_progress_timeout": 10.0, "inactivity_timeout": 10.0}
     async with open_supervisor(store) as supervisor:
-        run = await supervisor.start(inside.agent(**budgets), "go")
-        await asked(supervisor)
-        await anyio.sleep(60)
+        run = await supervisor.start(inside.agent(**budgets), "go", session="s0")
         (approval,) = await asked(supervisor)
         await allow(supervisor, approval)
         assert await run.result() == "done"
     assert (inside.lives, "Your process ended" in inside.prompts[1]) == (2, True)
+    assert len(events(store, "s0", e.ToolCallRequested)) == len(events(store, "s0", e.ToolCallStarted)) == 1

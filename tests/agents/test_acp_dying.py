@@ -70,3 +70,19 @@ async def test_a_death_in_an_allowed_call_leaves_a_result(home):
 async def test_a_prompt_that_is_answered_with_an_error_fails_the_run(home):
     cause = await cause_of(home.agent([{"do": "fail", "code": -32603, "message": "quota exceeded"}]))
     assert "quota exceeded" in cause
+
+
+async def test_an_error_as_the_answer_to_a_prompt_leaves_what_waits_for_a_person(home):
+    """The next process asks again, and the call runs once."""
+    failing = [ask(wait=False), {"do": "wait_for", "file": "asked"}, {"do": "fail", "message": "quota exceeded"}]
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(home.agent(failing, [ask(), say("done")]), "go")
+        (approval,) = await asked(supervisor)
+        (home.folder / "asked").touch()
+        while len(home.prompts) < 2:
+            await anyio.sleep(0.01)
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert home.effects == ["c1"]
+    assert any("quota exceeded" in each.text for each in events(store, run.session, e.Reported))

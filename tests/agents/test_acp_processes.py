@@ -12,7 +12,7 @@ import pytest
 from acp_scenes import HANGS, allow, ask, asked, events, new_home, opened, real_backend, say
 
 from supervisor import MemoryStore, SqliteStore
-from supervisor.agents.acp import acp_agent
+from supervisor.agents.acp import acp_agent, schema
 from supervisor.core import events as e
 from supervisor.core.marker import CALL_MARKER
 
@@ -54,22 +54,31 @@ async def test_another_version_is_refused_by_name(home):
 
 
 async def test_a_missing_extra_names_the_line_that_installs_it(home, monkeypatch):
+    monkeypatch.setattr(schema, "_imported", [])
     monkeypatch.setitem(sys.modules, "acp", None)
     monkeypatch.delitem(sys.modules, "acp.schema", raising=False)
     assert "pip install 'subagent-supervisor[acp]'" in await _cause(home.agent())
     assert home.pids == []
 
 
-async def test_a_death_in_a_request_withdraws_it(home):
+@pytest.mark.parametrize("load", ["replay", "missing"])
+async def test_a_death_in_a_request_leaves_it_to_the_next_process(home, load):
+    """The approval is the same, people are told of the death, and the call runs once."""
     steps = [ask(wait=False), {"do": "wait_for", "file": "asked"}, {"do": "kill"}]
+    again = [] if load == "missing" else [[ask(), say("done")]]
     store = MemoryStore()
     async with opened(store) as supervisor:
-        run = await supervisor.start(home.agent(steps), "go")
-        await asked(supervisor)
+        run = await supervisor.start(home.agent(steps, *again, load=load), "go")
+        (approval,) = await asked(supervisor)
         (home.folder / "asked").touch()
-        outcome = await run.outcome()
-        assert ("signal 9" in outcome.cause, outcome.kind) == (True, "failed")
-        assert [*await supervisor.find_approvals()] == []
+        while not any("signal 9" in each.text for each in events(store, run.session, e.Reported)):
+            await anyio.sleep(0.01)
+        if load == "missing":  # it knows no session, so it begins the script again
+            home.agent([ask(), say("done")], load=load)
+        assert [each.id for each in await supervisor.find_approvals()] == [approval.id]
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert (len(home.pids), home.effects) == (2, ["c1"])
 
 
 @pytest.mark.parametrize("script", [{}, {"deaf": True, "ignores_cancel": True}], ids=["polite", "deaf"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from supervisor.agents.acp.permissions import CODEX, TITLE, claims_in, is_same, read
+from supervisor.agents.acp.permissions import CODEX, MAX_CLAIM, TITLE, claims_in, is_same, read
 from supervisor.core.calls.rules import allow, policy_of
 
 
@@ -31,9 +31,54 @@ def codex(call, command):
     ],
 )
 def test_the_same_call_has_the_same_raw_input_without_what_names_the_request(before, now, are_same):
-    """OpenCode asks for the reading of any file with an empty raw input: such requests are never the same."""
+    """Requests that say nothing at all are never the same."""
     earlier = request(rawInput=before)
-    assert is_same(earlier.tool, earlier.given, request(rawInput=now)) is are_same
+    assert is_same(earlier.tool, earlier.given, request(rawInput=now), earlier.seen) is are_same
+
+
+def _diff(text, path="a.py"):
+    return {"type": "diff", "path": path, "oldText": "", "newText": text}
+
+
+def _text(text):
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+@pytest.mark.parametrize(
+    ("now", "are_same"),
+    [
+        ({}, True),
+        ({"rawInput": {}}, True),
+        ({"rawInput": {"command": "rm x"}}, False),
+        ({"kind": "edit"}, False),
+        ({"title": "rm y"}, False),
+        ({"content": [_diff("two"), _text("because")]}, False),
+        ({"content": [_diff("one"), _text("for another reason")]}, False),
+        ({"content": [_diff("one", "b.py"), _text("because")]}, False),
+        ({"locations": [{"path": "/srv/a", "line": 2}]}, False),
+        ({"locations": []}, False),
+    ],
+)
+def test_without_raw_input_the_same_call_is_one_of_which_a_person_saw_the_same(now, are_same):
+    """That is its kind, its title, and all of its content and its places."""
+    told = {"title": "rm x", "content": [_diff("one"), _text("because")], "locations": [{"path": "/srv/a", "line": 1}]}
+    earlier = request(**told)
+    assert is_same(earlier.tool, earlier.given, request(**told | now), earlier.seen) is are_same
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [_diff("x" * (MAX_CLAIM + 1))],
+        [_text("x" * (MAX_CLAIM + 1))],
+        [{"type": "terminal", "terminalId": "t1"}],
+        [{"type": "content", "content": {"type": "image", "data": "", "mimeType": "image/png"}}],
+    ],
+)
+def test_a_call_without_raw_input_that_no_card_shows_whole_is_never_the_same(content):
+    """Two large edits look alike on a card."""
+    one = request(title="edit", content=content)
+    assert not is_same(one.tool, one.given, one, one.seen)
 
 
 @pytest.mark.parametrize("program", [None, "codex", "phone-agent"])

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from supervisor.agents.acp.process import open_agent
 from supervisor.agents.acp.run import Connect, Settings, converse
 from supervisor.core.calls.rules import Rule
@@ -25,7 +27,7 @@ def acp_agent(
     stop_timeout: float = 30.0,
     call_timeout: float = 600.0,
     approval_expires_in: float | None = None,
-    passivate_after: float | None = None,
+    passivate_after: float | None = 300.0,
     restart: Literal["temporary", "transient"] = "temporary",
     max_restarts: int = 3,
     restart_period: float = 60.0,
@@ -46,7 +48,8 @@ def acp_agent(
     `inactivity_timeout`: seconds between two of its updates; it says nothing while its model thinks or a command of its
     own runs. `first_progress_timeout`: seconds from a prompt to the first update. The other budgets are those of
     `@agent`. `passivate_after`: seconds of waiting for people after which its process ends and the run leaves memory; a
-    decision starts it again, and it must ask again. None: it stays.
+    decision starts it again, and it must ask again. None: it stays. So does an agent that does not offer to open its
+    sessions again.
 
     Raises ValueError for a name or a command that cannot be one.
     """
@@ -89,8 +92,14 @@ async def _nothing(arguments: Mapping[str, Any]) -> None:
 def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[str, Any]) -> AgentSpec[[str], str]:
     """Return the agent. `module`: the name of the module that declares it. `connect`: how its process is started."""
 
+    def greeted(can_reopen: bool) -> None:
+        """Keep the processes of a program that could not go on with its sessions."""
+        agent.passivate_after = budgets["passivate_after"] if can_reopen else None
+
+    found = replace(settings, on_greeting=greeted)
+
     async def run(ctx: Context, message: str) -> str:
-        return await converse(ctx, message, settings, connect)
+        return await converse(ctx, message, found, connect)
 
     run.__module__, run.__name__, run.__qualname__ = module, settings.name, settings.name
     agent: AgentSpec[[str], str] = AgentSpec(run, name=settings.name, **budgets)

@@ -40,6 +40,10 @@ class AgentFailed(Exception):
     """The agent's program failed: what it said, and what to do."""
 
 
+class AgentLost(AgentFailed):
+    """The agent's process has ended, or its turn has with an error. Another process of it may go on."""
+
+
 class Incoming(msgspec.Struct, eq=False):
     """A permission request that waits for its answer. `id`: that of its message."""
 
@@ -66,6 +70,8 @@ class Conversation:
         self.updates = Updates(agent, report, stream)
         self.has_spoken = False
         """Whether an update has come since the prompt."""
+        self.can_reopen = False
+        """Whether the program, once it has greeted, offers to open a session again."""
         self._agent = agent
         self._schema = schema
         self._peer = Peer(process, on_request=self._take_request, on_notification=self._take_notification)
@@ -107,11 +113,14 @@ class Conversation:
         try:
             return await self._open(cwd, session)
         except (Disconnected, UnknownVersion, _Misfit) as error:
-            raise AgentFailed(f"{self._agent} could not be talked with: {error}") from None
+            kind = AgentLost if isinstance(error, Disconnected) else AgentFailed
+            raise kind(f"{self._agent} could not be talked with: {error}") from None
 
     async def _open(self, cwd: str, session: str | None) -> tuple[str, Way]:
         greeting = await self._greet()
-        left: tuple[Way, ...] = ways(greeting.get("agentCapabilities") or {}, has_session=session is not None)
+        capabilities = greeting.get("agentCapabilities") or {}
+        self.can_reopen = ways(capabilities, has_session=True) != ways(capabilities, has_session=False)
+        left: tuple[Way, ...] = ways(capabilities, has_session=session is not None)
         event, why = "greeted", ""
         while (action := self._life.take(f"{event}.{next_way(left)}")) != "fail":
             way, where = left[0], {"cwd": cwd, "mcpServers": []}
@@ -154,7 +163,7 @@ class Conversation:
     # -- turns ---------------------------------------------------------------------------------------------------------
 
     async def prompt(self, text: str) -> str:
-        """Send a prompt, and return why its turn stopped. Raises AgentFailed."""
+        """Send a prompt, and return why its turn stopped. Raises AgentLost."""
         assert self._tasks is not None, "the conversation is not carried"
         self.has_spoken = False
         method = self._life.take("prompt")
@@ -164,7 +173,7 @@ class Conversation:
         await self._stopped.wait()
         await self.updates.report_all()
         if isinstance(self._stop, Exception):
-            raise AgentFailed(f"{self._agent} did not end its turn: {self._stop}") from None
+            raise AgentLost(f"{self._agent} did not end its turn: {self._stop}") from None
         return self._stop
 
     async def _send_prompt(self, method: str, params: Mapping[str, Any]) -> None:
@@ -189,6 +198,16 @@ class Conversation:
         await self._stopped.wait()
 
     # -- permissions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether an answer reaches a turn that waits for it."""
+        return self._life.state == "prompting" and not self._peer.is_over
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process has gone in the middle of a turn."""
+        return self._life.state == "prompting" and self._peer.is_over
 
     def answer(self, incoming: Incoming, option: str | None) -> None:
         """Answer a permission request with one of its options; None: `cancelled`."""

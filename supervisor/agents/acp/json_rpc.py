@@ -89,6 +89,8 @@ class Peer:
         self._outbox, self._to_send = anyio.create_memory_object_stream[Message](UNREAD)
         self._scope = anyio.CancelScope()
         self._reason = "the process has closed its standard output"
+        self.is_over = False
+        """Whether nothing comes from the process any more, and nothing reaches it."""
         self.disconnected: Disconnected | None = None
         """Why no message comes any more; None while messages can come."""
 
@@ -100,8 +102,10 @@ class Peer:
                     tasks.start_soon(self._send_all)
                     await self._receive_all()
                     tasks.cancel_scope.cancel()
+            self.is_over = True
             self.disconnected = await self._why()
         finally:
+            self.is_over = True
             self.disconnected = self.disconnected or Disconnected("the conversation was ended")
             self._outbox.close()
             self._to_send.close()

@@ -11,7 +11,9 @@ Rules
 - Fields with which Codex identifies one request are claims: the same call has others when it is asked again. Whether
   an agent is Codex is what it says of itself when the connection begins. In every other agent's raw input a field of
   the same name is an argument.
-- A raw input that is empty or missing says nothing. Such a call can be allowed once only.
+- A raw input that is empty or missing says nothing to rules. Such a call can be allowed once only. It is the same as
+  another one if the kind, the title, and all of the content and the places are: a person decided about these. If the
+  card cannot show all of that, it is never the same.
 - The argument `command` is a shell command if it is a text or a list of texts, whatever the kind. Fields next to it
   that only tell of it are claims, too.
 - Our answer is the agent's own option: `allow_once`, never `allow_always`, since standing decisions are our rules;
@@ -28,6 +30,7 @@ import msgspec
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
 from supervisor.core.calls.paths import OF_AGENTS
 from supervisor.core.encoding import printable
+from supervisor.core.ids import digest
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
@@ -64,6 +67,8 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent says to the person who decides: the texts of the request. They are no part of the call."""
     form: dict[str, Any] | None = None
     """The form of a question; None for a permission."""
+    seen: str = ""
+    """The digest of what a person sees of a call without raw input; empty if it is nothing, or not all."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -101,6 +106,7 @@ def read(
         arguments=({WORDS: because} if because else {}) | arguments_of(given, told),
         because=because,
         program=program,
+        seen=seen_of(told) if given is None else "",
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
     )
 
@@ -110,6 +116,28 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     fields, named = _fields(given), names_of_claims(_fields(given), CLAIMS)
     claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
     return {**fields, **{named[name]: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str)}}
+
+
+def seen_of(told: Mapping[str, Any]) -> str:
+    """Return the digest of all that an agent says of a call without raw input. Empty: it says nothing, or a card does
+    not show all of it, so that two such calls may look alike."""
+    title, content, locations = (told.get(name) or None for name in ("title", "content", "locations"))
+    if (title, content, locations) == (None, None, None):
+        return ""
+    shown = (title or "", _texts(content), _diffs(content) or "", _places(locations) or "")
+    is_all = all(isinstance(each, str) and len(each) <= MAX_CLAIM for each in shown)
+    is_all = is_all and all(map(_is_shown, content or ())) and all(map(_is_place, locations or ()))
+    return digest([title, content, locations]) if is_all else ""
+
+
+def _is_shown(part: Any) -> bool:
+    """Whether a card shows all of a part of a call's content: a text, or a diff that is not too long."""
+    if not isinstance(part, Mapping):
+        return False
+    if part.get("type") == "diff":
+        return not _is_long(part)
+    block = part.get("content")
+    return isinstance(block, Mapping) and block.get("type") == "text"
 
 
 def _fields(given: Any) -> Mapping[str, Any]:
@@ -154,9 +182,12 @@ def paths_in(given: Any) -> tuple[str, ...]:
     return tuple(name for name in OF_AGENTS if name in given) if isinstance(given, Mapping) else ()
 
 
-def is_same(tool: str, given: Any, permission: Permission) -> bool:
-    """Return whether a request is for the same call as one of the same program, in whatever words. Requests that do not
-    say what they are for are never the same; nor are a raw input that is an object, and one that is none."""
+def is_same(tool: str, given: Any, permission: Permission, seen: str = "") -> bool:
+    """Return whether a request is for the same call as one of the same program, in whatever words. `seen`: what a
+    person saw of that one, if it had no raw input. Requests that do not say what they are for are never the same; nor
+    are a raw input that is an object, and one that is none."""
+    if given is None and permission.given is None:
+        return tool == permission.tool and seen == permission.seen != ""
     if isinstance(given, Mapping) is not isinstance(permission.given, Mapping):
         return False
     return content_of(tool, given, ids_in(given, permission.program)).is_same(permission.content)
@@ -202,11 +233,19 @@ def _diffs(content: Any) -> str | None:
 
 def _diff(change: Mapping[str, Any]) -> str:
     path, old, new = str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or "")
-    if len(old) + len(new) > MAX_CLAIM:
+    if _is_long(change):
         return f"{path}: {len(old)} characters become {len(new)}, too many to compare here"
     return "\n".join(unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""))
 
 
+def _is_long(change: Mapping[str, Any]) -> bool:
+    return sum(len(str(change.get(name) or "")) for name in ("oldText", "newText")) > MAX_CLAIM
+
+
 def _places(locations: Any) -> str | None:
-    places = [each for each in locations or () if isinstance(each, Mapping) and isinstance(each.get("path"), str)]
+    places = [each for each in locations or () if _is_place(each)]
     return "\n".join(f"{each['path']}:{each['line']}" if each.get("line") else each["path"] for each in places) or None
+
+
+def _is_place(place: Any) -> bool:
+    return isinstance(place, Mapping) and isinstance(place.get("path"), str)

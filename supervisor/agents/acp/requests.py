@@ -1,19 +1,24 @@
 """Permission requests of one run, as our calls: asked, decided, answered, and each of them once. So are the questions
 that the agent asks people, which are no calls.
 
-    saved -> asked (ctx.call, in a branch of its number) -> decided -> answered -> the call's end, or the turn's
+    saved -> asked (ctx.call, in a branch of its number) -> decided -> `executing` -> answered -> the call's end
 
 A later attempt finds the saved requests and asks each again before it starts the agent: the branch and the arguments
 are the same, so the operation and the approval are. When the agent asks for the same call again, its message is
 *attached* to our request, and gets the answer.
 
 Rules
+- A decision belongs to the session, and only an answer uses it. An approved call is not `executing` before a message
+  for it waits for the answer: the death of the agent, a kill, a stall and other calls leave it as it is.
 - Nothing is allowed before `executing` is on disk: the answer `allow_once` is the effect of the call. So a call that
-  was executing when its process died is lost, and never answered again.
-- A decision is used once. A call that is approved, and not asked for again in the turn whose prompt told the agent,
-  gets an error, and had no effect. A denial that came while no agent lived answers the first message for the same call.
+  was executing when our process died is lost, and never answered again.
+- A decision is used once. A denial that came while no agent lived answers the first message for the same call. Equal
+  requests stand for each other: a message gets the oldest decision there is, or else waits for the oldest request.
+- An approved call that the agent was told of and did not ask for again ends when the agent itself ends that turn. Its
+  result is an error without an effect, and the run reports it.
 - The end of a turn withdraws the requests of that turn that no person has decided: the agent waits for them no more.
-  The state that says so is saved first, since a withdrawn operation does not come to an end in a replay.
+  The state that says so is saved first, since a withdrawn operation does not come to an end in a replay. The end of a
+  process, or an error as the answer to a prompt, withdraws none: they wait for the next process.
 - Between the end of an operation and the state that knows it there is no await: a save of another task would drop it.
 """
 
@@ -28,53 +33,20 @@ from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
 from supervisor.agents.acp.elicitations import AGREED, parts_of
-from supervisor.agents.acp.permissions import (
-    Permission,
-    allowing,
-    choices,
-    claims_in,
-    command_in,
-    is_same,
-    paths_in,
-    rejecting,
-    title_of,
-)
+from supervisor.agents.acp.permissions import claims_in, command_in, paths_in, rejecting
+from supervisor.agents.acp.request import Request, asked_for, option_for, question_of
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
 from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.foreign_tool import foreign_tool
-from supervisor.core.errors import QuestionUnanswered
+from supervisor.core.errors import QuestionUnanswered, ToolFailed
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
 _STEPS: Final = 100  # a call that waits is reached in fewer
-
-
-class Request:
-    """One request in this attempt."""
-
-    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "scope", "told_in")
-
-    def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
-        self.asked = asked
-        self.incoming = incoming
-        """The agent's message that waits for our answer; None for a request of an earlier process."""
-        self.is_approved = False
-        """Whether its effect has begun: it is approved, and `executing` is on disk."""
-        self.told_in: int | None = None
-        """The turn whose prompt told the agent what was decided."""
-        self.is_withdrawn = asked.is_dropped
-        self.scope = anyio.CancelScope()
-
-    @property
-    def is_decided(self) -> bool:
-        return self.is_approved or self.asked.ended is not None
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether a person may still decide it."""
-        return not self.is_decided and not self.is_withdrawn
+NOT_ASKED_AGAIN: Final = "not_asked_again"
+"""The reason in the result of an approved call that the agent did not ask for again."""
 
 
 class Requests:
@@ -91,6 +63,8 @@ class Requests:
         self._live = {each.number: Request(each) for each in saved.asked}
         self._denied: list[tuple[Asked, bool]] = []
         """Denials in this turn, and whether a person gave a reason."""
+        self._unasked: list[Asked] = []
+        """Approved calls that the agent has not asked for again, and that no report has told of."""
         self._changed = anyio.Event()
         for request in self._left_over:
             if request.asked.ended is None:
@@ -128,19 +102,30 @@ class Requests:
         return [request for request in self._live.values() if request.incoming is None]
 
     @property
-    def is_any_undecided(self) -> bool:
-        return any(request.is_undecided for request in self._left_over)
+    def undecided(self) -> frozenset[int]:
+        """The numbers of the requests of an earlier process that a person may still decide."""
+        return frozenset(request.asked.number for request in self._left_over if request.is_undecided)
+
+    @property
+    def is_any_unspent(self) -> bool:
+        return any(request.is_unspent for request in self._live.values())
 
     @property
     def has_news(self) -> bool:
         """Whether the agent can go on: something was decided that it does not know, or nothing is to be decided."""
         is_new = any(request.is_decided and request.told_in is None for request in self._left_over)
-        return is_new or not self.is_any_undecided
+        return is_new or not self.undecided
 
     @property
     def waits_for_us(self) -> bool:
-        """Whether the agent waits for an answer, or is at a call that it was allowed, and at nothing else."""
-        asked = {request.incoming.permission.call for request in self._live.values() if request.incoming is not None}
+        """Whether a message of the agent waits for a person, whatever the agent says of its other calls; or else, it
+        is at calls that it was allowed, and at nothing else."""
+        asked = set()
+        for request in self._live.values():
+            if (incoming := request.incoming) is not None:
+                if request.is_undecided and not incoming.is_answered:
+                    return True
+                asked.add(incoming.permission.call)
         return bool(asked) and self._conversation is not None and self._conversation.updates.running <= asked
 
     async def save(self, **changed: Any) -> None:
@@ -163,20 +148,34 @@ class Requests:
     async def end_turn(self) -> None:
         """End the turn's requests: those that are undecided are withdrawn, and the others get their results."""
         self._over = self._turn
-        late = [each for each in self._live.values() if each.incoming is not None and each.is_undecided]
+        late = [each for each in self._live.values() if each.incoming is not None and each.is_unspent]
+        undecided = [each for each in late if each.is_undecided]
+        for request in undecided:
+            request.asked = replace(request.asked, is_dropped=True)
         for request in late:
             request.is_withdrawn = True
-            request.asked = replace(request.asked, is_dropped=True)
-        if late:
+        if undecided:
             await self.save()
-        for request in late:
+        for request in undecided:
             if not request.is_approved:
                 request.scope.cancel()
         for request in [*self._live.values()]:
+            request.wake()
             if request.asked.ended is not None and self._is_of_past(request):
                 self._conclude(request)
         self.ring()
         await self.until(lambda: not any(self._is_of_past(request) for request in self._live.values()))
+
+    async def lose_agent(self) -> None:
+        """The agent has ended no turn, and waits for nothing more: what it asked waits for its next process, which is
+        to be told everything again. Wait for the results of the calls that it was allowed."""
+        begun = []
+        for request in self._live.values():
+            if request.incoming is not None and request.incoming.is_answered:
+                begun.append(request)
+            request.incoming = request.told_in = None
+        self.ring()
+        await self.until(lambda: all(request.asked.ended is not None for request in begun))
 
     def _is_of_past(self, request: Request) -> bool:
         """Whether nothing more is to be told of a request once it has its result."""
@@ -188,24 +187,30 @@ class Requests:
         found, self._denied = self._denied, []
         return [(asked, False) for asked, has_reason in found if has_reason or stop == "cancelled"]
 
+    def take_unasked(self) -> list[Asked]:
+        """Return the approved calls that have ended because the agent did not ask for them again."""
+        found, self._unasked = self._unasked, []
+        return found
+
     # -- one request ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, incoming: Incoming) -> None:
-        """Bring a message of the agent to its answer."""
+    def ask(self, incoming: Incoming) -> None:
+        """Bring a message of the agent to its answer: that of a request for the same call, or of a new one."""
         permission = incoming.permission
-        for request in self._left_over:
-            is_open = request.asked.ended in (None, "denied") or request.asked.answer is not None
-            is_open = is_open and not request.is_withdrawn
-            if is_open and is_same(request.asked.tool, request.asked.given, permission):
-                request.incoming = incoming
-                if request.asked.ended is not None:
-                    self._conclude(request)
-                self.ring()
-                return
-        number = self.saved.number + 1
-        self.saved = replace(self.saved, number=number)
-        request = self._live[number] = Request(_asked(number, permission), incoming)
+        if same := [request for request in self._live.values() if request.is_for(permission)]:
+            request = min(same, key=lambda each: (not each.is_decided, each.asked.number))
+            request.incoming = incoming
+            if request.asked.ended is not None:
+                self._conclude(request)
+            request.wake()
+        else:
+            number = self.saved.number + 1
+            self.saved = replace(self.saved, number=number)
+            request = self._live[number] = Request(asked_for(number, permission), incoming)
+            self._tasks.start_soon(self._begin, request)
         self.ring()
+
+    async def _begin(self, request: Request) -> None:
         await self.save()
         await self._carry(request)
 
@@ -214,10 +219,13 @@ class Requests:
         with request.scope:
             result = await self._decide(request)
             request.asked = replace(request.asked, ended=result.kind, content=result.content)
-            if request.incoming is not None and result.kind == "denied":
-                self._denied.append((request.asked, "said" in result.details))
+            is_awaited = request.incoming is not None
             if self._is_of_past(request):
                 self._conclude(request)
+            if is_awaited and result.kind == "denied" and request.asked.number not in self._live:
+                self._denied.append((request.asked, "said" in result.details))
+            if result.details.get("reason") == NOT_ASKED_AGAIN:
+                self._unasked.append(request.asked)
         if request.is_withdrawn:
             self._conclude(request)
         self.ring()
@@ -236,7 +244,7 @@ class Requests:
             return await self._fill_in(request, asked.form, here)
         if asked.choices and asked.choice is None:
             try:
-                choice = await here.ask(_question(asked), choices=asked.choices)
+                choice = await here.ask(question_of(asked), choices=asked.choices)
             except QuestionUnanswered as unanswered:
                 return _unanswered(unanswered)
             asked = request.asked = replace(request.asked, choice=choice)
@@ -254,6 +262,7 @@ class Requests:
             claims=claims_in(asked.given, asked.ids),
             paths=paths_in(asked.given),
         )
+        called.is_ready = self._readiness(request)
         return await here.call(called, asked.arguments, because=asked.because)
 
     async def _fill_in(self, request: Request, form: Mapping[str, Any], here: Operations) -> ToolResult[Any]:
@@ -271,22 +280,44 @@ class Requests:
         request.asked = replace(request.asked, answer=content)
         return ToolResult(kind="ok", content=canonical_json(content).decode())
 
+    def _readiness(self, request: Request) -> Callable[[Callable[[], None]], bool]:
+        def is_ready(wake: Callable[[], None]) -> bool:
+            request.wake = wake
+            if not request.is_approved:
+                request.is_approved = True
+                self.ring()
+            self._check_wanted(request)
+            return self._is_heard(request)
+
+        return is_ready
+
+    def _check_wanted(self, request: Request) -> None:
+        """Raise ToolFailed if an approved call is not to begin any more."""
+        if request.is_withdrawn:
+            text = "the agent's turn had ended before this was decided"
+            raise ToolFailed(text, reason="withdrawn", effect="none")
+        if request.incoming is None and self._is_of_past(request):
+            text = "the agent was told, and ended its turn without asking for this call again; it did not run"
+            raise ToolFailed(text, reason=NOT_ASKED_AGAIN, effect="none")
+
+    def _is_heard(self, request: Request) -> bool:
+        """Whether a message waits for the answer, and gets it."""
+        return request.incoming is not None and self._conversation is not None and self._conversation.is_heard
+
     def _effect(self, request: Request) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         async def allow(arguments: Mapping[str, Any]) -> ToolResult[Any]:
-            request.is_approved = True
-            self.ring()
-            await self.until(lambda: request.is_withdrawn or self._is_of_past(request) or request.incoming is not None)
-            if request.is_withdrawn:
-                return _without_effect("withdrawn", "the agent's turn had ended before this was decided")
-            if request.incoming is None or self._conversation is None:
-                return _without_effect("not_asked_again", "the agent did not ask for this call again; it did not run")
+            while not self._is_heard(request):  # the agent has died since `executing` was committed
+                self._check_wanted(request)
+                await self._changed.wait()
+            assert request.incoming is not None
+            assert self._conversation is not None
             return await self._allow(self._conversation, request.asked, request.incoming)
 
         return allow
 
     async def _allow(self, conversation: Conversation, asked: Asked, incoming: Incoming) -> ToolResult[Any]:
         """Let the agent make the call, and wait for its end. The deadline is kept here, since the agent goes on."""
-        option = _option(asked, incoming.permission)
+        option = option_for(asked, incoming.permission)
         if option is None:
             conversation.refuse(incoming, "none of the options allows exactly this call")
             return _without_effect("no_option", "the agent offered no option that allows exactly this call")
@@ -308,51 +339,27 @@ class Requests:
         return ToolResult(kind="error", content=text, details={"reason": reason, "effect": "maybe"})
 
     def _conclude(self, request: Request) -> None:
-        """Answer the agent's message, unless it was answered, and forget the request."""
+        """Answer the agent's message, unless it was answered, and forget the request. If the agent is lost, its next
+        process is told."""
         incoming = request.incoming
         asked, conversation = request.asked, self._conversation
+        is_lost = conversation is not None and conversation.is_lost
+        if incoming is not None and is_lost and not request.is_withdrawn:
+            request.incoming = None
+            self.ring()
+            return
         if incoming is None or incoming.is_answered or conversation is None:
             pass
         elif asked.form is not None:
             conversation.fill_in(incoming, asked.answer)
         else:
-            option = _option(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
+            option = option_for(asked, incoming.permission) if asked.choice not in (None, *asked.allowing) else None
             if (option := option or rejecting(incoming.permission.options)) is not None:
                 conversation.answer(incoming, option)
             else:
                 conversation.refuse(incoming, "none of the options rejects this call, and it is not allowed")
         self._live.pop(request.asked.number, None)
         self.ring()
-
-
-def _asked(number: int, permission: Permission) -> Asked:
-    named = choices(permission.options) if permission.form is None and permission.is_question else {}
-    return Asked(
-        number=number,
-        tool=permission.tool,
-        given=permission.given,
-        arguments=permission.called_with,
-        because=permission.because,
-        form=permission.form,
-        ids=permission.ids,
-        choices=tuple(named),
-        allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
-    )
-
-
-def _option(asked: Asked, permission: Permission) -> str | None:
-    """Return the id of the option that a person chose, or else of the one that allows once."""
-    if asked.choice is None:
-        return allowing(permission.options)
-    found = choices(permission.options).get(asked.choice)
-    return None if found is None else found.id
-
-
-def _question(asked: Asked) -> str:
-    title = title_of(asked.given, asked.arguments) or asked.tool
-    given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
-    words = f"\n{asked.because}" if asked.because else ""
-    return f"The agent asks, in its own words: {title}{words}{given}"
 
 
 def _unanswered(unanswered: QuestionUnanswered) -> ToolResult[Any]:

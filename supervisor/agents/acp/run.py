@@ -4,10 +4,15 @@
         -> prompt, and answer its requests -> [while people gave reasons, or decided] prompt again -> its last message
 
 Rules
-- No process lives while only an earlier process's requests wait for people.
+- No process begins while only requests that an earlier attempt left wait for people.
+- The end of a process, or an error as the answer to a prompt, is no end of the run while requests of the agent wait.
+  Another process is started in its place, RESTARTS times in PERIOD seconds: at once if the agent offers to open its
+  session again, or if an approved call waits for it; else, and when these are used up, after the next decision. Only
+  what cannot be started, wants a login or speaks another protocol fails; and what ends again and again while no person
+  is asked.
 - The watchdog's clock runs while the agent is at work: until its first sign of a turn as for a model call's first
-  progress, then from sign to sign. It stands while the agent waits only for people, or for calls that it was allowed,
-  which have a deadline of their own.
+  progress, then from sign to sign. It stands while a message of the agent waits for a person, whatever the agent says
+  of its calls, and while only calls run that it was allowed, which have a deadline of their own.
 - Every way out of a process is the same: session/cancel if a turn is under way, `cancelled` as the answer of all that
   is open, a bounded wait, the end of its input. The warden ends what is left.
 - What identifies the process is saved before its command begins. So a later attempt ends what is left of it first.
@@ -22,14 +27,20 @@ import anyio
 import msgspec
 
 from supervisor.agents.acp import words
-from supervisor.agents.acp.conversation import AgentFailed, Conversation
+from supervisor.agents.acp.conversation import AgentFailed, AgentLost, Conversation
 from supervisor.agents.acp.json_lines import Talking
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
 from supervisor.seam.context import Context
 
+RESTARTS: Final = 3
+PERIOD: Final = 60.0  # seconds in which an agent is started again RESTARTS times
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
+
+
+def _nothing(can_reopen: bool) -> None:
+    pass
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     stop_timeout: float
     call_timeout: float
+    on_greeting: Callable[[bool], None] = _nothing
+    """Is told whether the program offers to open a session again."""
 
 
 class Connect(Protocol):
@@ -59,7 +72,7 @@ async def converse(ctx: Context, message: str, settings: Settings, connect: Conn
             requests = Requests(ctx, tasks, saved, settings.call_timeout)
             run = _Run(ctx, message, settings, connect, requests)
             while not run.is_over:
-                await requests.until(lambda: requests.has_news)
+                await run.wait_for_news()
                 await run.one_process()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -87,6 +100,26 @@ class _Run:
         self._settings = settings
         self._connect = connect
         self._requests = requests
+        self._loss: AgentLost | None = None
+        """Why the last process did not end its turn, if it did not."""
+        self._losses: list[float] = []
+        """The instants of the latest losses."""
+        self._can_reopen = False
+
+    async def wait_for_news(self) -> None:
+        """Wait until a process may begin. Raises AgentLost if none may."""
+        requests, loss, self._loss = self._requests, self._loss, None
+        if loss is None:
+            await requests.until(lambda: requests.has_news)
+            return
+        waiting = requests.undecided
+        now = anyio.current_time()
+        self._losses = [*(instant for instant in self._losses if instant > now - PERIOD), now]
+        if len(self._losses) > RESTARTS and not waiting:
+            raise AgentLost(f"{loss}. That was loss {len(self._losses)} within {PERIOD:g} s: it is not started again")
+        is_wanted = self._can_reopen or requests.has_news
+        if len(self._losses) > RESTARTS or not is_wanted:
+            await requests.until(lambda: not waiting <= requests.undecided)
 
     async def one_process(self) -> None:
         """Start the agent, and talk with it until it has nothing to do, or waits for people only."""
@@ -110,13 +143,19 @@ class _Run:
                 schema,
                 ctx.report,
                 ctx.stream,
-                on_permission=lambda incoming: tasks.start_soon(requests.ask, incoming),
+                on_permission=requests.ask,
                 on_sign=self._take_sign,
             )
             tasks.start_soon(_carry, conversation, reading)
             requests.begin_conversation(conversation)
             try:
                 await self._talk(conversation)
+            except AgentLost as loss:
+                await requests.lose_agent()
+                if not requests.is_any_unspent:
+                    raise
+                self._loss = loss
+                await ctx.report("text", f"[supervisor] {loss}. What it asked for waits for its next process.")
             finally:
                 with anyio.move_on_after(LEAVING * settings.stop_timeout, shield=True):
                     await conversation.leave()
@@ -128,8 +167,11 @@ class _Run:
             session, way = await conversation.open(ctx.cwd, before.acp_session)
         except AgentFailed as failure:
             command = shlex.join(self._settings.command)
-            raise AgentFailed(f"{failure}. To see what it needs, run it in a terminal: {command}") from None
-        prompt = words.resumed(self._message, requests.tell(also_undecided=True), was_prompted=before.is_prompted)
+            raise type(failure)(f"{failure}. To see what it needs, run it in a terminal: {command}") from None
+        self._can_reopen = conversation.can_reopen
+        self._settings.on_greeting(conversation.can_reopen)
+        told = [*requests.take_denied("cancelled"), *requests.tell(also_undecided=True)]
+        prompt = words.resumed(self._message, told, was_prompted=before.is_prompted)
         if way == "new" and before.acp_session is not None:
             await ctx.report(
                 "text", "[supervisor] the agent's session could not be opened again; it goes on in a new one"
@@ -140,11 +182,14 @@ class _Run:
         while True:
             stop = await conversation.prompt(prompt)
             await requests.end_turn()
+            for asked in requests.take_unasked():
+                text = f"[supervisor] approved, and not asked for again; it did not run: {words.call_text(asked)}"
+                await ctx.report("text", text)
             told = [*requests.take_denied(stop), *requests.tell(also_undecided=False)]
             if not told:
                 break
             prompt = words.decided(told)
-        self.is_over = not requests.is_any_undecided
+        self.is_over = not requests.undecided
         self.result = conversation.updates.said or self.result
         if self.is_over and stop not in ("end_turn", "cancelled"):
             self.result = f"{self.result}\n[the agent stopped: {stop}]".strip()

@@ -30,6 +30,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: str | None = None
     because: str = ""
     """The agent's words to the person who decides, besides its claims."""
+    seen: str = ""
+    """The digest of what a person saw of a request without raw input: see Permission.seen."""
     form: dict[str, Any] | None = None
     """The form of a question that the agent asks a person; None: it asks for a permission."""
     answer: dict[str, Any] | None = None

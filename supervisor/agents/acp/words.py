@@ -7,6 +7,7 @@ or not know the session at all. So a prompt says what the journal knows.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from supervisor.agents.acp.permissions import title_of
 from supervisor.agents.acp.saved import Asked
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Message
@@ -56,7 +57,9 @@ def call_text(asked: Asked) -> str:
     told = asked.given
     if asked.ids:  # an agent that makes the call again gives it other ones
         told = {name: value for name, value in told.items() if name not in asked.ids}
-    given = "" if told is None else f" {canonical_json(told).decode()}"
+    given = f" {title!r}" if (title := title_of(told, asked.arguments)) is not None else ""
+    if told is not None:
+        given = f" {canonical_json(told).decode()}"
     return f"{asked.tool.rpartition('.')[2]}{_cut(given)}"
 
 
@@ -72,6 +75,8 @@ def _state(asked: Asked, is_approved: bool) -> str:
             return "approved, and not run yet. Make exactly this call again: it is allowed once."
         case None:
             return "still waits for a person. Make exactly this call again if you need it: it waits on."
+        case "error":
+            return f"it had ended with an error: {_cut(asked.content)}"
         case kind:
             return f"it had ended ({kind})."
 

@@ -238,9 +238,13 @@ class Permissions:
         except SupervisorError as error:
             self._close(Denied(f"no person can be asked: {error}"))
         else:
-            cause = f" ({outcome.cause})" if outcome.cause else ""
-            text = f"session {run.session} was {outcome.kind}{cause}, and asks no person any more"
-            self._close(Denied(text, ends_turn=outcome.kind == "cancelled"))
+            self.end(run.session, outcome.kind, outcome.cause)
+
+    def end(self, session: str, kind: str, cause: str | None) -> None:
+        """Deny everything: the session has ended, like this. A client that comes later hears it, too."""
+        why = f" ({cause})" if cause else ""
+        text = f"session {session} was {kind}{why}, and asks no person any more; choose another --session"
+        self._close(Denied(text, ends_turn=kind == "cancelled"))
 
     def _close(self, denied: Denied) -> None:
         self._closed = denied

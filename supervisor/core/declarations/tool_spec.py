@@ -54,7 +54,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     is_ready: Callable[[Callable[[], None]], bool] | None = None
     """Whether an approved call may begin now. If it may not, the call waits, still approved, until the function that is
-    passed was called, and asks again. None: an approved call begins at once."""
+    passed was called, and asks again. It raises ToolFailed for a call that will never begin. None: an approved call
+    begins at once."""
     refusal: str = ""
     """Why its call cannot be made, for a tool that was made for one call; "" if it can. See Call.refusal."""
 

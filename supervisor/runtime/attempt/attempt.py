@@ -47,6 +47,8 @@ T = TypeVar("T")
 
 # What most attempts never have is shared: each empty set or map would cost every waiting run its memory.
 _NO_NAMES: Final[frozenset[str]] = frozenset()
+READY: Final = "ready:"
+"""Begins the keys of approved calls that wait until their tool is ready. No entry of the journal answers them."""
 
 
 class Attempt:

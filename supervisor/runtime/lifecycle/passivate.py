@@ -5,6 +5,8 @@ Rules
 - A run is passivated if it only waits: for people, messages, children, or timers that are not due soon. The plan of
   the append checks that the run is still in the same quiet spell, waits for the same keys, and that none of them is
   answered (R2). A run with a step or a model call in flight does not only wait.
+- An approved call that its tool lets wait (ToolSpec.is_ready) waits for nothing that could wake the run. So it does not
+  keep a run in memory that waits for something else, and a run that waits for nothing else stays.
 - How long it must have waited is in its agent's declaration, or else a setting of the supervisor. An agent whose run
   owns something that ends with the attempt, such as a process, may declare that no wait is long enough.
 - While the supervisor is closing, a run that waits for people is passivated at once. A run with a timer stays, since it
@@ -22,7 +24,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.sessions.state import ASKING, SessionState
-from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 from supervisor.runtime.journal.writer import View
@@ -93,11 +95,11 @@ class Passivation:
         return after is not None and due_in > after
 
     async def _passivate(self, attempt: Attempt, rest: tuple[int, tuple[str, ...]]) -> None:
-        _, keys = rest
+        keys = tuple(key for key in rest[1] if not key.startswith(READY))
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             is_same = attempt.is_quiet and attempt.rest == rest
-            if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
+            if not is_same or not keys or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
             now = self._clock.now()
             due_at = min(attempt.timers.values(), key=self._clock.timer, default=None)

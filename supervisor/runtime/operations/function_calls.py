@@ -21,7 +21,7 @@ from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask
 from supervisor.core.values import JobView, Policy, ToolResult
-from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
@@ -125,14 +125,18 @@ class FunctionCall(Call):
         return self.tool.defaults_in(self.arguments)
 
     def begin_events(self) -> Iterable[e.AnyEvent]:
-        return () if self.begins_late else (self._started(),)
+        return () if self.begins_late or self.tool.is_ready is not None else (self._started(),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
         return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
         if not is_executing:
-            await self._wait_until_ready()
+            try:
+                await self._wait_until_ready()
+            except ToolFailed as failure:  # it never begins
+                await self.finish("error", failure.content, {**failure.details, "effect": "none"})
+                return
             await self.attempt.hold()
         with self.attempt.host.acting():
             if not is_executing and self.begins_late:
@@ -149,7 +153,7 @@ class FunctionCall(Call):
     async def _wait_until_ready(self) -> None:
         """Wait until the tool is ready for the call. `executing` is not committed, so a later attempt waits, too."""
         if (is_ready := self.tool.is_ready) is not None:
-            attempt, key = self.attempt, f"ready:{self.operation}"
+            attempt, key = self.attempt, f"{READY}{self.operation}"
             await attempt.wait(key, key, lambda: is_ready(partial(attempt.wake, key)))
 
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:

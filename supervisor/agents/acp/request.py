@@ -1,0 +1,89 @@
+"""One request of an agent in one attempt: what is saved of it, the message that waits for its answer, and its state.
+
+A person may decide it as long as it is undecided. It is unspent until the agent has an answer, or is to have none.
+"""
+
+from collections.abc import Callable
+
+import anyio
+
+from supervisor.agents.acp.conversation import Incoming
+from supervisor.agents.acp.permissions import Permission, allowing, choices, is_same, title_of
+from supervisor.agents.acp.saved import Asked
+from supervisor.core.ids import canonical_json
+
+
+def _nothing() -> None:
+    pass
+
+
+class Request:
+    """One request in this attempt."""
+
+    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "scope", "told_in", "wake")
+
+    def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
+        self.asked = asked
+        self.incoming = incoming
+        """The agent's message that waits for our answer; None for a request of an earlier process."""
+        self.is_approved = False
+        """Whether it may begin when the agent waits for its answer."""
+        self.told_in: int | None = None
+        """The turn whose prompt told the agent what was decided."""
+        self.is_withdrawn = asked.is_dropped
+        self.scope = anyio.CancelScope()
+        self.wake: Callable[[], None] = _nothing
+        """Lets an approved call that waits look again whether it may begin."""
+
+    @property
+    def is_decided(self) -> bool:
+        return self.is_approved or self.asked.ended is not None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a person may still decide it."""
+        return not self.is_decided and not self.is_withdrawn
+
+    @property
+    def is_unspent(self) -> bool:
+        """Whether a person may still decide it, or has approved it and the agent has not been answered."""
+        is_answered = self.incoming is not None and self.incoming.is_answered
+        return self.asked.ended is None and not self.is_withdrawn and not is_answered
+
+    def is_for(self, permission: Permission) -> bool:
+        """Whether a message with this permission is given to it: it is for the same call, and no message waits."""
+        asked = self.asked
+        is_open = asked.ended in (None, "denied") or asked.answer is not None
+        is_free = self.incoming is None and is_open and not self.is_withdrawn
+        return is_free and is_same(asked.tool, asked.given, permission, asked.seen)
+
+
+def asked_for(number: int, permission: Permission) -> Asked:
+    named = choices(permission.options) if permission.form is None and permission.is_question else {}
+    return Asked(
+        number=number,
+        tool=permission.tool,
+        given=permission.given,
+        arguments=permission.called_with,
+        because=permission.because,
+        form=permission.form,
+        ids=permission.ids,
+        seen=permission.seen,
+        choices=tuple(named),
+        allowing=tuple(name for name, option in named.items() if option.kind.startswith("allow")),
+    )
+
+
+def option_for(asked: Asked, permission: Permission) -> str | None:
+    """Return the id of the option that a person chose, or else of the one that allows once."""
+    if asked.choice is None:
+        return allowing(permission.options)
+    found = choices(permission.options).get(asked.choice)
+    return None if found is None else found.id
+
+
+def question_of(asked: Asked) -> str:
+    title = title_of(asked.given, asked.arguments) or asked.tool
+    given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
+    words = f"\n{asked.because}" if asked.because else ""
+    return f"The agent asks, in its own words: {title}{words}{given}"
