@@ -24,7 +24,8 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
 
@@ -45,6 +46,7 @@ from supervisor.store.sqlite.schema import QUERIES
 from supervisor.store.sqlite.searches import search_approvals, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
+from supervisor.system.forks import inherited
 
 R = TypeVar("R")
 
@@ -58,6 +60,20 @@ _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be inspected only before the first one."""
 _opening: Final = threading.RLock()
 """Held by the thread that opens or closes a connection: closing an inspected file would drop another one's locks."""
+_stores: Final[WeakSet["SqliteStore"]] = WeakSet()
+"""The stores that this process has opened."""
+_inherited: Final[dict[Path, list[sqlite3.Connection]]] = {}
+"""The connections of the process from which this one was forked: they have no locks here, and are never used or closed
+(store/owners.py lets the lock files go)."""
+
+
+def _disown() -> None:
+    """In a process that was just forked: give up all stores that were open."""
+    for store in list(_stores):
+        store.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
 
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
 
@@ -108,6 +124,9 @@ class SqliteStore(Store):
             raise
 
     def _open(self) -> None:
+        if self.path in _inherited:  # SQLite would take the locks of those connections for this one's
+            raise inherited(self.path)
+        _stores.add(self)
         if file_identity.find(self.path) is None:
             if not self._create:
                 raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
@@ -117,6 +136,7 @@ class SqliteStore(Store):
         if is_alone:
             schema.check_header(self.path)
             log_index.check_room(self.path)
+            file_identity.check_companions(self.path)
         is_current = self._is_current()
         if is_alone:
             wal.check_log(self.path)
@@ -150,6 +170,14 @@ class SqliteStore(Store):
         self._checkpointer = None
         self._trees.release()
 
+    def disown(self) -> None:
+        """In a process that was forked while the store was open: refuse every use of it."""
+        if self._connections:
+            _inherited.setdefault(self.path, []).extend(self._connections)
+            self._connections.clear()
+            self._died = inherited(self.path)
+            self._writer = self._reader = self._checkpointer = cast("sqlite3.Connection", _Disowned(self._died))
+
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
@@ -157,7 +185,7 @@ class SqliteStore(Store):
             raise StoreRefused(f"{self.name} is a mirror, which is only read: name {self._mirrored} as the store")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            if (why := self._trees.what_happened()) is not None:  # under the lock that a process needs to take trees
+            if (why := self._what_happened()) is not None:  # under the lock that a process needs to take trees
                 self.rollback()
                 raise self._die(why)
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -275,7 +303,7 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
-        if (why := self._file.what_happened() or self._trees.what_happened()) is not None:
+        if (why := self._what_happened()) is not None:
             raise self._die(why)
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
@@ -422,6 +450,10 @@ class SqliteStore(Store):
             _open_here[self.path] += 1
         return connection
 
+    def _what_happened(self) -> StoreDied | None:
+        """Return the error if another process may now write what this one does not see; None if all is well."""
+        return self._file.what_happened() or self._trees.what_happened()
+
     def _die(self, why: StoreDied) -> StoreDied:
         self._died = why
         return why
@@ -507,6 +539,20 @@ def _name(row: JournalEntry) -> str:
 
 def _as_json(ids: Collection[str]) -> str:
     return msgspec.json.encode(list(ids)).decode()
+
+
+class _Disowned:
+    """Takes the place of a connection that was inherited."""
+
+    in_transaction = False
+
+    def __init__(self, why: StoreDied) -> None:
+        self._why = why
+
+    def execute(self, *_: object) -> NoReturn:
+        raise self._why
+
+    executemany = execute
 
 
 class _Instant:
