@@ -382,7 +382,7 @@ class Runner:
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
                 # Only now, since a live attempt cannot be woken. By the instant on disk, since a note that came after
                 # the passivation is dropped with the attempt.
-                self.launcher.wake_at(session, self.clock.timer(row.due_at))
+                self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
         self.attempts.note_change()
 
 
