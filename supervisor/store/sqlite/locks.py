@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,12 @@ def holder(path: Path) -> tuple[int | None, bool]:
         answer = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(*asked)))
     kind, pid = (answer[0], answer[4]) if _IS_LINUX else (answer[3], answer[2])
     return (None, False) if kind == fcntl.F_UNLCK else (max(0, pid), kind == fcntl.F_WRLCK)
+
+
+def try_one_in(folder: Path) -> None:
+    """Take and give back the lock of a file that is made for it. Raises OSError where locks do not work."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def name(pid: int | None) -> str:

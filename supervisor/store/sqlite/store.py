@@ -38,7 +38,7 @@ from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
-from supervisor.store.sqlite import columns, file_identity, log_index, schema, upgrading, wal
+from supervisor.store.sqlite import columns, file_identity, full_disk, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
@@ -91,6 +91,9 @@ class SqliteStore(Store):
         # Symbolic links are resolved: the lock folder must be the same under every name of the file.
         self.path = Path(os.path.realpath(path))
         self.name = str(self.path)
+        self._where = self.path
+        self._copied: StoreRefused | None = None
+        """Why a copy is read, and not the file (full_disk.py)."""
         self.jobs_folder = f"{self.path}.jobs"
         self.unreadable: dict[str, str] = {}
         self.mirrors: str | None = None
@@ -118,54 +121,79 @@ class SqliteStore(Store):
                 self._open()
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise explain_opening(error, self.path) from error
+            why = self._explain_opening(error)
+            if self._create or not isinstance(why, StoreRefused) or not self._open_copy(why):
+                raise why from error
         except BaseException:
             self.close()
             raise
+
+    def _explain_opening(self, error: sqlite3.Error | OSError) -> StoreError:
+        with _opening:
+            return explain_opening(error, self.path, may_ask=not _open_here[self.path])
+
+    def _open_copy(self, why: StoreRefused) -> bool:
+        """Open a copy of a store whose disk is full, to read it; return whether there is one."""
+        with _opening:
+            copied = None if _open_here[self.path] else full_disk.copy(self.path)
+        if copied is None:
+            return False
+        self._where, self._copied = copied, why
+        try:
+            with _opening:
+                self._open()
+        except (sqlite3.Error, OSError):
+            self.close()
+            return False
+        return True
 
     def _open(self) -> None:
         if self.path in _inherited:  # SQLite would take the locks of those connections for this one's
             raise inherited(self.path)
         _stores.add(self)
-        if file_identity.find(self.path) is None:
+        path = self._where
+        if file_identity.find(path) is None:
             if not self._create:
                 raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
-            schema.make_folders(self.path.parent)
-            schema.create(self.path)
-        is_alone = not _open_here[self.path]
+            schema.make_folders(path.parent)
+            schema.create(path)
+        is_alone = not _open_here[path]
         if is_alone:
-            schema.check_header(self.path)
-            log_index.check_room(self.path)
-            file_identity.check_companions(self.path)
+            schema.check_header(path)
+            log_index.check_room(path)
+            file_identity.check_companions(path)
         is_current = self._is_current()
         if is_alone:
-            wal.check_log(self.path)
+            wal.check_log(path)
         if not is_current:
             if not is_alone:
-                raise upgrading.in_use(self.path, os.getpid())
-            upgrading.bring_up_to_date(self.path)
+                raise upgrading.in_use(path, os.getpid())
+            upgrading.bring_up_to_date(path)
         # Both wait for another process that recovers the log; afterwards the writer never waits.
         self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
         schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
-        self._file = file_identity.OpenFile(self.path)
+        self._file = file_identity.OpenFile(path)
         self.generation = -1  # a cache from an earlier opening is not valid any more
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
         self._mirrored = self.find_facts(MIRRORED).get(MIRRORED)
         self._last = self.last_position()
-        log_index.allocate(self.path)
+        log_index.allocate(path)
         self.has_changed()
 
     def close(self) -> None:
         with _opening:
             for connection in reversed(self._connections):  # the writer last: the last connection cuts the log back
                 connection.close()
-                _open_here[self.path] -= 1
-            if not _open_here[self.path]:
-                log_index.let_go(self.path)
+                _open_here[self._where] -= 1
+            if not _open_here[self._where]:
+                log_index.let_go(self._where)
+        if self._copied is not None:
+            full_disk.remove(self._where)
+            self._where, self._copied = self.path, None
         self._connections.clear()
         self._checkpointer = None
         self._trees.release()
@@ -173,7 +201,7 @@ class SqliteStore(Store):
     def disown(self) -> None:
         """In a process that was forked while the store was open: refuse every use of it."""
         if self._connections:
-            _inherited.setdefault(self.path, []).extend(self._connections)
+            _inherited.setdefault(self._where, []).extend(self._connections)
             self._connections.clear()
             self._died = inherited(self.path)
             self._writer = self._reader = self._checkpointer = cast("sqlite3.Connection", _Disowned(self._died))
@@ -181,6 +209,8 @@ class SqliteStore(Store):
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
+        if self._copied is not None:
+            raise StoreRefused(str(self._copied))
         if self._mirrored not in (None, self.mirrors):
             raise StoreRefused(f"{self.name} is a mirror, which is only read: name {self._mirrored} as the store")
         try:
@@ -438,16 +468,16 @@ class SqliteStore(Store):
 
     def _is_current(self) -> bool:
         """Check, over a connection that cannot write, whether the file is ours, and whether it needs an upgrade."""
-        if self.path.stat().st_size == 0 and not self._create:
+        if self._where.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
-        with closing(schema.connect(self.path, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
+        with closing(schema.connect(self._where, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
             return schema.is_current(connection, self.name)
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
         with _opening:
-            connection = schema.connect(self.path, mode, timeout=timeout)
+            connection = schema.connect(self._where, mode, timeout=timeout)
             self._connections.append(connection)
-            _open_here[self.path] += 1
+            _open_here[self._where] += 1
         return connection
 
     def _what_happened(self) -> StoreDied | None:
