@@ -164,8 +164,8 @@ def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
         if output.is_truncated:
             details["output_tail_base64"] = base64.b64encode(output.tail).decode()
     ok = finished.exit_code == 0 and not finished.timed_out
-    text = output.text
-    content = "\n".join([text or NO_OUTPUT, *_remarks(finished, timeout)])
+    text = output.shown
+    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)]) or NO_OUTPUT
     return ToolResult(kind="ok" if ok else "error", content=content, value=text if ok else None, details=details)
 
 

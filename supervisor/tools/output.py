@@ -66,8 +66,12 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says how much was left out; or one line,
-        if it is not text."""
+        r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says how much was left out."""
+        return self._around(self.head, self.tail)
+
+    @property
+    def shown(self) -> str:
+        """The text for a model: within the cap, and one line for what is not text."""
         if is_binary(self.head + self.tail):
             return describe(self.head, self.total)
         head, tail = self.head, self.tail
@@ -75,7 +79,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         if len(escape(head)) + len(escape(tail)) > cap:  # an escape is longer than its byte
             end = tail if self.is_truncated else head
             head, tail = without_split_end(_fit(head, cap)), without_split_start(_fit(end[::-1], cap)[::-1])
-        if (left_out := self.total - len(head) - len(tail)) <= 0:
+        return self._around(head, tail)
+
+    def _around(self, head: bytes, tail: bytes) -> str:
+        if not (left_out := self.total - len(head) - len(tail)):
             return escape(head + tail)
         return f"{escape(head)}\n[... {left_out} of {self.total} bytes left out ...]\n{escape(tail)}"
 

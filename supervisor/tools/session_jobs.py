@@ -54,7 +54,7 @@ async def job_output(
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
     output = Output(head=raw, total=len(raw))
-    text = output.text
+    text = output.shown
     gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
         "state": view.state,
