@@ -142,7 +142,7 @@ async def test_the_deadline_of_a_job_holds_after_our_death(anyio_backend_name, t
         ("b'a\\0' * 100", "unknown"),
     ],
 )
-async def test_what_is_not_text_is_one_line(code, kind):
+async def test_output_that_is_not_text_is_one_line(code, kind):
     """Its size, its kind and its first bytes; programs find the bytes in the details."""
     result = await call_shell({"command": [sys.executable, "-c", f"import sys; sys.stdout.buffer.write({code})"]})
     assert len(result["content"].splitlines()) == 1

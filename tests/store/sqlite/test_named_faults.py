@@ -1,6 +1,7 @@
 """What is wrong with the disk, or with the limits of the process, is named truly (store/sqlite/faults.py)."""
 
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -13,7 +14,6 @@ import pytest
 from store_stories import append, created, python, started
 
 from supervisor.core.errors import StoreRefused, StoreUnreadable
-from supervisor.store.sqlite import locks
 from supervisor.store.sqlite.faults import explain_opening, explain_owning
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.testing import wrapped
@@ -34,13 +34,13 @@ def test_a_disk_without_locks_is_no_process_that_holds_one(path, enter):
     def refuses(_connect, *_, **__):
         raise busy()
 
-    def has_none(_try, _folder):
+    def has_none(_lockf, *_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     enter(wrapped(sqlite3, "connect", refuses))
     with pytest.raises(StoreUnreadable, match="locked by"):
         store.open()
-    enter(wrapped(locks, "try_one_in", has_none))
+    enter(wrapped(fcntl, "lockf", has_none))
     with pytest.raises(StoreRefused, match="locks"):
         store.open()
 
@@ -64,7 +64,7 @@ sys.stdin.readline()
 @pytest.mark.parametrize(
     ("number", "word"), [(errno.ENOLCK, "locks"), (errno.EMFILE, "ulimit"), (errno.ENOSPC, "room")], ids=str
 )
-def test_what_hinders_a_lock_file_is_named(path, number, word):
+def test_the_fault_of_a_lock_file_is_named(path, number, word):
     """A person who makes the folder writable would have changed nothing."""
     told = str(explain_owning(OSError(number, os.strerror(number)), path))
     assert word in told
@@ -122,7 +122,7 @@ store.close()
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="a full disk is mounted")
 @pytest.mark.parametrize("left", ["closed", "killed"])
-def test_what_waits_is_read_from_a_full_disk(tmp_path, left):
+def test_pending_approvals_are_read_from_a_full_disk(tmp_path, left):
     """The log's index would need room. What was in the log when its process was killed is there, too."""
     shell = ["unshare", "--mount", "sh", "-c", FULL, "sh", tmp_path, sys.executable, FILLS, left]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
