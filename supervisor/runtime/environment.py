@@ -11,6 +11,7 @@ Rules
 - An entry names the process that wrote it (host, pid). That is a fact about the process, not its environment's choice.
 """
 
+import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +24,7 @@ from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
 from supervisor.runtime.clock.clock import Clock
+from supervisor.system.forks import end_copy
 from supervisor.system.identity import current_user, find_folder, working_directory
 from supervisor.system.settling import files_of_ours, settle
 
@@ -158,4 +160,8 @@ class Environment:
         body has ended or can have no further effect. It raises the cancellation, or returns the body's result if the
         body finished all the same.
         """
-        return await body.fn(*body.args, **body.kwargs)
+        process = os.getpid()
+        try:
+            return await body.fn(*body.args, **body.kwargs)
+        finally:
+            end_copy(process)

@@ -38,6 +38,7 @@ from supervisor.store.index.projection import (
     read_rows,
     touched,
 )
+from supervisor.system.forks import inherited
 
 T = TypeVar("T")
 Entry = tuple[int, str, bytes]
@@ -60,12 +61,14 @@ class MemoryStore(Store):
         self._in_order = _InOrder()
         self._asked_in_order = _InOrder()
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
+        self._process = os.getpid()
         self._owned: set[str] = set()
         self._draft: _Transaction | None = None
         self._last = self._commits = 0
 
     def open(self) -> None:
-        """Do nothing: there is nothing to open."""
+        """Note which process uses the store: there is nothing to open."""
+        self._process = os.getpid()
 
     def close(self) -> None:
         """Keep everything: a test may open the same store again, as another process would."""
@@ -92,6 +95,8 @@ class MemoryStore(Store):
         return self._commits
 
     def begin(self) -> bool:
+        if os.getpid() != self._process:
+            raise inherited(self.name)
         assert self._draft is None, "a transaction is open"
         self._draft = _Transaction(self.last_position())
         return True

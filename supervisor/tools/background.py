@@ -14,6 +14,7 @@ Rules
 - A job is running if its warden or its own process is alive, by pid *and* start time. If not, `end` says how it ended.
   A job without `end` is lost: it was killed together with its warden, or its machine went down.
 - A job ends when its command exits. Processes that the command leaves behind are ended, as after any command.
+- A job that was given a deadline is ended by its warden, also after our death. Without one it goes on.
 - A job is ended by a signal to its warden. If the warden is gone, its process is ended by pid.
 """
 
@@ -53,6 +54,8 @@ class End(msgspec.Struct, frozen=True):
     code: int | None
     duration: float
     was_ended: bool
+    deadline: float | None = None
+    """The deadline in seconds at which it was ended, if that is why."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +106,16 @@ class BackgroundProcess(GuardedProcess):
     """
 
     def __init__(
-        self, command: str | Sequence[str], folder: str, *, cwd: str | None, env: Mapping[str, str] | None
+        self,
+        command: str | Sequence[str],
+        folder: str,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        deadline: float | None = None,
     ) -> None:
-        request = encode_request(command, cwd, env, GRACE, record=str(Path(folder, "end").absolute()))
+        record = str(Path(folder, "end").absolute())
+        request = encode_request(command, cwd, env, GRACE, record=record, deadline=deadline)
         super().__init__(request, grace=GRACE, output=HeadAndTail(0), watcher=None)
         self.log = str(Path(folder, "log").absolute())
 
@@ -157,7 +167,8 @@ def look_at(job: JobProcess) -> Seen:
     # The second look at `end` catches a warden that wrote it and exited between the first look and the pid check.
     for is_last in (False, True):
         if (end := _read_end(folder)) is not None:
-            return Seen(state="ended", end=end, by=_read_by(folder))
+            at_deadline = None if end.deadline is None else f"its deadline of {end.deadline:g} s"
+            return Seen(state="ended", end=end, by=at_deadline or _read_by(folder))
         if not is_last and any(is_alive(pid, start) for pid, start in _processes(job)):
             return Seen(state="running", by=_read_by(folder))
     return Seen(state="lost", by=_read_by(folder))

@@ -22,11 +22,13 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import ToolResult
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
-from supervisor.tools.call_environment import environment_of
+from supervisor.tools.call_environment import environment_of_command
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
 
+TIMEOUT: Final = 30.0  # seconds
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100
+NO_OUTPUT: Final = "[no output]"
 SHOWN: Final = 80  # characters of the command of each
 
 
@@ -36,7 +38,7 @@ async def shell(
     command: str | list[str],
     cwd: str | None = None,
     env: dict[str, str] | None = None,
-    timeout: float = 30.0,
+    timeout: float = TIMEOUT,
     background: bool = False,
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
@@ -45,11 +47,12 @@ async def shell(
     to the session's folder, which is the default: the folder in which the session was started, whichever process runs
     the call. `env`: variables to add to the supervisor's environment, from which our own secrets are removed.
     `timeout`: seconds from the start of the command until it is ended, together with everything that it started.
-    `background`: begin a job, which goes on after the call and has no deadline. A string that ends in a single `&` is a
-    job, too.
+    `background`: begin a job, which goes on after the call. It has a deadline only if `timeout` is given. A string that
+    ends in a single `&` is a job, too. No program can ask a person: editors and prompts fail at once.
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
+    Output that is not text is described in one line.
     `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
     (100 at most) and left_behind_count. For output that is not text also output_base64: the bytes that were kept; if it
     was cut, its end is in output_tail_base64.
@@ -64,10 +67,11 @@ async def shell(
     folder = folder_of_call(context.cwd, cwd)
     try:
         if background or in_background is not None:
-            return await _begin_job(context, in_background or command, folder, env)
+            deadline = timeout if _is_given(context, timeout) else None
+            return await _begin_job(context, in_background or command, folder, env, deadline)
         beat = context.heartbeat
         async with open_process(
-            command, cwd=folder, env=environment_of(context.operation, env), on_output=lambda chunk: beat()
+            command, cwd=folder, env=environment_of_command(context.operation, env), on_output=lambda chunk: beat()
         ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
@@ -78,15 +82,25 @@ async def shell(
         raise ToolFailed(text, reason="launch", effect="none", errno=failure.errno) from None
 
 
+def _is_given(context: ProcessToolContext, timeout: float) -> bool:
+    """Return whether the caller of a job has named its deadline; where that is not known, whether it is unusual."""
+    return timeout != TIMEOUT if context.given is None else "timeout" in context.given
+
+
 async def _begin_job(
-    context: ProcessToolContext, command: str | list[str], cwd: str, env: dict[str, str] | None
+    context: ProcessToolContext,
+    command: str | list[str],
+    cwd: str,
+    env: dict[str, str] | None,
+    deadline: float | None,
 ) -> ToolResult[str]:
     try:
         job, folder = make_job_folder(context.job_folder, context.session)
     except OSError as error:
         raise ToolFailed(f"there is no place for a job's log: {error}", reason="launch", effect="none") from None
     try:
-        async with BackgroundProcess(command, folder, cwd=cwd, env=environment_of(context.operation, env)) as process:
+        env = environment_of_command(context.operation, env)
+        async with BackgroundProcess(command, folder, cwd=cwd, env=env, deadline=deadline) as process:
             text = command if isinstance(command, str) else shlex.join(command)
             new = NewJob(
                 id=job,
@@ -104,7 +118,8 @@ async def _begin_job(
     if not has_begun:
         text = f"the guard of job {job} was killed or stopped while the job began; call `jobs` for its state"
         raise ToolFailed(text, reason="lost", effect="maybe", job=job, pid=process.pid, log=process.log)
-    content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}]"
+    until = "" if deadline is None else f"; it is ended at its deadline of {deadline:g} s"
+    content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}{until}]"
     details = {
         "reason": None,
         "effect": "done",
@@ -112,7 +127,7 @@ async def _begin_job(
         "job": job,
         "pid": process.pid,
         "log": process.log,
-    }
+    } | ({} if deadline is None else {"timeout": deadline})
     return ToolResult(kind="ok", content=content, value=content, details=details)
 
 
@@ -149,8 +164,8 @@ def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
         if output.is_truncated:
             details["output_tail_base64"] = base64.b64encode(output.tail).decode()
     ok = finished.exit_code == 0 and not finished.timed_out
-    text = output.text
-    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)])
+    text = output.shown
+    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)]) or NO_OUTPUT
     return ToolResult(kind="ok" if ok else "error", content=content, value=text if ok else None, details=details)
 
 

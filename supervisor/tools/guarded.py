@@ -345,8 +345,10 @@ def encode_request(
     env: Mapping[str, str] | None,
     grace: float,
     record: str | None = None,
+    deadline: float | None = None,
 ) -> bytes:
-    """Return the request to a warden; `record` is the path to which a background job's end is written."""
+    """Return the request to a warden; `record` is the path to which a background job's end is written, `deadline` the
+    seconds after which the warden ends the command by itself."""
     if not (math.isfinite(grace) and grace >= 0):
         raise ValueError(f"grace must be a number of seconds, 0 or more, not {grace}")
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -366,7 +368,7 @@ def encode_request(
             dict(os.environb) if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()},
         )
         # The warden passes the order on as it is, and reads the rest.
-        return pack((pack(order), grace, None if record is None else os.fsencode(record)))
+        return pack((pack(order), grace, None if record is None else os.fsencode(record), deadline))
     except UnicodeEncodeError as error:
         raise LaunchFailed(errno.EINVAL, "command, folder or environment cannot be encoded", argv[0]) from error
     except FileNotFoundError as error:

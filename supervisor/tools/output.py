@@ -1,10 +1,37 @@
 """The output of a process: its beginning and its end, and how many bytes there were in all.
 
 Rules: memory is bounded, however much is written; counts are exact; bytes stay bytes until a caller asks for text; a
-cut never splits a character.
+cut never splits a character. A model never gets more characters than the cap: what is not text is one line for it, and
+its bytes are kept for programs.
 """
 
+from typing import Final
+
 import msgspec
+
+CAP: Final = 30_000
+"""Characters of a command's output that a model gets, or as many as bytes were kept."""
+FOREIGN: Final = 0.3
+"""From this share of bytes on that are not UTF-8, output is not text. Text in an older encoding has fewer."""
+_FIRST: Final = 16
+_KINDS: Final = {
+    b"\x7fELF": "a program (ELF)",
+    b"MZ": "a program (Windows)",
+    b"\xcf\xfa\xed\xfe": "a program (Mach-O)",
+    b"\x89PNG": "an image (PNG)",
+    b"\xff\xd8\xff": "an image (JPEG)",
+    b"GIF8": "an image (GIF)",
+    b"%PDF": "a document (PDF)",
+    b"PK\x03\x04": "an archive (zip)",
+    b"\x1f\x8b": "compressed (gzip)",
+    b"\xfd7zXZ": "compressed (xz)",
+    b"\x28\xb5\x2f\xfd": "compressed (zstd)",
+    b"BZh": "compressed (bzip2)",
+    b"SQLite format 3": "a database (SQLite)",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
+"""What the first bytes of a file say about it."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +67,24 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says how much was left out."""
-        head = self.head.decode("utf-8", "backslashreplace")
-        if not self.is_truncated:
-            return head
-        tail = self.tail.decode("utf-8", "backslashreplace")
-        return f"{head}\n[... {self.omitted} of {self.total} bytes left out ...]\n{tail}"
+        return self._around(self.head, self.tail)
+
+    @property
+    def shown(self) -> str:
+        """The text for a model: within the cap, and one line for what is not text."""
+        if is_binary(self.head + self.tail):
+            return describe(self.head, self.total)
+        head, tail = self.head, self.tail
+        cap = max(CAP, len(head) + len(tail))
+        if len(escape(head)) + len(escape(tail)) > cap:  # an escape is longer than its byte
+            end = tail if self.is_truncated else head
+            head, tail = without_split_end(_fit(head, cap)), without_split_start(_fit(end[::-1], cap)[::-1])
+        return self._around(head, tail)
+
+    def _around(self, head: bytes, tail: bytes) -> str:
+        if not (left_out := self.total - len(head) - len(tail)):
+            return escape(head + tail)
+        return f"{escape(head)}\n[... {left_out} of {self.total} bytes left out ...]\n{escape(tail)}"
 
 
 class HeadAndTail:
@@ -81,6 +121,36 @@ class HeadAndTail:
 
     def _cut_tail(self) -> None:
         del self._tail[: max(0, len(self._tail) - self._tail_limit)]
+
+
+def is_binary(raw: bytes) -> bool:
+    """Return whether bytes are something other than text."""
+    if b"\0" in raw:
+        return True
+    known = len(raw.decode("utf-8", "ignore").encode())
+    return len(raw) - known >= FOREIGN * max(1, len(raw))
+
+
+def describe(head: bytes, total: int) -> str:
+    """Return one line about bytes that are not text. `head`: their beginning."""
+    kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), "of an unknown kind")
+    more = " ..." if total > _FIRST else ""
+    return f"[{total} bytes that are not text: {kind}; they begin with {head[:_FIRST].hex(' ')}{more}]"
+
+
+def escape(raw: bytes) -> str:
+    r"""Return bytes as text: UTF-8, and other bytes as `\xNN`."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _fit(raw: bytes, cap: int) -> bytes:
+    """Return the longest beginning of some bytes that takes at most half of a cap."""
+    room = cap // 2
+    low, high = 0, min(len(raw), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if len(escape(raw[:middle])) <= room else (low, middle - 1)
+    return raw[:low]
 
 
 def without_split_end(raw: bytes) -> bytes:

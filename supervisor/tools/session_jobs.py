@@ -7,6 +7,7 @@ Rules
 - A tool looks at the process itself: it may have ended a moment ago, before its end was journaled.
 """
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
-from supervisor.tools.output import without_split_end, without_split_start
+from supervisor.tools.output import Output, without_split_end, without_split_start
 
 OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns by default
 LARGEST_OUTPUT: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
@@ -40,8 +41,9 @@ async def job_output(
     """Return the output of a job: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
     The middle of a long log is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
-    next_offset, omitted (bytes before it that were requested, and are gone), size (all bytes ever written). The
-    last line of the content says state, exit code, size and next_offset, too, for readers of the content alone.
+    next_offset, omitted (bytes before it that were requested, and are gone), size (all bytes ever written). Bytes that
+    are not text are described in one line, and details have them as output_base64. The last line of the content says
+    state, exit code, size and next_offset, too, for readers of the content alone.
     """
     view = await view_of(_find(context, job))
     if limit <= 0 or (offset is not None and offset < 0):
@@ -51,7 +53,8 @@ async def job_output(
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
-    text = raw.decode("utf-8", "backslashreplace")
+    output = Output(head=raw, total=len(raw))
+    text = output.shown
     gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
         "state": view.state,
@@ -62,6 +65,8 @@ async def job_output(
         "omitted": piece.omitted,
         "size": piece.size,
     }
+    if not output.is_text:
+        details["output_base64"] = base64.b64encode(raw).decode()
     content = (gone if piece.omitted else "") + text
     content += "\n" if content and not content.endswith("\n") else ""
     content += f"[{_how(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"

@@ -26,7 +26,7 @@ Rules:
   begun (`begun`). The warden of a job then detaches from its owner, and lives as long as the job. `END_JOB` (a signal)
   asks for the end. Its last act is to write how the job ended (`record`), since the reader may be a later process. It
   loads what it needs for that at its start: the interpreter's files may be gone by then. Meanwhile it keeps the job's
-  log within its bound (see `log_limit`).
+  log within its bound (see `log_limit`), and its deadline, if the job was given one.
 - Standard library only, and little of it; no other import of the package is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), processes that left the command's group *and* lost their parent are not
@@ -59,6 +59,7 @@ TAKE = b"t"
 END_JOB = signal.SIGUSR1
 LINGER = 0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
 TAKE_TIMEOUT = 30.0  # seconds in which the process of a command must take what it is to run
+LONGEST = 3600.0  # seconds that it sleeps at a time: poll counts milliseconds, and not very far
 REPORTED = 100  # leftover processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # All signals whose disposition is not the default here: exec would hand "ignored" on to the command.
@@ -297,6 +298,7 @@ class Warden:
         self._place = place
         self._owner = set() if place.owner is None else {place.owner}  # descriptors that tell of the owner
         self._is_told_to_end = False
+        self._is_late = False
         self._began = 0.0
         self._status: int | None = None  # of the command, as waitpid returns it
         self._unsent = bytearray()
@@ -318,7 +320,7 @@ class Warden:
         request = _receive(wire)  # the owner sends GO only after `started`
         if request is None:
             return False
-        order, self._grace, self._record = request
+        order, self._grace, self._record, self._deadline = request
         if self._record is not None:
             signal.signal(END_JOB, lambda *_: None)
         self.is_remembered = self._record is not None or len(streams) == 3
@@ -407,7 +409,10 @@ class Warden:
         if self._record is None:
             return
         number = "null" if code is None else str(code)
-        text = f'{{"code": {number}, "duration": {duration:.6f}, "was_ended": {"true" if is_ended else "false"}}}\n'
+        late = f', "deadline": {self._deadline}' if is_ended and self._is_late else ""
+        text = (
+            f'{{"code": {number}, "duration": {duration:.6f}, "was_ended": {"true" if is_ended else "false"}{late}}}\n'
+        )
         with contextlib.suppress(OSError):  # no room, or the folder is gone: a reader finds the job lost
             draft = self._record + b".new"
             file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -424,8 +429,13 @@ class Warden:
         while not self._has_exited():  # checked first: an exit exactly at the deadline is an exit, not an end by us
             if ready & self._owner or self._is_told_to_end:
                 return True
+            left = None if self._deadline is None else self._began + self._deadline - time.monotonic()
+            if left is not None and left <= 0:
+                self._is_late = True
+                return True
             # After that check: the wake-up at the gate may have been for the exit, and there would be no second one.
-            ready = self._wait(None if self._log is None else LOOK_EVERY, *self._owner)
+            pauses = [each for each in (left, None if self._log is None else LOOK_EVERY) if each is not None]
+            ready = self._wait(min(pauses, default=None), *self._owner)
             self._trim_log()
         return False
 
@@ -520,7 +530,7 @@ class Warden:
         poll = select.poll()
         for fd in (*fds, self._place.wakeup):
             poll.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(seconds * 1000)))}
+        ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(min(seconds, LONGEST) * 1000)))}
         if self._place.wakeup in ready:
             self._is_told_to_end |= END_JOB in os.read(self._place.wakeup, 4096)
         return ready

@@ -1,7 +1,7 @@
 """What a tool can read and report about the call that it serves, and a step about itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -70,6 +70,12 @@ class ToolContext(ABC):
 class ProcessToolContext(ToolContext):
     """The context of a tool that starts processes. A tool declares that it does by naming this type on its first
     parameter; its call then counts as executing from `started` on, and not before (T9)."""
+
+    @property
+    def given(self) -> Collection[str] | None:
+        """The names of the arguments that the caller has passed, or an approver has edited; the others have their
+        default values. None if that is not known here."""
+        return None
 
     @property
     @abstractmethod

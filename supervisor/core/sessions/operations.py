@@ -52,6 +52,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.expires_at if self.state in ASKING else None
 
     @property
+    def began_at(self) -> datetime:
+        """When it was asked for."""
+        assert self.request is not None
+        return self.request.at
+
+    @property
     def edited(self) -> Raw | None:
         """The arguments as the approver edited them; None if the approver did not change them (A8)."""
         return self.decision.edited if isinstance(self.decision, e.ApprovalDecided) else None

@@ -100,7 +100,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     """Operations with a result from before a restart, which the agent has not asked for again yet."""
     restarts: tuple[datetime, ...] = ()
     """When the run was restarted."""
-    back_off_until: datetime | None = None
+    back_off: e.RunRestarted | None = None
     children: MutableMapping[str, e.ChildEnded | None] = EMPTY
     live_children: int = 0
     """How many children have not ended."""
@@ -136,11 +136,12 @@ class SessionState(msgspec.Struct, kw_only=True):
         return found
 
     @property
-    def due_at(self) -> list[datetime]:
-        """Return when the run's timers are due and its approvals expire; in a back-off, when that is over."""
-        if self.back_off_until is not None:
-            return [self.back_off_until]
-        return [due_at for record in self.operations.values() if (due_at := record.due_at)]
+    def timers(self) -> list[tuple[datetime, datetime]]:
+        """Return when the run's timers are due and its approvals expire, each with the instant at which it began; in a
+        back-off, when that is over."""
+        if self.back_off is not None:
+            return [(self.back_off.due_at, self.back_off.at)]
+        return [(due_at, record.began_at) for record in self.operations.values() if (due_at := record.due_at)]
 
     def is_answered(self, key: str) -> bool:
         """Return whether the event for which a passivated run waits under this key has come."""
@@ -206,9 +207,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             self._note(event)
         if isinstance(event, e.SLEEPING):
             self.waiting_for = event.waiting_for
-            self.back_off_until = event.due_at if isinstance(event, e.RunRestarted) else None
+            self.back_off = event if isinstance(event, e.RunRestarted) else None
         elif self.waiting_for is not None and (type(event) in WAKING or e.answers(event) in self.waiting_for):
-            self.waiting_for = self.back_off_until = None
+            self.waiting_for = self.back_off = None
 
     def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
         match event:

@@ -9,10 +9,14 @@ Rules
 - A process translates the due instant of a durable timer once, into an instant of the loop. If the wall clock is set
   afterwards, no timer of this process moves, whether its run is in memory or passivated. The next process translates
   again, by its own wall clock, because only wall time outlives a process.
+- A timer of N seconds takes at most N seconds in each process, by the instant at which it began: the wall clock may
+  have been set back meanwhile, by a year.
 """
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Final
 
 import anyio
@@ -24,6 +28,8 @@ _START: Final[RunVar[tuple[float, float]]] = RunVar("supervisor_clock_start")
 
 ROUNDING: Final = 2e-6  # seconds: wall time is in microseconds
 FEW_TIMERS: Final = 1000
+_SET: Final = timedelta(seconds=1.0)
+"""If wall time and the loop's time differ by more, the wall clock was set."""
 KEPT: Final = 60.0
 """Seconds for which a timer that came due is remembered. Its run is told within that time."""
 
@@ -59,9 +65,11 @@ class Clock:
         """Return wall time, for a thread that cannot ask the loop. It does not follow a virtual clock."""
         return datetime.now(UTC)
 
-    def deadline(self, due_at: datetime) -> float:
-        """Return the instant of the loop's clock at which wall time will be `due_at`, unless the wall clock is set."""
-        left = (due_at - self.now()).total_seconds()  # wall time is read first: rounding makes it late, never early
+    def deadline(self, due_at: datetime, since: datetime) -> float:
+        """Return the instant of the loop's clock at which wall time will be `due_at`, unless the wall clock is set, and
+        no later than if it had begun now. `since`: when it began."""
+        # Wall time is read first: rounding makes it late, never early.
+        left = (due_at - max(self.now(), since)).total_seconds()
         return anyio.current_time() + left + ROUNDING
 
     def after(self, seconds: float) -> datetime:
@@ -70,12 +78,27 @@ class Clock:
         self._remember(due_at, anyio.current_time() + seconds)
         return due_at
 
-    def timer(self, due_at: datetime) -> float:
-        """Return the instant of the loop's clock at which a durable timer is due: the same instant each time."""
+    def timer(self, due_at: datetime, since: datetime) -> float:
+        """Return the instant of the loop's clock at which a durable timer is due: the same instant each time. `since`:
+        when it began."""
         if (deadline := self._timers.get(due_at)) is None:
-            deadline = self.deadline(due_at)
+            deadline = self.deadline(due_at, since)
             self._remember(due_at, deadline)
         return deadline
+
+    def first_due(self, timers: Iterable[tuple[datetime, datetime]]) -> datetime | None:
+        """Return when the first of several durable timers is due, each with the instant at which it began: an instant
+        of the wall clock as it is now, if that was set back meanwhile."""
+        found = min(((self.timer(due_at, since), due_at) for due_at, since in timers), default=None)
+        if found is None:
+            return None
+        deadline, due_at = found
+        by_now = self.now() + timedelta(seconds=deadline - anyio.current_time())
+        return by_now if due_at - by_now > _SET else due_at
+
+    def is_ahead(self, due_at: datetime) -> bool:
+        """Return whether this process has begun or translated a durable timer that is not due yet."""
+        return self._timers.get(due_at, -inf) > anyio.current_time()
 
     def _remember(self, due_at: datetime, deadline: float) -> None:
         self._timers.setdefault(due_at, deadline)

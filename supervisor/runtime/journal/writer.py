@@ -22,6 +22,7 @@ Rules
 The module is longer than 400 lines because gathering, committing and applying share one state.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -29,7 +30,7 @@ from math import inf
 from typing import Protocol, TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled, current_token
 
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, Suspended
 from supervisor.core.events import AnyEvent
@@ -39,6 +40,7 @@ from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
 from supervisor.seam.store import Store
+from supervisor.system.forks import end_copy, inherited
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -138,6 +140,7 @@ class Journal:
         """The number of commits in about this tick of the loop. Each commit wakes the writer's task, which resets it.
         After FEW commits callers gather, since more are probable."""
         self._commit_time = 0.0
+        self._process, self._loop = os.getpid(), current_token()
 
     async def append(
         self,
@@ -257,6 +260,8 @@ class Journal:
 
     def catch_up(self) -> None:
         """Apply entries that other processes have committed, unless a batch is under way, which does so itself."""
+        if os.getpid() != self._process:
+            self._leave_copy()
         if self._is_committing or self.death is not None:
             return
         try:
@@ -336,8 +341,20 @@ class Journal:
             raise
 
     def _check_alive(self) -> None:
+        if os.getpid() != self._process:
+            self._leave_copy()
         if self.death is not None:
             raise StoreDied(str(self.death)) from self.death
+
+    def _leave_copy(self) -> None:
+        """End a forked process that goes on with this loop; raise StoreDied in one that has a loop of its own."""
+        try:
+            is_here = current_token() == self._loop
+        except RuntimeError:  # asyncio has forgotten its loop, and runs it all the same
+            is_here = True
+        if is_here:
+            end_copy(self._process)
+        raise inherited(self.store.name)
 
     def _may_commit_now(self) -> bool:
         is_free = not self._is_committing and not self._gathering.slots and self._in_this_tick < FEW

@@ -76,7 +76,7 @@ class Launcher:
             if not row.is_asleep or row.blocked is not None:
                 self.launch(row.id)
             elif row.due_at is not None:
-                self.wake_at(row.id, self._clock.timer(row.due_at))
+                self.wake_at(row.id, self._clock.timer(row.due_at, row.last_at))
 
     def wake_at(self, session: str, deadline: float) -> None:
         """Launch a passivated session at an instant of the loop's clock."""
@@ -207,7 +207,7 @@ class Launcher:
     def _must_sleep(self, session: str, state: SessionState) -> bool:
         """Whether a passivated run still waits: none of its waits is answered, and none of its timers is due. Sets the
         timer that wakes it."""
-        deadline = min(map(self._clock.timer, state.due_at), default=inf)
+        deadline = min((self._clock.timer(*timer) for timer in state.timers), default=inf)
         if state.waiting_for is None or deadline <= anyio.current_time():
             return False
         if deadline < inf:

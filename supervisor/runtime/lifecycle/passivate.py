@@ -102,7 +102,8 @@ class Passivation:
             if not is_same or not keys or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
             now = self._clock.now()
-            due_at = min(attempt.timers.values(), key=self._clock.timer, default=None)
+            began = [(due_at, attempt.state.operations[timer].began_at) for timer, due_at in attempt.timers.items()]
+            due_at = self._clock.first_due(began)
             return [*unblocked(attempt, state, now), e.RunPassivated(at=now, waiting_for=keys, due_at=due_at)]
 
         await attempt.append_if_live(plan)

@@ -10,6 +10,7 @@ Rules
 - An attempt that has not ended `stop_timeout` after it was told to is abandoned, with an error in the log (W13).
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -51,6 +52,7 @@ from supervisor.runtime.plans.end import Ending, cancel_cause
 from supervisor.runtime.plans.results import denial
 from supervisor.runtime.plans.rules import Ruling
 from supervisor.seam.store import Store
+from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
 
@@ -297,7 +299,11 @@ class Runner:
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
                     if not attempt.replay.is_replaying:
                         self.follows(attempt)
-                    returned.append(await attempt.spec.invoke(LocalContext(attempt), *given))
+                    process = os.getpid()
+                    try:
+                        returned.append(await attempt.spec.invoke(LocalContext(attempt), *given))
+                    finally:
+                        end_copy(process)
                     await wait_for_children(attempt)
             except BaseException as error:  # noqa: BLE001 # ending_of raises it again unless it is the agent's own
                 raised = error
@@ -376,7 +382,7 @@ class Runner:
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
                 # Only now, since a live attempt cannot be woken. By the instant on disk, since a note that came after
                 # the passivation is dropped with the attempt.
-                self.launcher.wake_at(session, self.clock.timer(row.due_at))
+                self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
         self.attempts.note_change()
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf, nextafter
 from typing import Any, Final
@@ -44,7 +44,7 @@ CONNECTION_LOST: Final = (
 class FunctionCall(Call):
     """A call of a tool's function."""
 
-    __slots__ = ("tool",)
+    __slots__ = ("given", "tool")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class FunctionCall(Call):
         arguments = to_json(full, f"an argument of tool {tool.name}")
         inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
+        self.given = frozenset(passed)
         tool.decode_arguments(arguments)
         named = mask(plain(passed), tool.secret)
         if model_id is not None:
@@ -308,6 +309,14 @@ class _CallContext(ProcessToolContext):
         self.requester, self.cwd = facts.requester, facts.cwd
         self.executing = False
         self.left: ToolResult[Any] | None = None
+
+    @property
+    def given(self) -> Collection[str]:
+        call = self._call
+        if (edited := call.record.edited) is None:
+            return call.given
+        asked, now = msgspec.json.decode(call.arguments), msgspec.json.decode(edited)
+        return call.given | {name for name, value in now.items() if name not in asked or asked[name] != value}
 
     @property
     def effect(self) -> Effect:

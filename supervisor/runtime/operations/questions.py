@@ -39,14 +39,14 @@ def expiry(now: datetime, *seconds: float | None) -> datetime | None:
 def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
     """Wait until a person has decided, or the approval has expired or was withdrawn. This is no coroutine of its own:
     most waits are for people, and one more frame would add a tenth to the memory of each."""
-    expires_at = attempt.state.operations[operation].expires_at
-    if expires_at is None:
+    record = attempt.state.operations[operation]
+    if record.expires_at is None:
         return attempt.wait(operation, operation, partial(_is_settled, attempt, operation))
-    return _wait_until(attempt, operation, expires_at)
+    return _wait_until(attempt, operation, record.expires_at, record.began_at)
 
 
-async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) -> None:
-    deadline = attempt.host.clock.timer(expires_at)
+async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime, since: datetime) -> None:
+    deadline = attempt.host.clock.timer(expires_at, since)
     attempt.timers[operation] = expires_at
     try:
         await _wait_for_deadline(attempt, operation, deadline)

@@ -70,7 +70,7 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
 async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     request = attempt.state.operations[operation].request
     assert isinstance(request, e.OperationStarted)
-    deadline = attempt.host.clock.timer(request.due_at)
+    deadline = attempt.host.clock.timer(request.due_at, request.at)
     attempt.timers[operation] = request.due_at
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
@@ -116,7 +116,7 @@ class DurableTimer:
         elif record.is_open:
             assert isinstance(record.request, e.OperationStarted)
             attempt.timers[self._operation] = record.request.due_at
-            deadline = attempt.host.clock.timer(record.request.due_at)
+            deadline = attempt.host.clock.timer(record.request.due_at, record.request.at)
             self._due = attempt.host.alarm.at(deadline, self._come_due)
 
     def _come_due(self) -> None:

@@ -53,6 +53,7 @@ async def decide(
     asking, checked = store.find_asking(approval), _check(store, approval, decision)
     if asking is None or checked is None:
         return DecisionResult(kind="unknown", approval=approval)
+    claims = runner.environment.claims_decisions
     released_here: list[str] = []
     if checked.rule is not None:
         checked = replace(checked, rule=replace(checked.rule, id=runner.environment.new_rule_id()))
@@ -68,7 +69,7 @@ async def decide(
             by=by,
             channel=channel,
             now=now,
-            is_in_time=runner.environment.claims_decisions,
+            is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
             shares_rules=runner.environment.shares_rules,
         )
         if decided is None:

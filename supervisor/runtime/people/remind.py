@@ -40,7 +40,9 @@ class Reminding:
         if step is not None:
             due_at, names = step
             due = partial(self._come_due, approval.id, names)
-            self._planned[approval.id] = self._runner.alarm.at(self._runner.clock.deadline(due_at), due)
+            self._planned[approval.id] = self._runner.alarm.at(
+                self._runner.clock.deadline(due_at, approval.created_at), due
+            )
 
     def forget(self, approval: str) -> None:
         """Cancel the planned reminder: the approval is not pending any more."""

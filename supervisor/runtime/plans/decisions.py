@@ -10,7 +10,7 @@ Rules
 - A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -140,20 +140,20 @@ def decision_entries(
     by: str,
     channel: str | None,
     now: datetime,
-    is_in_time: bool = False,
+    is_in_time: Callable[[datetime], bool] = lambda expires_at: False,
     shares_rules: bool = False,
 ) -> tuple[list[Entry], Decided | None]:
     """Return the entries of a decision, and the session with the event that counts; None if the decision does not
-    count. `asking`: the session and the operation of the approval. `is_in_time`: whether it is known to have been made
-    before the expiry, although it comes later. `shares_rules`: whether rules for all sessions are kept elsewhere: the
-    caller adds them there. Raises InvalidInput for an approval of a question.
+    count. `asking`: the session and the operation of the approval. `is_in_time`: whether an approval with this expiry
+    is known to be decided before it, although the wall clock says later. `shares_rules`: whether rules for all sessions
+    are kept elsewhere: the caller adds them there. Raises InvalidInput for an approval of a question.
     """
     session, operation = asking
     state = view.find_session(session)
     record = None if state is None else state.operations.get(operation)
     if state is None or record is None or record.pending_approval != approval:
         return [], None
-    if record.expires_at is not None and record.expires_at <= now and not is_in_time:
+    if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
         return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)

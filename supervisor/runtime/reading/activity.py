@@ -290,8 +290,8 @@ class LocalActivityWatch(ActivityWatch):
         """Yield what a session is doing by its journal, which holds calls, questions and timers from their start."""
         if state.blocked is not None:
             yield Doing(kind="blocked", name=state.blocked.cause)
-        if state.back_off_until is not None:
-            yield Doing(kind="back_off", until=state.back_off_until)
+        if state.back_off is not None:
+            yield Doing(kind="back_off", until=state.back_off.due_at)
             return
         for name in open_operations:
             yield from self._operation(state, state.operations[name])

@@ -11,15 +11,21 @@ The translation depends on what is known about the disk:
 """
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.store.sqlite import locks
 
 _UNREADABLE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _NO_ROOM: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 _NO_ROOM_FOR_FILES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_FILES: Final = (errno.EMFILE, errno.ENFILE)
+_FILES: Final = 10
+"""How many files an open store needs: three connections with their logs, one index, and lock files."""
 _DISK: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_READ}
 """Errors that only a failing disk gives, also while a store is opened."""
 _NO_ROOM_TO_OPEN: Final = {*_NO_ROOM, sqlite3.SQLITE_IOERR_SHMSIZE}
@@ -54,6 +60,8 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreUnreadable(f"{path} is damaged: {what}. It was left untouched; restore it from a copy")
     if {extended, extended & _PRIMARY} & _NO_ROOM:
         return _no_room(what, path)
+    if extended & _PRIMARY == sqlite3.SQLITE_CANTOPEN and (known := _without_files(path)) is not None:
+        return known
     if extended & _PRIMARY in _REFUSED:
         return StoreRefused(
             f"{path} refused a commit: {what}; nothing of it was written. Resume when the cause is gone"
@@ -76,8 +84,9 @@ def explain_misuse(error: Exception, path: Path, *, writing: bool) -> StoreRefus
     return InvalidInput(f"{path} cannot look for this value: {error}")
 
 
-def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
-    """Translate an error while a store is opened: nothing was begun, and nothing is lost."""
+def explain_opening(error: sqlite3.Error | OSError, path: Path, *, may_ask: bool = False) -> StoreError:
+    """Translate an error while a store is opened: nothing was begun, and nothing is lost. `may_ask`: whether this
+    process has no connection to the file, so that it may ask for its locks (locks.py)."""
     if code(error) in _DISK if isinstance(error, sqlite3.Error) else error.errno == errno.EIO:
         return StoreDied(
             f"the disk under {path} failed while the store was opened: {error}; nothing was begun. Check the disk, "
@@ -86,6 +95,8 @@ def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     if isinstance(error, OSError):
         if error.errno in _NO_ROOM_FOR_FILES:
             return _no_room(str(error), path)
+        if (known := _limited(error, path)) is not None:
+            return known
         return StoreUnreadable(f"{path} cannot be opened: {error}")
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if {code(error), code(error) & _PRIMARY} & _NO_ROOM_TO_OPEN:
@@ -93,10 +104,9 @@ def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     if code(error) & _PRIMARY in _UNREADABLE:
         return explain(error, path)
     if is_busy(error):
-        return StoreUnreadable(
-            f"{path} is locked by another process, most likely while that process upgrades its format; it was "
-            "left untouched. Wait for that process, then open it again"
-        )
+        return _locked(path, may_ask=may_ask)
+    if code(error) & _PRIMARY == sqlite3.SQLITE_CANTOPEN and (known := _without_files(path)) is not None:
+        return known
     return StoreUnreadable(f"{path} cannot be opened: {error} ({name}); it was left untouched")
 
 
@@ -104,7 +114,56 @@ def explain_owning(error: OSError, folder: Path) -> StoreError:
     """Translate an error of a lock file: the transaction that claims a tree is rolled back."""
     if error.errno in _NO_ROOM_FOR_FILES:
         return _no_room(str(error), folder)
+    if (known := _limited(error, folder)) is not None:
+        return known
     return StoreRefused(f"the lock files in {folder} cannot be used: {error}; nothing was begun. Make it writable")
+
+
+def _locked(path: Path, *, may_ask: bool) -> StoreError:
+    """Return the error for a file whose lock SQLite did not get. SQLite says the same where a disk has no locks."""
+    holder = None
+    if may_ask:
+        try:
+            holder = locks.holder(path)[0] if path.exists() else None
+            if holder is None:
+                locks.try_one_in(path.parent)
+        except OSError as error:
+            if (known := _limited(error, path)) is not None:
+                return known
+    return StoreUnreadable(
+        f"{path} is locked by {locks.name(holder)}, most likely while that process upgrades its format; it was "
+        "left untouched. Wait for that process, then open it again"
+    )
+
+
+def _without_files(path: Path) -> StoreRefused | None:
+    """Return the error for a process that cannot open the files that a store needs: SQLite says only that one of them
+    was not opened."""
+    opened: list[int] = []
+    try:
+        for _ in range(_FILES):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401 # closed if a later one fails
+    except OSError as error:
+        return _limited(error, path)
+    finally:
+        for each in opened:
+            os.close(each)
+    return None
+
+
+def _limited(error: OSError, path: Path) -> StoreRefused | None:
+    """Return the error for a disk without locks, or a process or system without room for another open file."""
+    if error.errno in _NO_LOCKS:
+        return StoreRefused(
+            f"the disk of {path} has no working locks: {error}; nothing was begun. A store needs them, so that two "
+            "processes never run one session: move it to a local disk, or turn on the locks of the network disk"
+        )
+    if error.errno in _NO_FILES:
+        return StoreRefused(
+            f"{path} needs up to {_FILES} open files more than there may be: {error}; nothing of it was written. Raise "
+            "the limit (`ulimit -n`), or find what keeps so many files open, then resume"
+        )
+    return None
 
 
 def _no_room(what: str, path: Path) -> StoreRefused:

@@ -11,22 +11,36 @@ Rules
   file is as long as it was (Store.has_changed). Only VACUUM makes a file shorter and leaves all of it readable.
 - An owner checks as often, and in each transaction, whether its lock file is there: without it others take its trees.
 - A log without its store is left alone: it would be read into any file that took the store's place.
+- The log and its index are watched as the store is, by device and inode, also in each transaction: SQLite makes both
+  before the first read, and removes them only when the last connection of all processes closes. Without one of them,
+  another process would make a second one, and each would overwrite what the other has written.
+- A store without its log or its index is not opened while another process has it open. The locks of SQLite tell, also
+  of a process that owns no tree.
 """
 
 import glob
 import os
 import sqlite3
 import stat
+import time
 from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
+from typing import Final
 
 from supervisor.core.errors import StoreDied, StoreUnreadable
-from supervisor.store.sqlite import schema
+from supervisor.store.sqlite import locks, schema
 from supervisor.store.sqlite.faults import is_busy
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
 Identity = tuple[int, int]
 """A file, whatever its name: device and inode."""
+
+COMPANIONS: Final = ("-wal", "-shm")
+"""What the names of the log and of its index add to the store's name."""
+PATIENCE: Final = 2.0
+"""Seconds to wait for a process that is making the log and its index, or removing them as it closes."""
+_PAUSE: Final = 0.02
 
 
 def find(path: Path) -> Identity | None:
@@ -57,22 +71,45 @@ def find(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
+def check_companions(path: Path) -> None:
+    """Raise StoreUnreadable if the log or its index is missing while another process has the store open.
+
+    Call it when this process has no connection to the file: to ask for its locks would drop them.
+    """
+    for turn in count(1):
+        missing = [name for name in COMPANIONS if not Path(f"{path}{name}").exists()]
+        holder, is_alone = locks.holder(path) if missing and schema.has_log(path) else (None, False)
+        if holder is None or is_alone:  # alone: it makes or upgrades the store, and opening waits for it
+            return
+        if turn * _PAUSE > PATIENCE:
+            raise StoreUnreadable(
+                f"{path.name}{missing[0]} was removed while {locks.name(holder)} has {path} open: a second one would "
+                f"overwrite what that process has written. Nothing was changed. Stop {locks.name(holder)}, then open "
+                "the store again; leave the files next to a store alone while it is in use"
+            )
+        time.sleep(_PAUSE)
+
+
 class OpenFile:
-    """A store's file, from the moment when it was opened."""
+    """A store's file with its log and the log's index, from the moment when they were opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._identity = find(path)
+        self._companions = {name: _identify(name) for name in (Path(f"{path}{suffix}") for suffix in COMPANIONS)}
         self._size = 0
 
     def what_happened(self) -> StoreDied | None:
-        """Return the error if the name leads elsewhere, or the file lost a part; None if all is well."""
+        """Return the error if a name leads elsewhere, or the file lost a part; None if all is well."""
         try:
             found = self._path.stat()
         except OSError:
             return lost(self._path)
         if (found.st_dev, found.st_ino) != self._identity:
             return lost(self._path)
+        for name, identity in self._companions.items():
+            if identity is None or _identify(name) != identity:
+                return without_companion(self._path, name)
         if found.st_size < self._size and not (found.st_size and self._is_whole()):
             return cut_short(self._path)
         self._size = found.st_size
@@ -95,6 +132,15 @@ def lost(path: Path) -> StoreDied:
     )
 
 
+def without_companion(path: Path, missing: Path) -> StoreDied:
+    """Return the error for a store whose log, or its index, is no longer the one that was opened."""
+    return StoreDied(
+        f"{missing.name} was removed or replaced while {path} was open; nothing is written to the store any more, and "
+        f"what was committed is written back when the last process closes it. Leave {missing.name} alone while a "
+        "store is in use, then start the program again"
+    )
+
+
 def cut_short(path: Path) -> StoreDied:
     """Return the error for a file that lost a part while it was open."""
     return StoreDied(
@@ -109,6 +155,14 @@ def without_lock(folder: Path) -> StoreDied:
         f"the lock file of this process in {folder} was removed, so that another process may run its sessions; nothing "
         "is written any more. Leave that folder alone while a store is in use, then start the program again"
     )
+
+
+def _identify(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def size_of(path: Path) -> int:

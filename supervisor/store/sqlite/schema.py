@@ -118,6 +118,13 @@ def check_header(path: Path) -> None:
     _check_version(version, str(path))
 
 
+def has_log(path: Path) -> bool:
+    """Return whether a file is in the mode in which a log and its index are next to it while it is open. It opens the
+    file: see check_header."""
+    with path.open("rb") as file:
+        return file.read(_HEADER.size)[18:20] == b"\2\2"
+
+
 def is_current(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether a file needs no upgrade; raises StoreUnreadable if it is newer than we are."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()

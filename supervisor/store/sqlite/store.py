@@ -24,7 +24,8 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
 
@@ -37,7 +38,7 @@ from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
-from supervisor.store.sqlite import columns, file_identity, log_index, schema, upgrading, wal
+from supervisor.store.sqlite import columns, file_identity, full_disk, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
@@ -45,6 +46,7 @@ from supervisor.store.sqlite.schema import QUERIES
 from supervisor.store.sqlite.searches import search_approvals, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
+from supervisor.system.forks import inherited
 
 R = TypeVar("R")
 
@@ -58,6 +60,20 @@ _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be inspected only before the first one."""
 _opening: Final = threading.RLock()
 """Held by the thread that opens or closes a connection: closing an inspected file would drop another one's locks."""
+_stores: Final[WeakSet["SqliteStore"]] = WeakSet()
+"""The stores that this process has opened."""
+_inherited: Final[dict[Path, list[sqlite3.Connection]]] = {}
+"""The connections of the process from which this one was forked: they have no locks here, and are never used or closed
+(store/owners.py lets the lock files go)."""
+
+
+def _disown() -> None:
+    """In a process that was just forked: give up all stores that were open."""
+    for store in list(_stores):
+        store.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
 
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
 
@@ -75,6 +91,9 @@ class SqliteStore(Store):
         # Symbolic links are resolved: the lock folder must be the same under every name of the file.
         self.path = Path(os.path.realpath(path))
         self.name = str(self.path)
+        self._where = self.path
+        self._copied: StoreRefused | None = None
+        """Why a copy is read, and not the file (full_disk.py)."""
         self.jobs_folder = f"{self.path}.jobs"
         self.unreadable: dict[str, str] = {}
         self.mirrors: str | None = None
@@ -102,62 +121,101 @@ class SqliteStore(Store):
                 self._open()
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise explain_opening(error, self.path) from error
+            why = self._explain_opening(error)
+            if self._create or not isinstance(why, StoreRefused) or not self._open_copy(why):
+                raise why from error
         except BaseException:
             self.close()
             raise
 
+    def _explain_opening(self, error: sqlite3.Error | OSError) -> StoreError:
+        with _opening:
+            return explain_opening(error, self.path, may_ask=not _open_here[self.path])
+
+    def _open_copy(self, why: StoreRefused) -> bool:
+        """Open a copy of a store whose disk is full, to read it; return whether there is one."""
+        with _opening:
+            copied = None if _open_here[self.path] else full_disk.copy(self.path)
+        if copied is None:
+            return False
+        self._where, self._copied = copied, why
+        try:
+            with _opening:
+                self._open()
+        except (sqlite3.Error, OSError):
+            self.close()
+            return False
+        return True
+
     def _open(self) -> None:
-        if file_identity.find(self.path) is None:
+        if self.path in _inherited:  # SQLite would take the locks of those connections for this one's
+            raise inherited(self.path)
+        _stores.add(self)
+        path = self._where
+        if file_identity.find(path) is None:
             if not self._create:
                 raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
-            schema.make_folders(self.path.parent)
-            schema.create(self.path)
-        is_alone = not _open_here[self.path]
+            schema.make_folders(path.parent)
+            schema.create(path)
+        is_alone = not _open_here[path]
         if is_alone:
-            schema.check_header(self.path)
-            log_index.check_room(self.path)
+            schema.check_header(path)
+            log_index.check_room(path)
+            file_identity.check_companions(path)
         is_current = self._is_current()
         if is_alone:
-            wal.check_log(self.path)
+            wal.check_log(path)
         if not is_current:
             if not is_alone:
-                raise upgrading.in_use(self.path, os.getpid())
-            upgrading.bring_up_to_date(self.path)
+                raise upgrading.in_use(path, os.getpid())
+            upgrading.bring_up_to_date(path)
         # Both wait for another process that recovers the log; afterwards the writer never waits.
         self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
         schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
-        self._file = file_identity.OpenFile(self.path)
+        self._file = file_identity.OpenFile(path)
         self.generation = -1  # a cache from an earlier opening is not valid any more
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
         self._mirrored = self.find_facts(MIRRORED).get(MIRRORED)
         self._last = self.last_position()
-        log_index.allocate(self.path)
+        log_index.allocate(path)
         self.has_changed()
 
     def close(self) -> None:
         with _opening:
             for connection in reversed(self._connections):  # the writer last: the last connection cuts the log back
                 connection.close()
-                _open_here[self.path] -= 1
-            if not _open_here[self.path]:
-                log_index.let_go(self.path)
+                _open_here[self._where] -= 1
+            if not _open_here[self._where]:
+                log_index.let_go(self._where)
+        if self._copied is not None:
+            full_disk.remove(self._where)
+            self._where, self._copied = self.path, None
         self._connections.clear()
         self._checkpointer = None
         self._trees.release()
 
+    def disown(self) -> None:
+        """In a process that was forked while the store was open: refuse every use of it."""
+        if self._connections:
+            _inherited.setdefault(self._where, []).extend(self._connections)
+            self._connections.clear()
+            self._died = inherited(self.path)
+            self._writer = self._reader = self._checkpointer = cast("sqlite3.Connection", _Disowned(self._died))
+
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
+        if self._copied is not None:
+            raise StoreRefused(str(self._copied))
         if self._mirrored not in (None, self.mirrors):
             raise StoreRefused(f"{self.name} is a mirror, which is only read: name {self._mirrored} as the store")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            if (why := self._trees.what_happened()) is not None:  # under the lock that a process needs to take trees
+            if (why := self._what_happened()) is not None:  # under the lock that a process needs to take trees
                 self.rollback()
                 raise self._die(why)
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -275,7 +333,7 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
-        if (why := self._file.what_happened() or self._trees.what_happened()) is not None:
+        if (why := self._what_happened()) is not None:
             raise self._die(why)
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
@@ -410,17 +468,21 @@ class SqliteStore(Store):
 
     def _is_current(self) -> bool:
         """Check, over a connection that cannot write, whether the file is ours, and whether it needs an upgrade."""
-        if self.path.stat().st_size == 0 and not self._create:
+        if self._where.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
-        with closing(schema.connect(self.path, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
+        with closing(schema.connect(self._where, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
             return schema.is_current(connection, self.name)
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
         with _opening:
-            connection = schema.connect(self.path, mode, timeout=timeout)
+            connection = schema.connect(self._where, mode, timeout=timeout)
             self._connections.append(connection)
-            _open_here[self.path] += 1
+            _open_here[self._where] += 1
         return connection
+
+    def _what_happened(self) -> StoreDied | None:
+        """Return the error if another process may now write what this one does not see; None if all is well."""
+        return self._file.what_happened() or self._trees.what_happened()
 
     def _die(self, why: StoreDied) -> StoreDied:
         self._died = why
@@ -507,6 +569,20 @@ def _name(row: JournalEntry) -> str:
 
 def _as_json(ids: Collection[str]) -> str:
     return msgspec.json.encode(list(ids)).decode()
+
+
+class _Disowned:
+    """Takes the place of a connection that was inherited."""
+
+    in_transaction = False
+
+    def __init__(self, why: StoreDied) -> None:
+        self._why = why
+
+    def execute(self, *_: object) -> NoReturn:
+        raise self._why
+
+    executemany = execute
 
 
 class _Instant:

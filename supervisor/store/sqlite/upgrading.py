@@ -1,9 +1,9 @@
 """Upgrading a store of an older format: while no other process has it open, and after a backup.
 
 Theory: every connection of SQLite holds a shared lock on the store's file from its first read until it is closed, also
-a connection that only reads. So a process that gets the exclusive lock knows that no other process has the store open,
-whatever its version, and keeps every other one out until it is done. An older program that comes afterwards finds the
-new number and refuses the file.
+a connection that only reads (locks.py). So a process that gets the exclusive lock knows that no other process has the
+store open, whatever its version, and keeps every other one out until it is done. An older program that comes afterwards
+finds the new number and refuses the file.
 
 Rules
 - Nothing is written without the exclusive lock. A process that does not get it says which process has the store open.
@@ -11,16 +11,13 @@ Rules
   and is on the disk before the step begins. It never replaces a file: if the name is taken by other bytes, it
   becomes `NAME.vN.2.bak`, and so on. If a process dies after the copy, the next one makes the same copy, and finds it.
 - Each step and its number commit together (store/sqlite/schema.py).
-- No function here is called while this process has a connection to the file: `_holder` opens and closes it, which drops
-  the locks of the whole process.
+- No function here is called while this process has a connection to the file: `locks.holder` opens and closes it, which
+  drops the locks of the whole process.
 """
 
-import fcntl
 import filecmp
 import os
 import sqlite3
-import struct
-import sys
 import time
 from contextlib import closing
 from itertools import count
@@ -28,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.core.errors import StoreUnreadable
-from supervisor.store.sqlite import schema
+from supervisor.store.sqlite import locks, schema
 from supervisor.store.sqlite.faults import is_busy
 from supervisor.system.logs import FactLog
 
@@ -39,12 +36,6 @@ PATIENCE: Final = 1.0
 LONG_PATIENCE: Final = 10.0
 """Seconds to wait for a process that has the store alone: it is upgrading the store."""
 _PAUSE: Final = 0.02
-_SHARED_BYTES: Final = (0x40000002, 510)
-"""The bytes of a file that SQLite locks (os_unix.c): each process that has it open shares them, or one holds them
-exclusively."""
-_IS_LINUX: Final = sys.platform == "linux"
-_FLOCK: Final = struct.Struct("hhqqi" if _IS_LINUX else "qqihh")
-"""struct flock: type, whence, start, length, pid; on other systems type and whence come last."""
 
 
 def bring_up_to_date(path: Path) -> None:
@@ -61,11 +52,10 @@ def bring_up_to_date(path: Path) -> None:
         schema.migrate(connection)
 
 
-def in_use(path: Path, holder: int) -> StoreUnreadable:
-    """Return the error for a store that cannot be upgraded now. `holder`: a pid; 0 if it is not known."""
-    who = f"process {holder}" if holder else "another process (of an unknown pid)"
+def in_use(path: Path, holder: int | None) -> StoreUnreadable:
+    """Return the error for a store that cannot be upgraded now. `holder`: a pid, if it is known."""
     return StoreUnreadable(
-        f"{path} has an older format and must be upgraded, but {who} has it open; it was left "
+        f"{path} has an older format and must be upgraded, but {locks.name(holder)} has it open; it was left "
         "untouched. Stop that process, then open it again"
     )
 
@@ -77,21 +67,11 @@ def _connect_alone(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             if not is_busy(error):
                 raise
-        holder, is_alone = _holder(path)
+        holder, is_alone = locks.holder(path)
         if turn * _PAUSE > (LONG_PATIENCE if is_alone else PATIENCE):
             raise in_use(path, holder)
         time.sleep(_PAUSE)
     raise AssertionError
-
-
-def _holder(path: Path) -> tuple[int, bool]:
-    """Return the pid of a process that has a file open, and whether it has it alone; 0 if the pid cannot be seen."""
-    start, length = _SHARED_BYTES
-    asked = (fcntl.F_WRLCK, os.SEEK_SET, start, length, 0) if _IS_LINUX else (start, length, 0, fcntl.F_WRLCK, 0)
-    with path.open("rb") as file:
-        answer = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(*asked)))
-    kind, pid = (answer[0], answer[4]) if _IS_LINUX else (answer[3], answer[2])
-    return (0, False) if kind == fcntl.F_UNLCK else (max(0, pid), kind == fcntl.F_WRLCK)
 
 
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:

@@ -190,7 +190,7 @@ async def test_an_old_restart_that_is_due_is_still_made():
     """R5: the run has no open operation, and the next attempt has a due instant."""
     ran.clear()
     store = await left_by_another_process(failing_once)
-    assert replayed(store, "left").due_at
+    assert replayed(store, "left").timers
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
         with anyio.fail_after(5 * LOOK):

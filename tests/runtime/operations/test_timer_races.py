@@ -115,4 +115,4 @@ async def test_a_block_that_ends_as_a_scope_around_it_is_cancelled_leaves_no_tim
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(leaves_both)
         await next_of(run.watch_approvals())
-        assert supervisor._runner.journal.states[run.session].due_at == []
+        assert supervisor._runner.journal.states[run.session].timers == []
