@@ -12,7 +12,7 @@ import pytest
 from acp_scenes import HANGS, allow, ask, asked, events, new_home, opened, real_backend, say
 
 from supervisor import MemoryStore, SqliteStore
-from supervisor.agents.acp import acp_agent, schema
+from supervisor.agents.acp import acp_agent
 from supervisor.core import events as e
 from supervisor.core.marker import CALL_MARKER
 
@@ -54,7 +54,6 @@ async def test_another_version_is_refused_by_name(home):
 
 
 async def test_a_missing_extra_names_the_line_that_installs_it(home, monkeypatch):
-    monkeypatch.setattr(schema, "_imported", [])
     monkeypatch.setitem(sys.modules, "acp", None)
     monkeypatch.delitem(sys.modules, "acp.schema", raising=False)
     assert "pip install 'subagent-supervisor[acp]'" in await _cause(home.agent())

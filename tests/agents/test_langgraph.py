@@ -38,7 +38,7 @@ from supervisor import (
 from supervisor.agents.langgraph import langgraph_agent, run as langgraph_run, threads
 from supervisor.core import events as e
 from supervisor.runtime.operations.context import LocalContext
-from supervisor.testing import virtual_asyncio
+from supervisor.testing import replaced, virtual_asyncio
 
 pytestmark = pytest.mark.anyio
 OPTIONS: Any = {"input": lambda text: {"topic": text}, "output": lambda values: values["said"]}
@@ -480,9 +480,7 @@ async def test_a_session_of_before_goes_on_in_its_latest_thread():
     saver, save = InMemorySaver(), LocalContext.save
     planner = planner_of(graph_of(saver, plan=does("plan")))
     async with opened() as supervisor:
-        with pytest.MonkeyPatch.context() as former:
-            former.setattr(LocalContext, "save", former_save)
-            former.setattr(langgraph_run, "place_of", former_place)
+        with replaced(LocalContext, "save", former_save), replaced(langgraph_run, "place_of", former_place):
             await (await supervisor.start(planner, "one", session="s")).result()
             await supervisor.send("s", "two")
             assert await (await supervisor.get_run("s")).result() == ["plan"]

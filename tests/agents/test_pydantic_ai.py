@@ -20,7 +20,7 @@ from watching import next_of
 from supervisor import Approve, InvalidInput, MemoryStore, allow, open_supervisor
 from supervisor.agents.pydantic_ai import pydantic_agent, tools
 from supervisor.core import events as e
-from supervisor.testing import fast_disk, virtual_asyncio
+from supervisor.testing import fast_disk, replaced, virtual_asyncio
 
 pytestmark = pytest.mark.anyio
 effects: list[Any] = []
@@ -186,8 +186,7 @@ async def test_a_run_that_has_told_its_model_of_an_exception_goes_on_so():
 
     writer = pydantic_agent("writer", agent_of(breaks, asks_itself, model=FunctionModel(stream_function=script)))
     store = MemoryStore()
-    with pytest.MonkeyPatch.context() as former:
-        former.setattr(tools, "may_end_run", _never)
+    with replaced(tools, "may_end_run", _never):
         async with opened(store) as supervisor:
             asked = await next_of((await supervisor.start(writer, "go", session="s")).watch_approvals())
             killed = fork(store)
