@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from supervisor.seam.channel import Channel
 
 DEFAULT: Final = Path("supervisor.toml")
+ConfigOption = Annotated[
+    Path | None,
+    Parameter(name="--config", help="A configuration file (supervisor init writes one).", show_default=False),
+]
 EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
 # Paths are relative to this file's folder. Lines that are commented out show defaults or examples.
 
@@ -194,7 +198,14 @@ def _unit(configuration: Path, unit: Path) -> str:
     return UNIT.format(name=unit.name, user=login_name(), **words)
 
 
-def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOption = "asyncio") -> int:
+def check(
+    file: Path | None = None,
+    /,
+    *,
+    config: ConfigOption = None,
+    online: bool = False,
+    backend: BackendOption = "asyncio",
+) -> int:
     """Check a configuration.
 
     Imports the agents and the kinds of channels that it names, and looks for the secrets of channels in this
@@ -203,7 +214,7 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
     Parameters
     ----------
     file
-        The configuration.
+        The configuration; --config FILE means the same. Default: supervisor.toml.
     online
         Also ask each chat platform whether the channel can work there: its token, its rights, its place, and the
         places of routes. This sends no message.
@@ -214,6 +225,9 @@ def check(file: Path = DEFAULT, /, *, online: bool = False, backend: BackendOpti
     from supervisor.wiring.daemon import configured_agents
     from supervisor.wiring.platforms import make_channels, make_routes, read_tables
 
+    if file is not None and config is not None:
+        raise InvalidInput(f"{file} and --config {config} are two configurations: check one after the other")
+    file = file or config or DEFAULT
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
     people, link = People(configuration.persons(), configuration.reservations()), configuration.server.public_url
@@ -268,9 +282,3 @@ def _places_of(channel: "Channel", routes: "Sequence[Route]") -> "Iterator[tuple
         name, place = split_target(target)
         if name == channel.name and place not in ("", APPROVERS):
             yield target, channel.at(place)
-
-
-ConfigOption = Annotated[
-    Path | None,
-    Parameter(name="--config", help="A configuration file (supervisor init writes one).", show_default=False),
-]

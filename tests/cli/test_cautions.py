@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.cli import main
 from supervisor.cli.configuring import check
 from supervisor.system.known_tools import why_no_tool
 
@@ -78,3 +79,14 @@ def test_a_check_warns_of_files_of_ours_where_sessions_run(folder, monkeypatch, 
     monkeypatch.chdir(folder if place == "." else folder / "work")
     assert check(file) == 0
     assert ("supervisor.toml lies in" in capsys.readouterr().err) is (place == ".")
+
+
+def test_a_configuration_is_named_as_for_serve(folder, capsys):
+    """Alone or behind --config; two are not checked at once."""
+    file = folder / "supervisor.toml"
+    file.write_text("")
+    for words in (["check", str(file)], ["check", "--config", str(file)]):
+        assert main(words) == 0
+        assert f"{file} is valid" in capsys.readouterr().out
+    assert main(["check", str(file), "--config", str(file)]) == 2
+    assert "two configurations" in capsys.readouterr().err
