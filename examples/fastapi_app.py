@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.responses import JSONResponse
 
-from supervisor import Approve, Context, NotFound, Supervisor, agent, open_supervisor, tool
+from supervisor import Approve, Context, InvalidInput, NotFound, Supervisor, agent, id_from, open_supervisor, tool
 
 
 @tool
@@ -42,16 +43,21 @@ Opened = Annotated[Supervisor, Depends(get_supervisor)]
 User = Annotated[str, Header(alias="X-User")]  # take it from your own login
 
 
+@app.exception_handler(InvalidInput)
+async def refuse(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 422)  # what was wrong with what the user sent
+
+
 @app.put("/reports/{month}", status_code=202)
 async def start(month: str, supervisor: Opened) -> dict[str, str]:
-    run = await supervisor.start(write_report, month, session=f"report-{month}")  # asked again, it starts no second one
+    run = await supervisor.start(write_report, month, session=id_from("report", month))  # repeated, it finds the first
     return {"session": run.session}
 
 
 @app.get("/reports/{month}")
 async def read(month: str, supervisor: Opened) -> dict[str, Any]:
     try:
-        session = await supervisor.get_session(f"report-{month}")
+        session = await supervisor.get_session(id_from("report", month))
     except NotFound:
         raise HTTPException(404, "this report was not started") from None
     return {"status": session.status, "outcome": session.outcome}

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         TreeOwned,
         UnknownAgent,
     )
+    from supervisor.core.ids import id_from
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
     from supervisor.core.sessions.trees import KeptTree, Origin, PrunableTree, PruneResult
@@ -179,6 +180,7 @@ __all__ = [
     "ask",
     "deny",
     "foreign_tool",
+    "id_from",
     "load_agent",
     "open_remote",
     "open_supervisor",
@@ -206,6 +208,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
             "supervisor.core.declarations.foreign_tool": "foreign_tool",
+            "supervisor.core.ids": "id_from",
             "supervisor.system.loading": "load_agent",
             "supervisor.core.approvals.people": "ApproverRule People Person TokenHash",
             "supervisor.core.calls.rules": "Rule allow ask deny",

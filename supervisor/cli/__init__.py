@@ -3,7 +3,7 @@
 Rules
 - stdout carries the answer alone; with --json, that is one JSON document. Hints and errors go to stderr.
 - A command's module is imported when the command is called, so that every command answers within half a second.
-- Commands work on an `abc.Supervisor`, which `options.Place` opens. No command reads a store.
+- Commands work on a `seam.supervisor.Supervisor`, which `options.Place` opens. No command reads a store.
 """
 
 import os

@@ -23,6 +23,7 @@ import msgspec
 from supervisor.core.errors import IllegalEvent, InvalidInput
 
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_WORD: Final = re.compile(r"[a-z0-9._]+")  # a text of `id_from` without a dash, so that joined ids tell texts apart
 APPROVAL_ID: Final = "[a-z0-9]{16,80}"
 """The pattern of the id of an approval."""
 RULES: Final = "*"
@@ -66,6 +67,22 @@ def check_session_id(session: str) -> str:
             "beginning with a letter or digit"
         )
     return session
+
+
+def id_from(*parts: str) -> str:
+    """Make a session id from the texts that name a request, such as `id_from("report", month)`.
+
+    The same texts give the same id, and other texts another one. Short texts of lower-case letters, digits, `.` and
+    `_` are joined: `report-may`. All others are shortened to what may stand in an id, and two dashes and 16 letters
+    and digits of their digest (80 bits) follow: `report-may-2026--` and so on. Raises InvalidInput without a text.
+    """
+    if not any(parts):
+        raise InvalidInput("id_from was given no text: name the request, as in id_from('report', month)")
+    plain = "-".join(parts)
+    if _SESSION_ID.fullmatch(plain) and all(_WORD.fullmatch(part) for part in parts):
+        return plain
+    readable = re.sub(r"[^a-z0-9._]+", "-", plain.lower()).strip("-._")[:46].rstrip("-._")
+    return f"{readable or 'id'}--{_base32(hashlib.sha256(canonical_json(parts)).digest()[:10])}"
 
 
 def canonical_json(value: Any) -> bytes:

@@ -1,1 +1,1 @@
-"""Floor 1: what is kept. Two stores implement one seam (abc.Store), and share one projection."""
+"""Floor 1: what is kept. Two stores implement one seam (seam.store.Store), and share one projection."""

@@ -14,6 +14,7 @@ from supervisor.core.ids import (
     check_session_id,
     child_session_id,
     digest,
+    id_from,
     new_approval_id,
     new_session_id,
     operation_id,
@@ -32,6 +33,16 @@ JSON = st.recursive(
 def test_a_session_id_of_ours_is_22_lower_case_letters_and_digits(make):
     """A2: at any depth, never a path; and a caller may pass it back."""
     assert re.fullmatch("[a-z0-9]{22}", check_session_id(make()))
+
+
+@given(st.lists(st.lists(st.text("aA-._ é/", max_size=40), min_size=1, max_size=3).filter(any), min_size=2, max_size=2))
+def test_a_session_id_from_texts_is_accepted_and_tells_texts_apart(both):
+    """A2: whatever stands in a request, a repeated one finds its session, and no other one does."""
+    first, second = (check_session_id(id_from(*parts)) for parts in both)
+    assert (first == second) == (both[0] == both[1])
+    assert id_from("report", "may") == "report-may"
+    with pytest.raises(InvalidInput, match="no text"):
+        id_from("")
 
 
 def test_an_approval_id_names_its_tree_and_has_130_random_bits():

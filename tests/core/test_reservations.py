@@ -1,6 +1,8 @@
 """A4, A8: who may decide, by reservations that apply to the arguments as asked and as edited."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +73,12 @@ def test_an_identity_counts_on_its_own_channel_only():
              ("U1", "U2", "U3")}  # fmt: skip
     assert [each and each.name for each in found.values()] == ["ana", "dora", None, "dora", "ana", None]
     assert PEOPLE.find_by_identity("web", "U1") is None
+
+
+def test_the_page_about_people_reserves_calls_in_code():
+    """A4: docs/how-to/people.md, as a program reads it."""
+    page = (Path(__file__).parents[2] / "docs/how-to/people.md").read_text()
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names := {})
+    pay, other = asked({}, tool="pay"), asked({})
+    said = [names["people"].why_not_decide(name, each) for name in ("ana", "bo") for each in (pay, other)]
+    assert said == [None, None, "this is reserved for ana", None]

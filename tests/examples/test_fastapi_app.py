@@ -27,6 +27,9 @@ def test_a_fastapi_application_goes_on_after_a_kill(tmp_path, backend):
         assert http.get("/reports/may").status_code == 404
         for _ in range(2):
             assert http.put("/reports/may").json() == {"session": "report-may"}
+        assert http.put("/reports/May 2026").json()["session"].startswith("report-may-2026--")
+        nobody = http.post("/approvals/unknown/approve", headers={"X-User": ""})
+        assert (nobody.status_code, "must not be empty" in nobody.json()["detail"]) == (422, True)
         waiting = until(lambda: http.get("/approvals").json())
     with serving(tmp_path, *command) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert [one["id"] for one in http.get("/approvals").json()] == [one["id"] for one in waiting]

@@ -1,4 +1,4 @@
-"""A tree is removed whole, and nothing else is (abc.Store.remove), over both stores."""
+"""A tree is removed whole, and nothing else is (seam.store.Store.remove), over both stores."""
 
 from store_stories import append, asked, created, decided, everything, finished, rows, started
 

@@ -1,4 +1,4 @@
-"""The guarantees of every store (abc.Store), over both stores."""
+"""The guarantees of every store (seam.store.Store), over both stores."""
 
 import pytest
 from msgspec import Raw

@@ -17,7 +17,7 @@ How to add
   and a template; its model is pure. Our script puts `csrf` into every form. `rendering` escapes everything and gives
   each page its content security policy; the page's script uses the API under the same cookie.
 - **Routes of another channel** (webhooks of chat platforms): channels do not know each other, so a channel declares
-  `webhooks()` (abc.Channel): a path below /channels/NAME, and an async function of headers and body that returns a
+  `webhooks()` (`Channel`): a path below /channels/NAME, and an async function of headers and body that returns a
   `WebhookReply`. The composition root (daemon.py) passes them on; they are mounted here, inside the border, without a
   token: such a route verifies its sender itself, by a signature.
 """
