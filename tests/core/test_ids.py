@@ -5,7 +5,7 @@ import hashlib
 import re
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from supervisor.core.errors import IllegalEvent, InvalidInput
 from supervisor.core.ids import (
@@ -35,6 +35,9 @@ def test_a_session_id_of_ours_is_22_lower_case_letters_and_digits(make):
     assert re.fullmatch("[a-z0-9]{22}", check_session_id(make()))
 
 
+@example([["a-b", "c"], ["a", "b-c"]])
+@example([["May"], ["may"]])
+@example([["a" * 70], ["a" * 71]])
 @given(st.lists(st.lists(st.text("aA-._ é/", max_size=40), min_size=1, max_size=3).filter(any), min_size=2, max_size=2))
 def test_a_session_id_from_texts_is_accepted_and_tells_texts_apart(both):
     """A2: whatever stands in a request, a repeated one finds its session, and no other one does."""
