@@ -15,6 +15,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import isawaitable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -162,6 +163,7 @@ class Environment:
         """
         process = os.getpid()
         try:
-            return await body.fn(*body.args, **body.kwargs)
+            result = body.fn(*body.args, **body.kwargs)
+            return await result if isawaitable(result) else result  # a plain function has run: an error would repeat it
         finally:
             end_copy(process)

@@ -94,6 +94,8 @@ class Operations(ABC):
         If its first parameter is annotated as StepContext, the function gets one. The result comes back as the
         function's annotation says: values of JSON, dataclasses, and objects with `model_dump`, as those of the OpenAI
         and Anthropic SDKs. Raises InvalidInput, before the function runs, for an annotation that cannot be read back.
+        A function without `async` has its result journaled, too, but holds the whole event loop while it runs: pass one
+        that waits through `anyio.to_thread.run_sync`.
         """
 
 

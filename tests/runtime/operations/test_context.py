@@ -37,6 +37,11 @@ async def _doubles(number: int) -> int:
     return number * 2
 
 
+def _doubles_plainly(number: int) -> int:
+    effects.append(number)
+    return number * 2
+
+
 async def _returns_text() -> int:
     return "five"
 
@@ -69,12 +74,14 @@ async def test_now_and_random_are_journaled():
     assert seen[0][0].tzinfo is not None
 
 
-async def test_a_step_with_a_committed_result_does_not_run_again():
-    """R1: its value comes from the journal's bytes, in the first attempt, too."""
+@pytest.mark.parametrize("doubles", [_doubles, _doubles_plainly])
+async def test_a_step_with_a_committed_result_does_not_run_again(doubles):
+    """R1: its value comes from the journal's bytes, in the first attempt, too. A function without async has run when it
+    returns: it is no error, for which a restart would run it again."""
 
     @agent
     async def steps(ctx: Context) -> int:
-        total = await ctx.step(_doubles, 1) + await ctx.step(_doubles, number=1) + await ctx.step(_doubles, 2)
+        total = await ctx.step(doubles, 1) + await ctx.step(doubles, number=1) + await ctx.step(doubles, 2)
         await ctx.call(asked, "x")
         return total
 
