@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import IllegalEvent, InvalidInput
 
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -74,15 +75,17 @@ def id_from(*parts: str) -> str:
 
     The same texts give the same id, and other texts another one. Short texts of lower-case letters, digits, `.` and
     `_` are joined: `report-may`. All others are shortened to what may stand in an id, and two dashes and 16 letters
-    and digits of their digest (80 bits) follow: `report-may-2026--` and so on. Raises InvalidInput without a text.
+    and digits of their digest (80 bits) follow: `report-may-2026--` and so on. Raises InvalidInput without a text, or
+    for one that UTF-8 cannot hold.
     """
     if not any(parts):
         raise InvalidInput("id_from was given no text: name the request, as in id_from('report', month)")
     plain = "-".join(parts)
     if _SESSION_ID.fullmatch(plain) and all(_WORD.fullmatch(part) for part in parts):
         return plain
+    raw = to_json(parts, "a text of id_from")
     readable = re.sub(r"[^a-z0-9._]+", "-", plain.lower()).strip("-._")[:46].rstrip("-._")
-    return f"{readable or 'id'}--{_base32(hashlib.sha256(canonical_json(parts)).digest()[:10])}"
+    return f"{readable or 'id'}--{_base32(hashlib.sha256(raw).digest()[:10])}"
 
 
 def canonical_json(value: Any) -> bytes:

@@ -44,8 +44,9 @@ def test_a_session_id_from_texts_is_accepted_and_tells_texts_apart(both):
     first, second = (check_session_id(id_from(*parts)) for parts in both)
     assert (first == second) == (both[0] == both[1])
     assert id_from("report", "may") == "report-may"
-    with pytest.raises(InvalidInput, match="no text"):
-        id_from("")
+    for parts, why in [([""], "no text"), (["report", "\ud800"], "surrogates")]:
+        with pytest.raises(InvalidInput, match=why):
+            id_from(*parts)
 
 
 def test_an_approval_id_names_its_tree_and_has_130_random_bits():
