@@ -8,6 +8,7 @@ What a person decides must be what runs, so `exact` writing and `read_exact` ref
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
@@ -110,8 +111,7 @@ def repeated_key(text: bytes, value: Any) -> str | None:
     found: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        found.extend(name for name in set(names) if names.count(name) > 1)
+        found.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
 
     try:
         json.loads(text, object_pairs_hook=look)
