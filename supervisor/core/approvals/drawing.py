@@ -12,7 +12,6 @@ Rules
 - Pure.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -22,9 +21,8 @@ import msgspec
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.reading_order import is_reordered, is_right_to_left
-from supervisor.core.text.visible import Kind, gathered, kind_of, visible, visible_json
+from supervisor.core.text.visible import STRINGS, Kind, gathered, kind_of, visible, visible_json
 
-_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LONG_JSON: Final = 60
 _ISOLATE: Final = "\u2068{}\u2069"
 """Unicode's isolate whose direction is that of its first letter, and its end."""
@@ -65,7 +63,7 @@ def draw_value(value: Any) -> Drawn:
     text = body.decode()
     text = text if len(text) <= _LONG_JSON else msgspec.json.format(body, indent=2).decode()
     shown = gathered(visible_json(text))
-    is_in_doubt = is_reordered(_STRINGS.sub(lambda found: found[0] if kind_of(found[0]) == "code" else "x", shown))
+    is_in_doubt = is_reordered(STRINGS.sub(lambda found: found[0] if kind_of(found[1]) == "code" else "x", shown))
     return Drawn(shown, gathered(visible(text, lines=True, ordered=True)) if is_in_doubt else "")
 
 

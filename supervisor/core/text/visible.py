@@ -68,7 +68,7 @@ _PIECES_OF_LINES: Final = re.compile(r"[^ \n]+")
 """Paths, addresses, words: pieces that are examined as one."""
 _MANY: Final = 10
 _GAPS: Final = re.compile(rf" {{41,}}|\n(?: *\n){{{_MANY},}}")
-_STRINGS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+STRINGS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _BETWEEN_WORDS: Final = re.compile(r"\s|\\[nrt]")
 _PLAIN: Final = re.compile(
     "[А-Яа-яЁё -@[-`{-~]+"  # noqa: RUF001 # Cyrillic, without Latin letters,
@@ -100,7 +100,7 @@ def visible(text: str, *, kind: Kind = "code", lines: bool = False, ordered: boo
 
 def visible_json(text: str) -> str:
     """Return JSON with each of its strings made visible by its own kind. It keeps its lines."""
-    return _STRINGS.sub(lambda found: visible(found[0], kind=kind_of(found[1])), text)
+    return STRINGS.sub(lambda found: visible(found[0], kind=kind_of(found[1])), text)
 
 
 def kind_of(value: str) -> Kind:

@@ -229,8 +229,8 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
     for each in _of_card(approval):
         if each.is_unset:
             unset = each.text
-        elif each.kind == "argument" and each.name in pair:
-            if changed is not None and each.name == pair[0] and not each.is_ordered:
+        elif each.kind == "argument" and each.name in pair and not each.is_ordered:
+            if changed is not None and each.name == pair[0]:
                 found.append(changed)
         else:
             is_ours = each.kind in ("ours", "because")
