@@ -74,7 +74,7 @@ class WrittenContext:
 
     def with_changes(self, tool: str, result: ToolResult[Any]) -> ToolResult[Any]:
         """Return the result of a call that has just run, with what has changed in the context."""
-        now, new, gone, lost = _fields_of(self.context), dict[str, Any](), list[str](), dict[str, str]()
+        now, new, lost = _fields_of(self.context), dict[str, Any](), dict[str, str]()
         for name, value in now.items():
             if name in self._handles:
                 continue

@@ -26,16 +26,18 @@ MOST: Final = 16 * 1024 * 1024  # bytes of a file that people write
 def read_text(path: Path) -> str:
     """Return the text of a file that people write. Raises OSError, also if it is no regular file, and ValueError if it
     is too large, or is not text in UTF-8, or if its path is none."""
-    descriptor = os.open(
-        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    )  # a pipe that is not written to does not wait
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is not a regular file")
         found = file.read(MOST + 1)
     if len(found) > MOST:
         raise ValueError(f"it has more than {MOST // 1024**2} MiB")
     return found.decode("utf-8")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a pipe, too, to which no program writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def why_not_ours(path: Path, forbidden: int, owners: Collection[int] = ()) -> str | None:

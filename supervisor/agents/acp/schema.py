@@ -33,11 +33,15 @@ class Schema:
         try:
             getattr(self._models, name).model_validate(value)
         except ValidationError as error:
-            serious = [each for each in error.errors() if each["type"] != "literal_error"]
+            serious = [each for each in error.errors() if not _is_unknown_word(each)]
             if serious:
                 first = serious[0]
                 return f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         return None
+
+
+def _is_unknown_word(error: Mapping[str, Any]) -> bool:
+    return error["type"] == "literal_error" and isinstance(error["input"], str)
 
 
 async def load_schema() -> Schema:

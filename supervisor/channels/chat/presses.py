@@ -163,8 +163,9 @@ def _place(written: str, count: int) -> int:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, Any])
-        read_exact(text, "it")
-        return found
-    except (msgspec.MsgspecError, RecursionError, InvalidInput) as error:
+        found = read_exact(text, "it")
+    except InvalidInput as error:
         raise InvalidInput(f"write a JSON object with all arguments: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("write a JSON object with all arguments: it is none")
+    return found
