@@ -413,8 +413,15 @@ def decider_of(decision: Decision) -> str:
     return check_identity(decision.by)
 
 
+def check_word(what: str, text: str) -> str:
+    """Return a text for an entry of the journal. Raises InvalidInput for what is no text: the entry could not be read."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} is a text, not {text!r:.40}")
+    return text
+
+
 def check_identity(by: str) -> str:
     """Return the identity of a person who decides; raises InvalidInput for an empty one (A4)."""
-    if not by.strip():
+    if not check_word("the name of a person", by).strip():
         raise InvalidInput("a decision needs the name of the person who makes it: by=... must not be empty")
     return by

@@ -49,6 +49,7 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
     check_identity,
+    check_word,
     decider_of,
 )
 from supervisor.runtime.chat import Seen, chat
@@ -302,6 +303,7 @@ class LocalSupervisor(StoreSupervisor):
         return any(host == HOST and process in above for state in states for host, process in _processes(state))
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        check_word("a channel", "" if channel is None else channel)
         decider_of(decision)
         self.refuse_inside(METHODS["decide"].what)
         self.audience.has_readers = True
@@ -360,12 +362,14 @@ class LocalSupervisor(StoreSupervisor):
         channel: str | None = None,
         shown: Collection[str] | None = None,
     ) -> ChatResult:
+        check_word("a channel", "" if channel is None else channel)
         who = check_identity(by if by is not None else self._runner.environment.user())
         seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
         return await chat(self, self.people, session, text, who, seen)
 
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
         self.refuse_inside(METHODS["reveal"].what)
+        check_word("a channel", "" if channel is None else channel)
         found = self.reader.get_approval(approval)
         if found.kind != "call":
             raise InvalidInput(f"{approval} is a question: it has no arguments")
@@ -378,9 +382,11 @@ class LocalSupervisor(StoreSupervisor):
         raise NotFound(f"the request of {approval} cannot be read any more")
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
+        check_word("a channel", "" if channel is None else channel)
         await self.admission.refusals.note(approval, by, reason, channel)
 
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+        channel, mark = check_word("a channel", channel), check_word("the mark of a message", mark)
         shown = e.MessageShown(at=self._runner.clock.now(), channel=channel, mark=mark)
 
         def plan(view: View) -> list[Entry]:

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from scenes import deploy, events, fork, opened
 
-from supervisor import Approve, Context, MemoryStore, NotEntitled, People, Person, agent
+from supervisor import Approve, Context, InvalidInput, MemoryStore, NotEntitled, People, Person, agent
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -66,3 +66,19 @@ async def test_a_refused_command_is_journaled_once_for_each_person_and_kind():
         ("eve", "retry sessions", "t"),
         ("carl", "start agents", None),
     ]
+
+
+async def test_a_channel_that_is_no_text_is_refused_before_it_is_written():
+    """T1: no process could read the journal again."""
+    async with opened(store := MemoryStore()) as supervisor:
+        for write in (
+            lambda: supervisor.decide("a" * 42, Approve(by="ana"), channel=5),
+            lambda: supervisor.chat("s", "yes", channel=0),
+            lambda: supervisor.reveal("a" * 42, by="ana", channel=[]),
+            lambda: supervisor.note_refusal("a" * 42, by="ana", reason="no", channel=5),
+            lambda: supervisor.note_shown("s", "m", channel=None),
+            lambda: supervisor.note_shown("s", 5, channel="web"),
+        ):
+            with pytest.raises(InvalidInput, match="is a text, not"):
+                await write()
+    assert store.last_position() == 0
