@@ -28,13 +28,6 @@ async def read(store: Store, pieces: Pieces[T]) -> T:
             return done[0]
 
 
-def read_at_once(pieces: Pieces[T]) -> T:
-    """Read all pieces without a checkpoint."""
-    while (done := _read_one(pieces)) is None:
-        pass
-    return done[0]
-
-
 def _read_one(pieces: Pieces[T]) -> tuple[T] | None:
     """Read one piece; return the result after the last one."""
     try:
