@@ -414,7 +414,7 @@ def decider_of(decision: Decision) -> str:
 
 
 def check_word(what: str, text: str) -> str:
-    """Return a text for an entry of the journal. Raises InvalidInput for what is no text: the entry could not be read."""
+    """Return a text for an entry of the journal. Raises InvalidInput for another value: no process could read it."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} is a text, not {text!r:.40}")
     return text
