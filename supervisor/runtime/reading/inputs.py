@@ -2,7 +2,7 @@
 
 Rules
 - An input is read from the journal of its session, whose first run never changes. So it is kept, for the sessions that
-  were read last. After a tree was pruned, another may have its ids: the position of its first entry tells them apart.
+  were read last.
 - The root's input is left out: its session has an id that people chose or see everywhere.
 - A long input is cut in the middle, and credentials in it are masked.
 """
@@ -30,8 +30,8 @@ class Inputs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        """By session: the position of its first entry, and its input as text."""
+        self._known: OrderedDict[str, tuple[str | None, str]] = OrderedDict()
+        """By session: its parent, and its input as text."""
 
     def add_to(self, approval: Approval) -> Approval:
         """Return an approval with the inputs of the sub-agents in its path; itself if the root asks."""
@@ -48,16 +48,16 @@ class Inputs:
 
     def _of(self, session: str) -> tuple[str | None, str]:
         """Return the parent of a session, and its input."""
+        if (known := self._known.get(session)) is not None:
+            self._known.move_to_end(session)
+            return known
         row = self._store.get_session(session)
         if row is None:
             return None, ""
-        known = self._known.get(session)
-        if known is None or known[0] != row.position:
-            known = self._known[session] = row.position, self._read(session, row.position)
-        self._known.move_to_end(session)
+        self._known[session] = row.parent, self._read(session, row.position)
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
-        return row.parent, known[1]
+        return self._known[session]
 
     def _read(self, session: str, created: int) -> str:
         """Read the entry after the session's first one: a list of many approvals reads as many. `created`: its
