@@ -1,10 +1,12 @@
 """Sub-agents of one name are told apart by their inputs, on cards and in lists."""
 
+from datetime import UTC, datetime, timedelta
+
 import anyio
 import pytest
 from scenes import opened
 
-from supervisor import Context, MemoryStore, agent, tool
+from supervisor import Context, MemoryStore, SqliteStore, agent, tool
 from supervisor.channels.wording.cards import make_card
 from supervisor.runtime.reading.inputs import LONGEST
 
@@ -38,6 +40,11 @@ async def chief(ctx: Context, zones: list[str]) -> None:
     runs = [await ctx.spawn(branch, {"zone": zone}) for zone in zones]
     for run in runs:
         await run.outcome()
+
+
+@agent
+async def named(ctx: Context, env: str) -> None:
+    await ctx.named("cleanup").call(leaf, env)
 
 
 async def waiting(supervisor, count):
@@ -82,3 +89,19 @@ async def test_a_long_input_shows_both_ends_and_no_credential():
         assert text.endswith("x end")
         assert len(text) < LONGEST + 50
         await supervisor.cancel("s")
+
+
+async def test_a_sub_agent_has_its_own_input_where_a_pruned_one_had_its_id(tmp_path):
+    """A named call gives the child its id, whatever the input is. A process that reads for long must not show the old
+    input of it."""
+    path, seen = tmp_path / "s.db", []
+    async with opened(SqliteStore(path)) as reader:
+        for env in ("staging", "production"):
+            async with opened(SqliteStore(path)) as runner:
+                await runner.start(named, env, session="s")
+                (found,) = await waiting(runner, 1)
+                seen.append((found.session, (await reader.get_approval(found.id)).inputs))
+                await runner.cancel("s")
+            await reader.prune(datetime.now(UTC) + timedelta(days=1))
+    (first, before), (second, after) = seen
+    assert (first, before, after) == (second, ("staging",), ("production",))
