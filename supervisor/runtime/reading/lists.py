@@ -115,6 +115,8 @@ class Lists:
             wanted = min(PIECE, room + 1) if takes_all else PIECE  # one more says whether there is another page
             some = self._store.find_approvals(pending=pending, root=root, after=position, limit=wanted)
             below = some if takes_all else [each for each in some if self._reader.is_below(each.session, session)]
+            if any(len(each.path) > 1 for each in below):
+                yield  # the inputs of sub-agents are as many entries again
             below = self._reader.marked(below)
             if pending:  # one that has expired needs no decision any more
                 below = [each for each in below if each.status == "pending"]
