@@ -6,7 +6,7 @@ strings, because they are written to disk, to JSON and to models unchanged.
 The module is longer than 400 lines because all values that people and programs get are in one place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
@@ -193,10 +193,14 @@ def unchanged(names: tuple[str, ...], asked: Any, edited: Any) -> tuple[str, ...
     return tuple(name for name in names if name in edited and encode(edited[name]) == encode(asked.get(name)))
 
 
-def as_of(approval: Approval, now: datetime) -> Approval:
-    """Return an approval as it is at an instant: from its expiry on it has expired, even if no process has journaled
-    that yet (A10)."""
-    if approval.status != "pending" or approval.expires_at is None or approval.expires_at > now:
+HasPassed = Callable[[datetime], bool]
+"""Whether an instant has passed, by the clock that counts."""
+
+
+def as_of(approval: Approval, has_passed: HasPassed) -> Approval:
+    """Return an approval as it is by a clock: from its expiry on it has expired, even if no process has journaled that
+    yet (A10). `has_passed`: whether an instant has passed."""
+    if approval.status != "pending" or approval.expires_at is None or not has_passed(approval.expires_at):
         return approval
     return replace(approval, status="expired", decided_at=approval.expires_at)
 

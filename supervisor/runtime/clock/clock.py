@@ -100,6 +100,10 @@ class Clock:
         """Return whether this process has begun or translated a durable timer that is not due yet."""
         return self._timers.get(due_at, -inf) > anyio.current_time()
 
+    def has_passed(self, due_at: datetime) -> bool:
+        """Return whether a durable timer is due: by wall time, unless this process counts it and it is not due here."""
+        return due_at <= self.now() and not self.is_ahead(due_at)
+
     def _remember(self, due_at: datetime, deadline: float) -> None:
         self._timers.setdefault(due_at, deadline)
         if len(self._timers) > self._many:

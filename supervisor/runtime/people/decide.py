@@ -109,7 +109,18 @@ def _released(
     while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
         found += covered(rule, some)
         after = some[-1].position
-    return list(released(view, runner.rules, rule, found, by=by, through=event.approval, now=now, may=may))
+    said = released(
+        view,
+        runner.rules,
+        rule,
+        found,
+        by=by,
+        through=event.approval,
+        now=now,
+        has_passed=runner.clock.has_passed,
+        may=may,
+    )
+    return list(said)
 
 
 def _check(store: Store, approval: str, decision: Decision) -> Checked | None:

@@ -83,7 +83,7 @@ class LocalCards:
     def read(self, approval: Approval) -> Approval | None:
         try:
             found = self._runner.journal.store.get_approval(approval.id)
-            return None if found is None else as_of(found, self.now())
+            return None if found is None else as_of(found, self._runner.clock.has_passed)
         except StoreError as error:
             log.error("approval.not_read", approval=approval.id, reason=str(error))
             return approval

@@ -75,12 +75,20 @@ class Releasing:
             log.error("approvals.not_released", rules=rules, reason=str(error))
 
     def _entries(self, rules: list[str], approvals: Sequence[Approval], view: View) -> list[Entry]:
-        runner, now = self._runner, self._runner.clock.now()
+        runner, clock = self._runner, self._runner.clock
         entries, done = list[Entry](), set[str]()
         for rule in self._standing(view, rules):
-            by, through, may = rule.by or "", rule.approval or "", self._admission.may_decide
-            left = [each for each in approvals if each.id not in done]
-            for state, event in released(view, runner.rules, rule, left, by=by, through=through, now=now, may=may):
+            for state, event in released(
+                view,
+                runner.rules,
+                rule,
+                [each for each in approvals if each.id not in done],
+                by=rule.by or "",
+                through=rule.approval or "",
+                now=clock.now(),
+                has_passed=clock.has_passed,
+                may=self._admission.may_decide,
+            ):
                 done.add(event.approval)
                 entries += [(state.id, event), *runner.follow(state, event)]
         return entries

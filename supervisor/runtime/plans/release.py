@@ -19,7 +19,7 @@ from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
 from supervisor.core.calls.rules import Rule, is_about, policy_of
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, HasPassed
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.rules import Ruling
 
@@ -50,6 +50,7 @@ def released(
     by: str,
     through: str,
     now: datetime,
+    has_passed: HasPassed,
     may: MayDecide,
 ) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
     """Yield what a rule decides of these pending calls: the session, and the event. `by` and `through`: the person
@@ -61,7 +62,7 @@ def released(
             continue
         request = record.request
         assert isinstance(request, e.ToolCallRequested)
-        is_late = request.expires_at is not None and request.expires_at <= now
+        is_late = request.expires_at is not None and has_passed(request.expires_at)
         if is_late or state.cancel is not None or not state.is_open:
             continue
         facts = state.facts

@@ -301,7 +301,7 @@ class LocalActivityWatch(ActivityWatch):
         request = record.request
         if (asked := record.pending_approval) is not None:
             approval = self._store.get_approval(asked)
-            approval = None if approval is None else as_of(approval, self._runner.clock.now())
+            approval = None if approval is None else as_of(approval, self._runner.clock.has_passed)
             yield Doing(kind="approval", approval=approval, since=None if approval is None else approval.created_at)
         elif isinstance(request, e.ToolCallRequested):
             since = request.at if record.started is None else record.started.at

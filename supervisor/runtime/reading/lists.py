@@ -74,7 +74,7 @@ class Lists:
 
     def session(self, session: str) -> Pieces[SessionView]:
         """Return one session. Of its tree only what waits there is read. Raises NotFound."""
-        (view,) = yield from views_of(self._store, self._reader.instant(), [self._reader.get_row(session)])
+        (view,) = yield from views_of(self._store, self._reader.has_passed, [self._reader.get_row(session)])
         return view
 
     def sessions(
@@ -83,7 +83,7 @@ class Lists:
         position, cursor = self._begin(after, limit), self._reader.now()
         indexed = True if only.root is None and only.must_be_open else None
         """Open ones of all trees have an index; other ones are picked here, so that a piece stays small."""
-        trees = Trees(self._store, self._reader.instant())
+        trees = Trees(self._store, self._reader.has_passed)
         found: list[SessionView] = []
         while True:
             most = PIECE if only.picks or limit is None else min(PIECE, limit - len(found) + 1)
@@ -117,7 +117,7 @@ class Lists:
             below = some if takes_all else [each for each in some if self._reader.is_below(each.session, session)]
             if any(len(each.path) > 1 for each in below):
                 yield  # the inputs of sub-agents are as many entries again
-            below = self._reader.marked(below)
+            below = [self._reader.mark(each) for each in below]
             if pending:  # one that has expired needs no decision any more
                 below = [each for each in below if each.status == "pending"]
             found += below[:room]
@@ -146,7 +146,7 @@ class Lists:
 
     def _views(self, root: str, end: int) -> Pieces[list[SessionView]]:
         """Return the sessions of a tree that began up to a position, parents before children."""
-        trees, views, after = Trees(self._store, self._reader.instant()), list[SessionView](), 0
+        trees, views, after = Trees(self._store, self._reader.has_passed), list[SessionView](), 0
         while True:
             rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
             yield from trees.read(rows)

@@ -159,21 +159,13 @@ class Reader:
             found = self.store.get_approval(approval)
             known[approval] = None if found is None else self.inputs.add_to(found)
         kept = known[approval]
-        return None if kept is None else as_of(kept, self.instant())
+        return None if kept is None else as_of(kept, self.has_passed)
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it now: with the inputs of its sub-agents, and marked if its session is
         blocked."""
-        return self._marked(approval, self.instant())
+        return self._runner.blocked.mark(self.inputs.add_to(as_of(approval, self.has_passed)))
 
-    def marked(self, approvals: list[Approval]) -> list[Approval]:
-        """Return approvals as people see them now."""
-        now = self.instant()
-        return [self._marked(each, now) for each in approvals]
-
-    def _marked(self, approval: Approval, now: datetime) -> Approval:
-        return self._runner.blocked.mark(self.inputs.add_to(as_of(approval, now)))
-
-    def instant(self) -> datetime:
-        """Return the time."""
-        return self._runner.clock.now()
+    def has_passed(self, due_at: datetime) -> bool:
+        """Return whether an approval with this expiry has expired."""
+        return self._runner.clock.has_passed(due_at)

@@ -9,13 +9,12 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.rows import Owner, SessionRow
-from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView, as_of
+from supervisor.core.values import Approval, HasPassed, Outcome, SessionStatus, SessionView, as_of
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
 
@@ -25,19 +24,19 @@ MOST: Final = 1000
 """The number of trees that are remembered, and of sessions that are forgotten in one step."""
 
 
-def views_of(store: Store, now: datetime, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
+def views_of(store: Store, has_passed: HasPassed, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
     """Return what users see of these sessions."""
-    trees = Trees(store, now)
+    trees = Trees(store, has_passed)
     yield from trees.read(rows)
     return [trees.view(row) for row in rows]
 
 
 class Trees:
-    """The pending approvals and the owners of some trees. `now`: what has expired by then is not pending."""
+    """The pending approvals and the owners of some trees. What has expired is not pending."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
+    def __init__(self, store: Store, has_passed: HasPassed) -> None:
         self._store = store
-        self._now = now
+        self._has_passed = has_passed
         self._begin()
 
     def _begin(self) -> None:
@@ -103,7 +102,7 @@ class Trees:
     def _take_asked(self, asked: Sequence[Approval]) -> None:
         self._know_parents(approval.session for approval in asked)
         for approval in asked:
-            if as_of(approval, self._now).status != "pending":
+            if as_of(approval, self._has_passed).status != "pending":
                 continue
             session: str | None = approval.session
             while session is not None:

@@ -106,3 +106,20 @@ async def test_a_decision_in_time_counts_though_the_wall_clock_was_set_forward()
             decided = await supervisor.decide(asked.id, Approve(by="op"))
             assert decided.kind == "accepted"
             assert (await run.outcome()).value == "done"
+
+
+async def test_what_can_be_decided_is_listed_and_answered_though_the_wall_clock_was_set_forward():
+    """Readers, words in a chat and rules go by the clock by which a decision counts."""
+    with wall_clock() as wall:
+        async with open_supervisor(MemoryStore()) as supervisor:
+            runs = [await supervisor.start(asks, session=name) for name in "abc"]
+            asked = [await next_of(run.watch_approvals()) for run in runs]
+            wall.ahead = 3600.0
+            assert {each.id for each in await supervisor.find_approvals()} == {each.id for each in asked}
+            assert {each.status for each in (await supervisor.find_sessions()).items} == {"waiting_approval"}
+            assert (await supervisor.get_approval(asked[0].id)).status == "pending"
+            said = await supervisor.chat("a", "yes", by="op", shown={asked[0].id})
+            assert [each.kind for each in said.results] == ["accepted"]
+            decided = await supervisor.decide(asked[1].id, Approve(by="op", scope="always"))
+            assert decided.kind == "accepted"
+            assert [await run.result() for run in runs] == ["done"] * 3
