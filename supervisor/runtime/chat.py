@@ -31,6 +31,7 @@ from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.calls.rules import deniable
 from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.rows import ids_from
@@ -163,13 +164,15 @@ async def _decide(
     if decision is None:
         return ChatResult(kind="listed", approvals=waiting or (found,))
     result = await supervisor.decide(found.id, decision, channel=where)
-    return ChatResult(kind="decided", approvals=(found,), results=(result,))
+    is_narrower = isinstance(decision, Deny) and decision.scope != word.scope
+    return ChatResult(kind="decided", approvals=(found,), results=(result,), once=(found,) if is_narrower else ())
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
     """Return the decision that a word means for an approval; None if the word cannot answer it."""
     if found.kind == "call":
-        return Approve(by=by) if word.is_yes else Deny(by=by, scope=word.scope)
+        is_offered = any(option.scope == word.scope for option in deniable(found))
+        return Approve(by=by) if word.is_yes else Deny(by=by, scope=word.scope if is_offered else "once")
     if is_yes_or_no(found.schema) and word.said in ("yes", "no") and word.scope == "once":
         return Answer(value=word.is_yes, by=by)
     return None

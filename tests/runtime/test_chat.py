@@ -7,7 +7,8 @@ import pytest
 from scenes import Wall, deploy, effects, events, opened
 from watching import next_of
 
-from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent
+from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent, tool
+from supervisor.channels.wording.cards import heard_lines
 from supervisor.core import events as e
 from supervisor.core.approvals.people import ApproverRule, People, Person
 
@@ -33,6 +34,16 @@ async def deploys(ctx: Context, targets: list[str]) -> list[str]:
 @agent
 async def again(ctx: Context) -> list[str]:
     return [(await ctx.call(deploy, "a")).kind for _ in range(2)]
+
+
+@tool
+async def restart() -> str:
+    return "restarted"
+
+
+@agent
+async def has_no_arguments(ctx: Context) -> str:
+    return (await ctx.call(restart)).kind
 
 
 @agent
@@ -301,6 +312,19 @@ async def test_whom_a_channel_authenticates_the_supervisor_asks_about():
     with pytest.raises(InvalidInput):
         async with opened(channels=[Desk(people), Desk(People([OLGA]))]):
             pass
+
+
+@pytest.mark.parametrize("text", ["no for session", "no always", "no ID for session"])
+async def test_a_no_for_longer_denies_once_what_no_rule_can_deny(text):
+    """A12: the person has said no, and the call must not go on waiting. They read that it was for once."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(has_no_arguments, session="s")
+        (approval,) = await shown(supervisor, "s", 1)
+        heard = await supervisor.chat("s", text.replace("ID", approval.id), by="ana", shown_before=EVER)
+        assert ([each.kind for each in heard.results], heard.once) == (["accepted"], heard.approvals)
+        assert f"decided once only: restart [{approval.id}]" in heard_lines(heard, EVER)
+        assert await run.result() == "denied"
+        assert not await supervisor.find_rules()
 
 
 @pytest.mark.parametrize(("text", "session"), [("no for session", "s"), ("reject always", None)])

@@ -287,7 +287,7 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
             what = visible(f"{rule.tool}: {rule.pattern or 'any call'}", ordered=True)
             lines.append(f"from now on {what} runs without asking {where(rule.session)} [{rule.id}]")
         for approval in heard.once:
-            lines.append(f"approved once only: {summary(approval)} [{approval.id}]")
+            lines.append(f"decided once only: {summary(approval)} [{approval.id}]")
         for approval in heard.not_shown:
             lines.append(f"not decided, you had not been shown it: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:

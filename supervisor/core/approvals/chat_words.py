@@ -58,7 +58,8 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     """Other approvals that wait, and that an "approve all" did not decide, since the person was not shown them before;
     to be named by id."""
     once: tuple[Approval, ...] = ()
-    """Those of `approvals` that an "approve all for session" has approved once: nothing more is offered for them."""
+    """Those of `approvals` that a word for longer, such as "approve all for session" or "no always", has decided once:
+    nothing more is offered for them."""
     may_not_allow: bool = False
     """Some of these are only for other people to allow for longer."""
 
