@@ -36,7 +36,6 @@ from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
-from supervisor.core.text.masks import mask
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -376,10 +375,7 @@ class LocalSupervisor(StoreSupervisor):
         who = await self.admission.of_command(by, "look at credentials", found.session)
         shown = e.CredentialsShown(at=self._runner.clock.now(), approval=approval, by=who, channel=channel)
         await self._runner.journal.append(lambda view: [(found.session, shown)])
-        for row in self.store.journal(found.session, found.position - 1, 1):
-            if isinstance(row.event, e.ToolCallRequested):
-                return mask(msgspec.json.decode(row.event.arguments), row.event.secret)
-        raise NotFound(f"the request of {approval} cannot be read any more")
+        return await read(self.store, self._lists.revealed(found))
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         check_word("a channel", "" if channel is None else channel)

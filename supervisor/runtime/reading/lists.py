@@ -7,16 +7,17 @@ Rules
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown
 from supervisor.core.cursors import make_cursor
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
 from supervisor.core.sessions.state import Job
+from supervisor.core.text.masks import mask
 from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
@@ -127,6 +128,19 @@ class Lists:
                 return self._page(found, None, cursor)
             position = some[-1].position
             yield
+
+    def revealed(self, approval: Approval) -> Pieces[Any]:
+        """Return the arguments of a call, as a person edited them if one has. Declared secrets are masked. Raises
+        NotFound."""
+        kind = e.ApprovalDecided if approval.edited else e.ToolCallRequested
+        after = approval.position - 1
+        while rows := self._store.journal(approval.session, after, PIECE if approval.edited else 1):
+            for event in (row.event for row in rows):
+                if isinstance(event, kind) and event.operation == approval.operation:
+                    return mask(msgspec.json.decode(event.arguments), approval.secret)
+            after = rows[-1].position
+            yield
+        raise NotFound(f"the request of {approval.id} cannot be read any more")
 
     def tree(self, session: str, entries: int | None) -> Pieces[TreeView]:
         """Return the tree of a session, and the journals of the session and of those below it, up to the cursor; see

@@ -110,6 +110,16 @@ async def test_an_operator_who_asks_sees_credentials_and_the_trail_says_so():
         await supervisor.cancel("s", by="olga")
 
 
+async def test_an_operator_sees_the_credential_with_which_an_edited_call_ran():
+    """What ran is what people look at afterwards, not what was asked."""
+    typed = TOKEN[:-1] + ("a" if TOKEN[-1] != "a" else "b")
+    async with opened() as supervisor:
+        run, approval = await asked(supervisor, plain_caller, "deploy --token TOKEN")
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"command": f"deploy --token {typed}"}))
+        await run.outcome()
+        assert await supervisor.reveal(approval.id, by="ana") == {"command": f"deploy --token {typed}"}
+
+
 async def test_a_credential_in_a_question_is_masked():
     """A question has no arguments that could be looked at."""
     async with opened() as supervisor:
