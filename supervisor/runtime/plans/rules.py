@@ -15,7 +15,7 @@ Rules
 - If the store's rules cannot be read, then no call asks and no call runs (A5).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from supervisor.core import events as e
@@ -35,7 +35,7 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
-from supervisor.core.values import Approval, Approve, Deny, Policy
+from supervisor.core.values import Approval, Approve, Deny, Option, Policy
 from supervisor.runtime.journal.view import Entry, View
 
 
@@ -132,14 +132,8 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
             "edited arguments can only be approved once: the rules on offer are for the arguments that were asked "
             "about; approve this call once, and add a rule of your own for later ones"
         )
-    option = find_option(approval.options, decision.scope, decision.pattern)
-    if option is None or option.pattern is None:
-        patterns = dict.fromkeys(each.pattern for each in approval.options if each.pattern is not None)
-        offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
-        asked = f"{decision.scope} {decision.pattern or ''}".strip()
-        raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
-    session = approval.root_session if decision.scope == "session" else None
-    return checked(make_rule("allow", approval.tool, option.pattern, "decision", session))
+    pattern, session = _chosen(approval, decision, approval.options, "was not offered", "approved")
+    return checked(make_rule("allow", approval.tool, pattern, "decision", session))
 
 
 def denied(approval: Approval, decision: Deny) -> Rule | None:
@@ -149,12 +143,20 @@ def denied(approval: Approval, decision: Deny) -> Rule | None:
         return None
     if approval.kind == "question":
         raise InvalidInput(f"{approval.id} is a question: it can be denied only once")
-    option = find_option(deniable(approval), decision.scope, decision.pattern)
+    pattern, session = _chosen(approval, decision, deniable(approval), "cannot be denied", "denied")
+    reason = printable(decision.reason) if decision.reason else None
+    return checked(make_rule("deny", approval.tool, pattern, "decision", session, exact=True, reason=reason))
+
+
+def _chosen(
+    approval: Approval, decision: Approve | Deny, options: Sequence[Option], refused: str, done: str
+) -> tuple[str, str | None]:
+    """Return the pattern that a decision chooses of these options, and the session for which. Raises InvalidInput,
+    which says what may be done, if it is none of them."""
+    option = find_option(options, decision.scope, decision.pattern)
     if option is None or option.pattern is None:
-        patterns = dict.fromkeys(each.pattern for each in deniable(approval) if each.pattern is not None)
+        patterns = dict.fromkeys(each.pattern for each in options if each.pattern is not None)
         offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
         asked = f"{decision.scope} {decision.pattern or ''}".strip()
-        raise InvalidInput(f"{asked!r} cannot be denied for {approval.id}; it may be denied once{offered}")
-    session = approval.root_session if decision.scope == "session" else None
-    reason = printable(decision.reason) if decision.reason else None
-    return checked(make_rule("deny", approval.tool, option.pattern, "decision", session, exact=True, reason=reason))
+        raise InvalidInput(f"{asked!r} {refused} for {approval.id}; it may be {done} once{offered}")
+    return option.pattern, approval.root_session if decision.scope == "session" else None

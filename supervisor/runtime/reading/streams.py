@@ -89,7 +89,7 @@ class PendingApprovals(_LocalWatch[Approval]):
                 self._position = self._found[0].position
                 approval = self._reader.newest(self._found.popleft().id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
-                    return self._reader.inputs.add_to(approval)
+                    return approval
             inbox = self._reader.hub.news(INBOX)
             ended = self._reader.hub.news(self._session) if self._session is not None else None
             self._found.extend(self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE))
