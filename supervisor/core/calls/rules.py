@@ -86,9 +86,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str | None = None
 
     @property
-    def meaning(self) -> tuple[str, str, str | None, str | None, bool]:
+    def meaning(self) -> tuple[str, str, str | None, str | None, bool, bool]:
         """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.session, self.exact
+        return self.kind, self.tool, self.pattern, self.session, self.exact, self.unreviewed
 
     def __str__(self) -> str:
         """Return the rule as people read it, with what it is from."""
