@@ -55,6 +55,15 @@ def test_a_line_from_right_to_left_is_isolated_in_chats():
     assert sum(length(each.label) + length(each.text) for each in facts) <= 900
 
 
+def test_a_name_from_right_to_left_is_isolated_in_chats():
+    """Also a long one, which takes no more room than there is: numbers after it would be drawn before it."""
+    for name, text, room in (("\u05d0\u05d1", "10 20", 900), ("\u05d0" * 90, f"{WORDS}\n" * 400, 300)):
+        fact = Fact(kind="argument", name=name, text=text)
+        (fitted,), _ = fit_facts([DrawnFact(fact=fact, label=fact.label, text=text)], room)
+        assert fitted.label == isolated(fitted.label.strip("\u2068\u2069")) != fact.label
+        assert length(fitted.label) + length(fitted.text) <= room
+
+
 def test_a_page_lays_prose_out_by_its_first_letter_and_code_from_left_to_right():
     """JSON is code, too."""
     assert [direction_of(each) for each in (WORDS, "a b", "\u05d0", "/\u05d0/b", f'["{WORDS}"]')] == ["auto"] * 2 + [

@@ -1,10 +1,12 @@
 """Credentials of well-known forms are masked wherever people look, and what runs has them (A15)."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.core.text.masks import hide, hides, unmask
+from supervisor.core.text.masks import credentials, hide, hides, unmask
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----"
@@ -67,6 +69,28 @@ def test_a_text_of_no_known_form_is_shown(text):
     """A mask that comes by guess would hide what a person must read."""
     assert hide(text) == text
     assert not hides(text)
+
+
+KEYS = ["PRIVATE KEY", "RSA PRIVATE KEY", f"{'AKIA' + 'Q2' * 8} PRIVATE KEY", "PGP PRIVATE KEY BLOCK", "KEY"]
+MARKS = [f"-----{word} {key}-----" for word in ("BEGIN", "END") for key in KEYS]
+PIECES = [*MARKS, *(mark[5:] for mark in MARKS), "-", "-----", "x" * 9, f" {'AKIA' + 'Q2' * 8} ", "redis://:p@h/", "\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.integers(0, 120))
+def test_a_private_key_ends_with_the_first_end_that_is_near_enough(text, longest):
+    """With its own name, or with the text. One without an end hides nothing, but what else stands in it."""
+    written = re.compile(
+        r"-----BEGIN (?P<key>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----"
+        rf"[\s\S]{{0,{longest}}}?(?:-----END (?P=key)-----|\Z)"
+        r"|(?<![A-Za-z0-9_-])AKIA[A-Z0-9]{16}(?![A-Za-z0-9_])|(?<=redis://:)p(?=@)"
+    )
+    assert [*credentials(text, longest)] == [found.span() for found in written.finditer(text)]
+
+
+def test_a_text_of_nothing_but_begins_is_read_once():
+    """To look for the end of each would take an hour."""
+    text = "-----BEGIN PRIVATE KEY-----" * 80_000 + "-----BEGIN RSA PRIVATE KEY-----" + " " * 2_000_001
+    assert not [*credentials(text, 2_000_000)]
 
 
 TEXTS = st.lists(st.sampled_from([*KNOWN, *PROSE, "redis://:p@h/", "[secret 2]", " ", "x"]), max_size=4).map(" ".join)

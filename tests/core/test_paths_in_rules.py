@@ -26,9 +26,10 @@ SPELLINGS = [
 async def move(source: str, target: str) -> None: ...
 
 
-def said(rules, name, arguments, cwd="/srv/app", settled=None, ours=(), **more):
+def said(rules, name, arguments, cwd="/srv/app", settled=None, ours=(), is_former=False, **more):
     content = shown_content(name, arguments, folder=cwd, **more)
-    found = policy_of(rules, content, root_session=None, settled={} if settled is None else settled, ours=ours)
+    asked = {"root_session": None, "settled": {} if settled is None else settled, "ours": ours}
+    found = policy_of(rules, content, **asked, is_former=is_former)
     return None if found is None else found[0]
 
 
@@ -71,6 +72,51 @@ def test_a_path_that_may_lead_anywhere_asks_where_a_path_is_denied(path):
     assert said([allow("Edit")], "Edit", {"file_path": path}) == "allow"
     if not path.startswith("~"):
         assert said(rules, "Edit", {"file_path": path}, settled=settling({"/proc": "/x", "/dev": "/y"})) == "allow"
+
+
+NOT_GIVEN = [{}, {"path": None}, {"path": ""}]
+SECRET = ["/srv/secret/**", '{"path":"/srv/secret/**"}']
+
+
+@pytest.mark.parametrize("name", ["Glob", "Grep", "LS"])
+@pytest.mark.parametrize("pattern", SECRET)
+def test_a_search_without_a_path_is_one_of_the_folder_in_which_it_works(name, pattern):
+    """A deny matches it there, also by a link; an allow of that folder still wants a path."""
+    rules, linked = [allow(name), deny(name, pattern)], settling({"/l": "/srv/secret"})
+    for arguments in NOT_GIVEN:
+        assert said(rules, name, arguments, cwd="/srv/secret/a") == "deny"
+        assert said(rules, name, arguments, cwd="/l", settled=linked) == "deny"
+        assert said(rules, name, arguments, cwd="/srv/app") == "allow"
+        assert said(rules, name, arguments, cwd=None) == "ask"
+        assert said([allow(name, "/srv/app/**")], name, arguments, settled=settling({})) is None
+        assert "/l" in named_paths(rules, arguments, ["path"], "/l")
+    assert said([allow(name), deny(name, '{"path":null}')], name, {"path": None}) == "deny"
+
+
+@pytest.mark.parametrize("path", ["/srv", "/", "..", "/l", "/proc/self/cwd"])
+@pytest.mark.parametrize("pattern", [*SECRET, "/srv/secret", "/s/**"])
+def test_a_search_from_above_what_is_denied_asks(path, pattern):
+    """Whether it would read what is denied cannot be proved. A tool that reads one file reads nothing below it."""
+    links = settling({"/l": "/srv", "/s": "/srv/secret", "/proc/self/cwd": "/srv"})
+    for name in ("Glob", "Grep", "LS"):
+        rules = [allow(name), allow(name, "/**"), deny(name, pattern)]
+        assert said(rules, name, {"path": path}, settled=links) == "ask"
+        assert said(rules, name, {"path": "/srv/secrets"}, settled=links) == "allow"
+    assert said([allow("Read"), deny("Read", "/srv/secret/**")], "Read", {"file_path": path}, settled=links) == "allow"
+
+
+def test_a_call_of_which_the_agent_says_what_it_is_may_be_a_search():
+    """Its kind is the agent's word."""
+    rules, claimed = [allow("a.read", '{"path":"/srv"}'), deny("a.search", "/srv/secret/**")], {"claims": ("title",)}
+    given = {"path": "/srv", "title": "Read it"}
+    assert said(rules, "a.read", given, paths=("path",), **claimed) == "ask"
+
+
+def test_a_history_of_former_versions_reads_searches_as_it_did():
+    """Each replay of it must make the same journal."""
+    rules = [allow("Grep"), deny("Grep", "/srv/secret/**")]
+    assert said(rules, "Grep", {"path": "/srv"}, is_former=True) == "allow"
+    assert said(rules, "Grep", {}, cwd="/srv/secret", is_former=True) == "allow"
 
 
 def test_links_are_followed_on_both_sides():

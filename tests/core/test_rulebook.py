@@ -4,9 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import Rule
+from supervisor.core.calls.content import shown_content
+from supervisor.core.calls.programs import LOST
+from supervisor.core.calls.rules import Rule, allow, checked, policy_of
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook, replay
@@ -49,6 +52,20 @@ def test_a_rule_stands_until_it_is_revoked_and_is_found_by_tool_and_tree(events)
     for rule in standing.values():
         assert book.find_same(rule).meaning == rule.meaning
     assert all(found for found in book.on.values())
+
+
+@pytest.mark.parametrize("prefix", LOST)
+def test_a_prefix_that_lost_its_review_is_not_the_same_rule_as_a_marked_one(prefix):
+    """So the marked one, which the error of the other advises, is added beside it and allows."""
+    lost = Rule(kind="allow", tool="shell", pattern=f"{prefix} *", id="r1")
+    marked = checked(allow("shell", f"{prefix} *", unreviewed=True))
+    book = replay(RULES, [e.RuleAdded(at=AT, rule=lost, by="ana")])
+    assert book.find_same(marked) is None
+    book.apply(e.RuleAdded(at=AT, rule=replace(marked, id="r2"), by="ana"))
+    assert book.find_same(marked).id == "r2"
+    assert book.find_same(lost).id == "r1"
+    call = shown_content("shell", {"command": f"{prefix} a"}, folder="/srv", command="command")
+    assert policy_of(book.find("shell", "one"), call, root_session="one")[1].id == "r2"
 
 
 @given(st.lists(ADDED | REVOKED, max_size=8), ADDED | REVOKED)

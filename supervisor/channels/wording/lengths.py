@@ -83,7 +83,8 @@ def fit_facts(drawn: Sequence[DrawnFact], room: int) -> tuple[tuple[DrawnFact, .
     missing. What is missing from lines that a decision does not need is not counted; the lines say it.
 
     The first facts get most of the room, but not all of it: a long command leaves room for the folder and the
-    requester. Ids are always shown whole. Text from right to left is isolated, once it is cut.
+    requester. Ids are always shown whole. Labels and texts from right to left are isolated, once they are cut: an
+    argument of a foreign tool may have any name.
     """
     sizes = [0 if each.is_kept else min(_LEAST, _size(each)) for each in drawn]
     room -= sum(max(_ROOM_FOR_ID, _size(each)) for each in drawn if each.is_kept)
@@ -99,9 +100,10 @@ def fit_facts(drawn: Sequence[DrawnFact], room: int) -> tuple[tuple[DrawnFact, .
             missing += max(1, len(each.text)) if each.fact.is_needed else 0
             continue
         mine = max(_LEAST, room - min(later, room // 2))
-        label = fit(each.label, _LABEL, remark=False)
+        kept = fit(each.label, _LABEL, remark=False)
+        label = isolated(kept)
         text, unseen = _isolated_ends(each.text, mine - _AROUND - length(label))
-        unseen += label != each.label
+        unseen += kept != each.label
         missing += unseen if each.fact.is_needed else 0
         shown.append(short := replace(each, label=label, text=text, unseen=unseen))
         room -= _size(short)

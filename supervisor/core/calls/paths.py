@@ -12,6 +12,8 @@ Rules
   settled: it allows nothing, and a deny compares its spelling.
 - A deny matches if either the spelling or the settled path does, of the call and of the pattern.
 - A path below /proc or /dev can lead anywhere. If it was not settled, it is a doubt.
+- A tool that searches reads what is below its path, so a deny of a place below that is a doubt. Without a path it
+  searches the folder in which it works.
 - An allow of a path covers a call if each path that its tool declares is given, settled, and there.
 - Files of ours (the store, the configuration, tokens) are covered by no rule with a pattern.
 """
@@ -34,6 +36,8 @@ OF_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("Glob", "Grep", "LS"), ("path",)),
 }
 """The tools of Claude Code whose arguments are paths, with their names."""
+SEARCHING: Final = ("Glob", "Grep", "LS")
+"""Those of them that search below their path, and in the folder in which they work if none is given."""
 OF_AGENTS: Final = ("abs_path", "absolute_path", "file", "filePath", "file_path", "filepath", "notebook_path", "path")
 """Fields of the raw input of other coding agents that are paths, by their names."""
 
@@ -57,6 +61,12 @@ def paths_of(arguments: Mapping[str, Any], names: Collection[str]) -> Iterator[s
             yield each if isinstance(each, str) and each else None
 
 
+def searched(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the arguments of a tool that searches, with the folder in which it works in place of each path that is not
+    given."""
+    return {**arguments, **{name: [each or "." for each in paths_of(arguments, (name,))] for name in names}}
+
+
 def read(pattern: str) -> tuple[str, bool]:
     """Return the path of a pattern, and whether it means all that is below."""
     is_folder = pattern.endswith((BELOW, "/"))
@@ -78,6 +88,13 @@ def is_there(path: str, pattern: str, settled: Settled) -> bool:
     return False
 
 
+def is_above(path: str, pattern: str, settled: Settled) -> bool:
+    """Return whether what a pattern means is below a path, spelled or settled."""
+    wanted, _ = read(pattern)
+    above = tuple(f"{each.rstrip('/')}/" for each in (path, settled.get(path, path)))
+    return wanted.startswith(above) or settled.get(wanted, wanted).startswith(above)
+
+
 def covers(
     pattern: str, arguments: Mapping[str, Any], names: Collection[str], folder: str | None, settled: Settled
 ) -> bool:
@@ -93,10 +110,18 @@ def covers(
 
 
 def meets(
-    pattern: str, arguments: Mapping[str, Any], names: Collection[str], folder: str | None, settled: Settled
+    pattern: str,
+    arguments: Mapping[str, Any],
+    names: Collection[str],
+    folder: str | None,
+    settled: Settled,
+    *,
+    is_search: bool = False,
 ) -> bool | None:
-    """Return whether a rule that denies or asks matches a call: one of its paths is there. None in doubt."""
-    answers = [matches(pattern, each, folder, settled) for each in paths_of(arguments, names) if each is not None]
+    """Return whether a rule that denies or asks matches a call: one of its paths is there. None in doubt. `is_search`:
+    whether the tool may read what is below its paths."""
+    given = [each for each in paths_of(arguments, names) if each is not None]
+    answers = [matches(pattern, each, folder, settled, is_search=is_search) for each in given]
     return True if True in answers else None if None in answers or not names else False
 
 
@@ -113,11 +138,13 @@ def names_any(files: Collection[str], value: Any, folder: str | None, settled: S
     return any(place == file or place.startswith(f"{file}/") for place in places for file in files)
 
 
-def matches(pattern: str, given: str, folder: str | None, settled: Settled) -> bool | None:
-    """Return whether a path is what a pattern means; None in doubt."""
+def matches(pattern: str, given: str, folder: str | None, settled: Settled, *, is_search: bool = False) -> bool | None:
+    """Return whether a path is what a pattern means; None in doubt. `is_search`: as in `meets`."""
     path = spelled(given, folder)
     if path is None:
         return None
     if is_there(path, pattern, settled) or (path in settled and is_there(settled[path], pattern, settled)):
         return True
+    if is_search and is_above(path, pattern, settled):
+        return None
     return None if path not in settled and f"{path}/".startswith(_ANYWHERE) else False

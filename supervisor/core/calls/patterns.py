@@ -41,9 +41,12 @@ def meets(
     cwd: str | None,
     names: Collection[str] = (),
     settled: paths.Settled = _NOWHERE,
+    *,
+    is_search: bool = False,
 ) -> bool | None:
     """Return whether a deny or ask pattern matches; None in doubt, and if the pattern cannot be understood. `names`:
-    of the arguments that are paths; `settled`: where paths lead."""
+    of the arguments that are paths; `settled`: where paths lead; `is_search`: whether the tool may read what is below
+    its paths."""
     fields = read_object(pattern)
     if fields is None:
         return None
@@ -52,7 +55,10 @@ def meets(
     if not any(isinstance(wanted, str) and (name in names or wanted[:1] == "/") for name, wanted in fields.items()):
         return False
     folder = _settled(arguments, cwd).get("cwd", cwd) if isinstance(arguments.get("cwd"), str) else cwd
-    answers = [_meets_path(name, wanted, arguments, folder, names, settled) for name, wanted in fields.items()]
+    answers = [
+        _meets_path(name, wanted, arguments, folder, names, settled, is_search=is_search)
+        for name, wanted in fields.items()
+    ]
     return False if False in answers else None if None in answers else bool(answers)
 
 
@@ -63,6 +69,8 @@ def _meets_path(
     folder: str | None,
     names: Collection[str],
     settled: paths.Settled,
+    *,
+    is_search: bool,
 ) -> bool | None:
     """Return whether an argument is what a pattern wants of it, or a path that leads there; None in doubt."""
     if name not in arguments:
@@ -79,7 +87,8 @@ def _meets_path(
     if not pattern:
         return None
     given = [each for each in ([found] if isinstance(found, str) else found) if isinstance(each, str)]
-    answers = [paths.matches(pattern, each, folder, settled) for each in given]
+    is_search = is_search and name in names
+    answers = [paths.matches(pattern, each, folder, settled, is_search=is_search) for each in given]
     return True if True in answers else None if None in answers else False
 
 

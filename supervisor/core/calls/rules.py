@@ -86,9 +86,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str | None = None
 
     @property
-    def meaning(self) -> tuple[str, str, str | None, str | None, bool]:
+    def meaning(self) -> tuple[str, str, str | None, str | None, bool, bool]:
         """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.session, self.exact
+        return self.kind, self.tool, self.pattern, self.session, self.exact, self.unreviewed
 
     def __str__(self) -> str:
         """Return the rule as people read it, with what it is from."""
@@ -185,6 +185,7 @@ def policy_of(
     root_session: str | None,
     settled: core_paths.Settled = MappingProxyType({}),
     ours: Collection[str] = (),
+    is_former: bool = False,
 ) -> tuple[Policy, Rule] | None:
     """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
@@ -192,11 +193,13 @@ def policy_of(
     commands that name none; None: unknown, and a rule that names a folder covers only calls that name it. Claims are
     not seen (see `is_about`). With any secret, only an allow without a pattern allows; a deny that mentions one asks.
     `paths`: those of the tools in `core/calls/paths.py` are known. `settled`: where paths lead. `ours`: our own files,
-    which no allow with a pattern covers.
+    which no allow with a pattern covers. `is_former`: as former versions read a search (Environment.is_former).
     """
     said: dict[Policy, Rule] = {}
     names = content.paths or core_paths.OF_TOOLS.get(content.tool, ())
-    call = _Call(content.ruled, content.folder, content.command, content.secret, names, settled, ours)
+    # What kind of tool a call with claims is, is the agent's word, so any of them may search.
+    is_search = not is_former and (content.tool in core_paths.SEARCHING or bool(content.claims))
+    call = _Call(content.ruled, content.folder, content.command, content.secret, names, settled, ours, is_search)
     is_empty = bool(content.claims) and not call.arguments
     for rule in rules:
         is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
@@ -224,10 +227,11 @@ def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
 def named_paths(
     rules: Iterable[Rule], arguments: Mapping[str, Any], names: Collection[str], cwd: str | None
 ) -> set[str]:
-    """Return the paths of a call, and those in the patterns of rules on its tool: the environment settles them."""
+    """Return the paths of a call, its folder if one is not given, and the paths in the patterns of rules on its tool:
+    the environment settles them."""
     own = arguments.get("cwd")
     folder = folder_of_call(cwd or "", own if isinstance(own, str) else None) or None
-    found = {core_paths.spelled(each, folder) for each in core_paths.paths_of(arguments, names) if each is not None}
+    found = {core_paths.spelled(each or ".", folder) for each in core_paths.paths_of(arguments, names)}
     for rule in rules:
         if rule.paths and rule.pattern is not None:
             found.add(core_paths.read(rule.pattern)[0])
@@ -383,6 +387,8 @@ class _Call(NamedTuple):
     paths: Collection[str]
     settled: core_paths.Settled
     ours: Collection[str]
+    is_search: bool = False
+    """Whether its tool may read what is below its paths."""
 
     def is_covered(self, rule: Rule, pattern: str) -> bool:
         if not self._is_matched(rule, pattern):
@@ -406,18 +412,25 @@ class _Call(NamedTuple):
 
     def is_met(self, rule: Rule, pattern: str) -> bool | None:
         """Return whether a deny or ask pattern matches; None in doubt, also if it mentions a secret argument."""
+        met = self._meets(rule, pattern, self.arguments)
+        if met or not self.is_search:
+            return met
+        also = self._meets(rule, pattern, core_paths.searched(self.arguments, self.paths))
+        return met if also is False else also
+
+    def _meets(self, rule: Rule, pattern: str, arguments: Mapping[str, Any]) -> bool | None:
         if rule.paths:
             if self.command is not None or any(name in self.secret for name in self.paths):
                 return None
-            return core_paths.meets(pattern, self.arguments, self.paths, self._folder, self.settled)
+            return core_paths.meets(
+                pattern, arguments, self.paths, self._folder, self.settled, is_search=self.is_search
+            )
         fields = patterns.read_object(pattern)
         if any(name in self.secret for name in (self.command, *(fields or ()))):
             return None
-        if self.command is None:
-            return patterns.meets(pattern, self.arguments, self.cwd, self.paths, self.settled)
-        if fields is not None and self.command not in fields:
-            return patterns.meets(pattern, self.arguments, self.cwd, self.paths, self.settled)
-        return shell_patterns.meets(pattern, self.arguments, self.command)
+        if self.command is None or (fields is not None and self.command not in fields):
+            return patterns.meets(pattern, arguments, self.cwd, self.paths, self.settled, is_search=self.is_search)
+        return shell_patterns.meets(pattern, arguments, self.command)
 
 
 def _say(rule: Rule, call: _Call) -> Policy | None:

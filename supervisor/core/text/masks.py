@@ -9,13 +9,16 @@ Rules
   value that is not set (null) is shown: it is not a secret.
 - Of a text with credentials only these are masked, each with its number, and all else is shown. Equal ones have the
   same number. A number whose mask stands in the text itself is not used.
+- A private key ends with its END, or with the text, if either is near enough. All ENDs of a text are found at once: to
+  look for one after each BEGIN would take seconds for a text of nothing but BEGINs.
 - A mask is a view: the journal, the digest and the effect have the value.
 - Where edited arguments contain a mask, they keep the original value.
 - Pure.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -42,8 +45,12 @@ _TOKENS: Final = (
     r"tk_[a-z0-9]{29}|AGE-SECRET-KEY-1[A-Z0-9]{50,64}|hvs\.[\w-]{20,255}|FlyV1 [\w+/=,-]{20,2048}",
     r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}\.[\w-]{8,4096}",  # a JSON Web Token
 )
+LONGEST_KEY: Final = 20_000
+"""The most characters of a private key between its BEGIN and its END."""
+_KEY: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?"
+_ENDS: Final = re.compile(rf"-----END (?=({_KEY})-----)")
 _CREDENTIALS: Final = re.compile(
-    r"-----BEGIN (?P<key>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----[\s\S]{0,20000}?(?:-----END (?P=key)-----|\Z)"
+    rf"-----BEGIN (?P<key>{_KEY})-----"
     r"|(?<![A-Za-z0-9_-])(?:" + "|".join(_TOKENS) + r")(?![A-Za-z0-9_])"
     r"|(?<![A-Za-z])(?i:Authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:(?i:Bearer|Basic|Token)\s{1,4})"
     r"(?P<sent>[\w.~+/-]{6,8192}={0,2})"
@@ -94,14 +101,40 @@ def may_hide(text: str) -> bool:
     return _HINTS.search(text) is not None
 
 
-def _credentials(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the beginning and the end of each credential."""
+def credentials(text: str, longest_key: int = LONGEST_KEY) -> Iterator[tuple[int, int]]:
+    """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY."""
+    at, ends = 0, None
     if not may_hide(text):
         return
-    for found in _CREDENTIALS.finditer(text):
+    while (found := _CREDENTIALS.search(text, at)) is not None:
+        start, at = found.span()
+        if found["key"] is not None:
+            ends = _ends_of_keys(text) if ends is None else ends
+            end = _end_of_key(text, ends.get(found["key"], ()), at, longest_key)
+            if end is None:
+                at = start + 1
+            else:
+                yield start, (at := end)
+            continue
         group = next((name for name in ("sent", "bearer", "password") if found[name]), 0)
         if group != "bearer" or not _is_prose(found["bearer"]):
             yield found.span(group)
+
+
+def _ends_of_keys(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Return where each END of a private key begins and ends, in order, by what it calls the key."""
+    ends: dict[str, list[tuple[int, int]]] = {}
+    for found in _ENDS.finditer(text):
+        ends.setdefault(found[1], []).append((found.start(), found.end(1) + len("-----")))
+    return ends
+
+
+def _end_of_key(text: str, ends: Sequence[tuple[int, int]], start: int, longest: int) -> int | None:
+    """Return where a private key ends whose text begins at `start`; None if that is too far. `ends`: of such keys."""
+    place = bisect_left(ends, (start, 0))
+    if place < len(ends) and ends[place][0] - start <= longest:
+        return ends[place][1]
+    return len(text) if len(text) - start <= longest else None
 
 
 def _is_prose(text: str) -> bool:
@@ -112,7 +145,7 @@ def _is_prose(text: str) -> bool:
 def _numbered(value: Any) -> dict[str, str]:
     """Return the mask of each credential in a JSON value."""
     texts = [*_texts(value)]
-    found = dict.fromkeys(text[start:end] for text in texts for start, end in _credentials(text))
+    found = dict.fromkeys(text[start:end] for text in texts for start, end in credentials(text))
     if not found:
         return {}
     taken = {each for text in texts for each in _NUMBERED.findall(text)}
@@ -122,7 +155,7 @@ def _numbered(value: Any) -> dict[str, str]:
 
 def _masked(text: str, known: Mapping[str, str]) -> str:
     pieces, at = list[str](), 0
-    for start, end in _credentials(text):
+    for start, end in credentials(text):
         pieces += [text[at:start], known[text[start:end]]]
         at = end
     return "".join([*pieces, text[at:]])

@@ -213,7 +213,12 @@ class Call(ABC):
         host = self.attempt.host
         environment = host.environment
         return host.rules.of_call(
-            view, state.facts, content, settle=environment.settle, ours=environment.files_of_ours()
+            view,
+            state.facts,
+            content,
+            settle=environment.settle,
+            ours=environment.files_of_ours(),
+            is_former=environment.is_former,
         )
 
     def check_rules(self, view: View, state: SessionState) -> None:

@@ -145,6 +145,9 @@ class SqliteStore(Store):
         except (sqlite3.Error, OSError):
             self.close()
             return False
+        except BaseException:
+            self.close()
+            raise
         return True
 
     def _open(self) -> None:

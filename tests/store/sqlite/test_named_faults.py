@@ -14,6 +14,7 @@ import pytest
 from store_stories import append, created, python, started
 
 from supervisor.core.errors import StoreRefused, StoreUnreadable
+from supervisor.store.sqlite import log_index
 from supervisor.store.sqlite.faults import explain_opening, explain_owning
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.testing import wrapped
@@ -130,3 +131,21 @@ def test_pending_approvals_are_read_from_a_full_disk(tmp_path, left):
     if "mount" in done.stderr:
         pytest.skip("nothing may be mounted here")
     assert [each["id"] for each in json.loads(done.stdout)] == ["p"], done.stderr
+
+
+def test_a_copy_that_cannot_be_read_is_removed(path, enter):
+    """It would stay in memory until the machine ends."""
+    opened = []
+
+    def refuses(_check, where):
+        opened.append(where)
+        raise StoreUnreadable("damaged") if where != path else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = SqliteStore(path)
+    store.open()
+    store.close()
+    enter(wrapped(log_index, "check_room", refuses))
+    with pytest.raises(StoreUnreadable):
+        SqliteStore(path, create=False).open()
+    assert len(opened) == 2
+    assert not opened[1].parent.exists()
