@@ -10,7 +10,8 @@ Rules
 - A part that is not required may be left out, and is no part of the answer then.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -20,17 +21,22 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput
 
 _PLAIN: Final[Mapping[str, Any]] = {"string": str, "number": float, "integer": int, "boolean": bool}
-_BOUNDS: Final[Mapping[str, str]] = {
-    "minLength": "min_length",
-    "maxLength": "max_length",
-    "minItems": "min_length",
-    "maxItems": "max_length",
-    "minimum": "ge",
-    "maximum": "le",
+_LIMITS: Final[Mapping[str, str]] = {"minimum": "ge", "maximum": "le"}
+_BOUNDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "string": {"minLength": "min_length", "maxLength": "max_length"},
+    "array": {"minItems": "min_length", "maxItems": "max_length"},
+    "number": _LIMITS,
+    "integer": _LIMITS,
 }
-"""Words of a JSON schema that bound a value, by msgspec's names of them. Patterns and formats are left to the agent."""
-
-
+"""Words of a JSON schema that bound a value of each type, by msgspec's names of them. A word that does not fit the type
+says nothing, as in JSON schemas. Patterns and formats are left to the agent."""
+_WHOLE: Final[Mapping[str, Callable[[float], int]]] = {
+    "min_length": math.ceil,
+    "max_length": math.floor,
+    "ge": math.ceil,
+    "le": math.floor,
+}
+"""The whole number that bounds what is whole as a bound that may be none does."""
 _SHOWN: Final = str.maketrans({"\\": "/", '"': "'", **{chr(code): " " for code in range(32)}})
 
 
@@ -74,16 +80,30 @@ def type_of(schema: Mapping[str, Any]) -> Any:
     for any other schema."""
     kind, items = schema.get("type"), schema.get("items")
     if (choices := _choices(schema)) is not None:
-        found: Any = one_of(choices)
+        kind, found = None, one_of(choices)
     elif kind == "array" and isinstance(items, Mapping) and (choices := _choices(items)) is not None:
         found = list[one_of(choices)]  # type: ignore[misc] # a type that is made here
     elif isinstance(kind, str) and kind in _PLAIN:
         found = _PLAIN[kind]
     else:
         raise InvalidInput(f"a form cannot ask for {kind!r}")
-    said: dict[str, Any] = {ours: schema[word] for word, ours in _BOUNDS.items() if _is_number(schema.get(word))}
-    said |= {word: schema[word] for word in ("title", "description") if isinstance(schema.get(word), str)}
-    return Annotated[found, msgspec.Meta(**said)] if said else found
+    said = {word: schema[word] for word in ("title", "description") if isinstance(schema.get(word), str)}
+    try:
+        said |= _bounds(kind, schema)
+        return Annotated[found, msgspec.Meta(**said)] if said else found
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"a form cannot bound {kind!r} so: {error}") from None
+
+
+def _bounds(kind: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what bounds a value of this type, by msgspec's names. Raises OverflowError or ValueError for a number that
+    bounds nothing, such as infinity."""
+    found = {ours: schema[word] for word, ours in _BOUNDS.get(kind or "", {}).items() if _is_number(schema.get(word))}
+    if kind != "number":
+        return {ours: _WHOLE[ours](bound) for ours, bound in found.items()}
+    if not all(map(math.isfinite, found.values())):
+        raise ValueError("it has no end")
+    return found
 
 
 def _choices(schema: Mapping[str, Any]) -> list[str] | None:

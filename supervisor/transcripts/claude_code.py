@@ -46,6 +46,7 @@ from supervisor.transcripts.index import (
     UNANSWERABLE,
     Index,
 )
+from supervisor.transcripts.lines import as_javascript_writes_it
 from supervisor.transcripts.tree import Graft, Keys, Result
 
 
@@ -289,4 +290,4 @@ def _result(entry: dict[str, Any], nth: int, timestamp: Any, wish: Wish) -> Resu
         "toolUseResult": f"Error: {wish.text}",
         "sourceToolAssistantUUID": entry["uuid"],
     }
-    return Result(msgspec.json.encode(line), own_id, block["id"], str(block.get("name", "")))
+    return Result(as_javascript_writes_it(line), own_id, block["id"], str(block.get("name", "")))

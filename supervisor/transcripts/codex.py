@@ -20,6 +20,7 @@ import msgspec
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
 from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
+from supervisor.transcripts.lines import as_javascript_writes_it
 
 
 class Payload(msgspec.Struct):
@@ -118,7 +119,7 @@ class Codex:
                 line |= {"type": "response_item", "payload": _output(payload, wish.text)}
                 tool = str(payload.get("name") or payload["type"].removesuffix("_call"))
                 place = None if at_end else call.after
-                additions.append(Addition(place, msgspec.json.encode(line), payload["call_id"], tool))
+                additions.append(Addition(place, as_javascript_writes_it(line), payload["call_id"], tool))
         return Plan(additions, {}, drops, notes)
 
 

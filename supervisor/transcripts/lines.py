@@ -22,6 +22,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 BLOCK: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
 _NUL: Final = b"\0"
@@ -113,6 +115,15 @@ def as_javascript_reads_it(line: memoryview) -> bytes | None:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
+def as_javascript_writes_it(value: Any) -> bytes:
+    """Return the JSON of a value as Node writes it: half a surrogate pair is an escape, so an id that has one stays the
+    same."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
 def javascript_value(text: str) -> Any:
     """Return the value that JSON.parse reads from a text; half a surrogate pair is kept."""
     try:
@@ -168,4 +179,4 @@ def with_value(line: bytes, key: str, value: Any) -> bytes:
     span = value_span(line, key)
     if span is None:
         raise KeyError(key)
-    return line[: span[0]] + json.dumps(value, ensure_ascii=False).encode() + line[span[1] :]
+    return line[: span[0]] + as_javascript_writes_it(value) + line[span[1] :]

@@ -37,6 +37,7 @@ _ITEMS: Final[dict[str, dict[str, Any] | None]] = {
 """The calls of the Responses API that its user answers, and what their outputs say."""
 _OUTPUT_OF: Final = {kind: f"{kind}_output" for kind in _ITEMS} | {"tool_search_call": "tool_search_output"}
 _OUTPUTS: Final = frozenset(_OUTPUT_OF.values())
+_IN_ITEMS: Final = _OUTPUTS | _ITEMS.keys()
 _PARTS: Final = {"functionCall": "functionResponse", "function_call": "function_response"}
 """Gemini's names, in JSON and in its Python library."""
 
@@ -62,7 +63,7 @@ def repair_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
     names = _names_of_parts(given)
     framed, items = Pairing(), Pairing(framed=False)
     for at, message in enumerate(given):
-        pairing = items if _known(message, "type") in _OUTPUTS | _ITEMS.keys() else framed
+        pairing = items if _known(message, "type") in _IN_ITEMS else framed
         if message.get("role") in ("assistant", "model"):
             pairing.frame(at)
         try:
@@ -97,10 +98,10 @@ def _with_results(given: list[Message], calls: list[list[_Call]], lost: list[Dan
             together[place.after, call.holder].append(call.result)
     repaired = given.copy()
     for (at, holder), blocks in together.items():
-        if calls[at]:  # no sibling has a result: the call's own message is the last one of its frame
-            added[at].append({"role": "user", holder: blocks})
-        else:
+        if not calls[at] and any(_is_result(block) for block in _mappings(given[at].get(holder))):
             repaired[at] = {**given[at], holder: _joined(given[at][holder], blocks)}
+        else:  # no sibling has such a result: this is the call's own message, or a result of another shape
+            added[at].append({"role": "user", holder: blocks})
     return [each for at, message in enumerate(repaired) for each in (message, *added[at])]
 
 

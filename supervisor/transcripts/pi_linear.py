@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts import pi_messages
 from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, by_place, iso, to_drop
 from supervisor.transcripts.index import ENTRY, POINTER, Index
-from supervisor.transcripts.lines import with_value
+from supervisor.transcripts.lines import as_javascript_writes_it, with_value
 
 
 class PiLinear:
@@ -58,7 +56,7 @@ class PiLinear:
                     "message": pi_messages.result_message(call_id, tool, wish),
                 }
                 place = None if is_tail else after
-                additions.append(Addition(place, msgspec.json.encode(line), call_id, tool))
+                additions.append(Addition(place, as_javascript_writes_it(line), call_id, tool))
         orphans, notes = to_drop(found, wish)
         drops = {orphaned.at for orphaned in orphans}
         return Plan(additions, self._moved(index, lines, additions, drops), drops, notes)

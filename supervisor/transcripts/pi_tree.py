@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
 from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import ENTRY, Index
+from supervisor.transcripts.lines import as_javascript_writes_it
 from supervisor.transcripts.tree import Graft, Keys, Result
 
 
@@ -96,7 +95,7 @@ class PiTree:
                 "timestamp": iso(wish.now),
                 "message": pi_messages.result_message(call_id, tool, wish),
             }
-            return Result(msgspec.json.encode(line), own_id, call_id, tool)
+            return Result(as_javascript_writes_it(line), own_id, call_id, tool)
 
         for findings in found.values():
             graft.add(findings.dangling, index.notes["tip"], write)

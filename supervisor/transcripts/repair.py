@@ -245,7 +245,7 @@ def _tell(report: Report, session: Session) -> None:
 
 def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -> None:
     report.added = [
-        Line(None if a.after is None else a.after + 1, a.call_id, printable(a.tool), a.line.decode())
+        Line(None if a.after is None else a.after + 1, printable(a.call_id), printable(a.tool), a.line.decode())
         for a in plan.additions
     ]
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]

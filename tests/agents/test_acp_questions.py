@@ -7,6 +7,8 @@ from dying import fork
 
 from supervisor import Answer, MemoryStore
 from supervisor.agents.acp.permissions import read
+from supervisor.agents.question_forms import Wanted, form_of, type_of
+from supervisor.core.declarations.schemas import schema_of
 
 __all__ = ["new_home", "real_backend"]
 pytestmark = pytest.mark.anyio
@@ -83,6 +85,42 @@ async def test_a_question_that_no_form_can_ask_is_answered_with_an_error(home, c
         run = await supervisor.start(home.agent([REFUSED[case], say("ok")]), "go")
         assert await run.result() == "ok"
     assert [each["code"] for each in answers(home)] == [-32602]
+
+
+BEYOND = [
+    {"type": "integer", "maximum": 10**19},
+    {"type": "number", "maximum": 10**400},
+    {"type": "string", "minLength": -1},
+    {"type": "string", "maxLength": 1e300},
+]
+
+
+@pytest.mark.parametrize("schema", BEYOND)
+async def test_a_form_with_a_bound_that_no_type_can_have_is_answered_with_an_error(home, schema):
+    async with opened() as supervisor:
+        run = await supervisor.start(
+            home.agent([question({"type": "object", "properties": {"it": schema}}), say("ok")]), "go"
+        )
+        assert await run.result() == "ok"
+    assert [each["code"] for each in answers(home)] == [-32602]
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_bounded"),
+    [
+        ({"type": "string", "enum": ["a", "b"], "minLength": 1}, {}),
+        ({"type": "array", "items": {"enum": ["a"]}, "minItems": 1.0, "minimum": 5}, {"minItems": 1}),
+        ({"type": "string", "minimum": 1, "maxItems": 2}, {}),
+        ({"type": "string", "minLength": 1.0, "maxLength": 2.5}, {"minLength": 1, "maxLength": 2}),
+        ({"type": "integer", "minLength": 1, "minimum": 0.5, "maximum": 9.0}, {"minimum": 1, "maximum": 9}),
+        ({"type": "number", "minimum": 0.5, "maximum": 9}, {"minimum": 0.5, "maximum": 9}),
+        ({"type": "boolean", "minimum": 1}, {}),
+    ],
+)
+def test_a_value_is_bounded_by_the_words_that_fit_its_type(schema, is_bounded):
+    form = schema_of(form_of([Wanted("it", type_of(schema))]))
+    shown = form["$defs"]["Answers"]["properties"]["it"]
+    assert {word: bound for word, bound in shown.items() if word.startswith(("min", "max"))} == is_bounded
 
 
 async def test_a_cancel_answers_a_question(home):

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_corpus import CORPUS, FOUND
 
@@ -147,6 +148,30 @@ def test_an_odd_value_that_does_not_matter_is_ignored(odd, session, mend):
     assert old in text
     path.write_text(text.replace(old, new))
     assert mend(path).state == "repaired"
+    assert mend(path).state == "clean"
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "copied"),
+    [
+        ("pi_v1/dangling-at-the-end", "c1", '"toolCallId"'),
+        ("pi_v3/dangling-at-the-end", "c1", '"toolCallId"'),
+        ("pi_v3/dangling-at-the-end", "a0000001", '"parentId"'),
+        ("claude_code/dangling-at-the-end", "t1", '"tool_use_id"'),
+        ("claude_code/dangling-at-the-end", "00000000-0000-4000-8000-000000000002", '"parentUuid"'),
+        ("codex/dangling-at-the-end", "c1", '"call_id"'),
+        ("claude_code/result-whose-call-is-lost", "00000000-0000-4000-8000-000000000001", '"parentUuid"'),
+    ],
+)
+def test_an_id_with_half_a_character_is_copied_as_node_writes_it(name, own, copied, session, mend):
+    """The report, which people may want as JSON, shows it, too."""
+    path = session(name)
+    half = r'"é\ud800"'
+    path.write_text(path.read_text().replace(f'"{own}"', half))
+    report = mend(path, drop_orphaned=True)
+    assert report.state == "repaired"
+    assert f"{copied}:{half}" in path.read_text().splitlines()[-1]
+    msgspec.json.encode(report)
     assert mend(path).state == "clean"
 
 

@@ -59,6 +59,14 @@ def test_results_of_one_reply_of_claude_are_in_one_message_before_a_persons_word
     assert repair_messages([claude("a", "b"), HI])[1:] == [{"role": "user", "content": [block("a"), block("b")]}, HI]
 
 
+def test_results_do_not_join_those_of_another_shape():
+    """A message may have calls in two shapes; a tool message has no place for a block."""
+    made = [{**claude("a"), "tool_calls": chat("b")["tool_calls"]}, chat_result("b", "ok"), HI]
+    assert repair_messages(made) == [*made[:2], {"role": "user", "content": [block("a")]}, HI]
+    made[1]["content"] = [{"type": "text", "text": "ok"}]
+    assert repair_messages(made) == [*made[:2], {"role": "user", "content": [block("a")]}, HI]
+
+
 def test_gemini_s_calls_are_paired_by_name_where_they_have_no_id():
     """One content has as many responses as the one before it has calls."""
     made = [gemini("f", "f"), {"role": "user", "parts": [part("f", {"result": 1})]}]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from supervisor.agents.acp.permissions import Permission
 from supervisor.agents.question_forms import Wanted, form_of, type_of
+from supervisor.core.declarations.schemas import schema_of
 from supervisor.core.errors import InvalidInput
 
 METHOD: Final = "elicitation/create"
@@ -28,7 +29,7 @@ def read_question(agent: str, params: Mapping[str, Any]) -> Permission:
     if not isinstance(form, Mapping):
         raise InvalidInput("a form has a requestedSchema")
     if parts := parts_of(form):
-        form_of(parts)
+        schema_of(form_of(parts))
     given = {"message": params["message"], "requestedSchema": form}
     return Permission(
         call=str(params.get("toolCallId") or ""),

@@ -30,6 +30,7 @@ _SILENT: Final = (
 )
 _SHOW: Final = "show"
 """A piece of a message among the reports to make: it is shown, and not reported."""
+_LISTS: Final = ("content", "locations")
 _JOINED: Final = 10_000  # characters of the pieces that are shown as one, if they wait
 _PIECES: Final = {"agent_message_chunk": "text", "agent_thought_chunk": "thought"}
 
@@ -78,10 +79,12 @@ class Updates:
             self._take_whole(kind, update)
 
     def note_call(self, call: str, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Add what the agent says of a call; return all that it has said of it."""
+        """Add what the agent says of a call; return all that it has said of it. What is no list where the protocol has
+        one is its only part."""
         self._end_message()
         known = self._calls.setdefault(call, {})
         known.update({name: value for name, value in told.items() if value is not None})
+        known.update({name: [known[name]] for name in _LISTS if not isinstance(known.get(name, []), list)})
         return known
 
     def expect_end(self, call: str) -> Ending:

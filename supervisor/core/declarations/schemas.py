@@ -56,7 +56,7 @@ def schema_of(type_: Any) -> dict[str, Any]:
 def _schema(type_: Any) -> dict[str, Any]:
     try:
         (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
-    except (TypeError, NameError, RecursionError) as error:
+    except (TypeError, ValueError, NameError, RecursionError) as error:
         raise InvalidInput(f"{type_!r} cannot be the type of an answer: {error}") from None
     return {**schema, "$defs": components} if components else schema
 
