@@ -108,7 +108,7 @@ async def test_a_decision_in_time_counts_though_the_wall_clock_was_set_forward()
             assert (await run.outcome()).value == "done"
 
 
-async def test_what_can_be_decided_is_listed_and_answered_though_the_wall_clock_was_set_forward():
+async def test_an_approval_is_listed_and_answered_though_the_wall_clock_was_set_forward():
     """Readers, words in a chat and rules go by the clock by which a decision counts."""
     with wall_clock() as wall:
         async with open_supervisor(MemoryStore()) as supervisor:
