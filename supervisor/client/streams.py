@@ -22,10 +22,10 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.client.connection import CLOSE_TIMEOUT, Connection, close
+from supervisor.client.connection import CLOSE_TIMEOUT_SECONDS, Connection, close
 from supervisor.core.errors import CursorUnknown, ServerMismatch, ServerUnavailable, SupervisorError
 
-LARGEST_EVENT: Final = 32 * 2**20
+LARGEST_EVENT_BYTES: Final = 32 * 2**20
 """Bytes; twice the largest result of a call."""
 _BROKEN: Final = (httpx.TransportError, httpx.DecodingError, httpx.StreamError, ServerUnavailable)
 
@@ -64,8 +64,8 @@ class Parser:
         return found
 
     def _check_length(self) -> None:
-        if self._length + sum(map(len, self._rest)) > LARGEST_EVENT:
-            raise OverflowError(f"an event has over {LARGEST_EVENT} bytes")
+        if self._length + sum(map(len, self._rest)) > LARGEST_EVENT_BYTES:
+            raise OverflowError(f"an event has over {LARGEST_EVENT_BYTES} bytes")
 
     def _take(self, line: str) -> StreamEvent | None:
         if not line:
@@ -182,7 +182,7 @@ class EventSource:
         self._response, self._pieces = None, _nothing()
         if response is not None:
             await close(response)
-            with suppress(*_BROKEN), anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            with suppress(*_BROKEN), anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
                 async for _ in pieces:  # httpx's generators end when they find their connection closed, and not before
                     pass
 
