@@ -8,7 +8,18 @@ from collections.abc import Callable
 import anyio
 
 from supervisor.agents.acp.conversation import Incoming
-from supervisor.agents.acp.permissions import Permission, allowing, is_same, option_choices, title_of
+from supervisor.agents.acp.permissions import (
+    DIFF,
+    DIGEST,
+    OTHERS,
+    PLACES,
+    WORDS,
+    Permission,
+    allowing,
+    is_same,
+    option_choices,
+    title_of,
+)
 from supervisor.agents.acp.saved import Asked
 from supervisor.core.ids import canonical_json
 
@@ -64,7 +75,7 @@ def asked_for(number: int, permission: Permission) -> Asked:
         number=number,
         tool=permission.tool,
         given=permission.given,
-        arguments=permission.called_with,
+        arguments=permission.arguments,
         because=permission.because,
         form=permission.form,
         ids=permission.ids,
@@ -85,5 +96,7 @@ def option_for(asked: Asked, permission: Permission) -> str | None:
 def question_of(asked: Asked) -> str:
     title = title_of(asked.given, asked.arguments) or asked.tool
     given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
-    words = f"\n{asked.because}" if asked.because else ""
+    said = [asked.arguments.get(name) for name in (WORDS, DIFF, PLACES, OTHERS, DIGEST)]
+    shown = [asked.because] if DIGEST not in asked.arguments or asked.given is not None else said
+    words = "".join(f"\n{text}" for text in shown if text)
     return f"The agent asks, in its own words: {title}{words}{given}"

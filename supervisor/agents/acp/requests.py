@@ -259,7 +259,7 @@ class Requests:
             timeout=None,
             editable=False,
             command=command_in(asked.given),
-            claims=claims_in(asked.given, asked.ids),
+            claims=claims_in(asked.given, asked.ids, asked.arguments),
             paths=paths_in(asked.given),
         )
         called.is_ready = self._readiness(request)
