@@ -35,6 +35,9 @@ SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "e
 LOST: Final = "[tool execution lost — session was interrupted]"
 """The synthesised result of a call that was executing when its process died (T2)."""
 
+NOT_ASKED_AGAIN: Final = "not_asked_again"
+"""The reason in the result of an approved call for which the program that asked for it has not asked again."""
+
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
     """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8).

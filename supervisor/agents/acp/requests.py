@@ -14,8 +14,8 @@ Rules
   was executing when our process died is lost, and never answered again.
 - A decision is used once. A denial that came while no agent lived answers the first message for the same call. Equal
   requests stand for each other: a message gets the oldest decision there is, or else waits for the oldest request.
-- An approved call that the agent was told of and did not ask for again ends when the agent itself ends that turn. Its
-  result is an error without an effect, and the run reports it.
+- An approved call that the agent was told of and did not ask for again ends when the agent itself ends that turn, or
+  when the run fails. Its result is an error without an effect, and the run reports it.
 - The end of a turn withdraws the requests of that turn that no person has decided: the agent waits for them no more.
   The state that says so is saved first, since a withdrawn operation does not come to an end in a replay. The end of a
   process, or an error as the answer to a prompt, withdraws none: they wait for the next process.
@@ -41,12 +41,10 @@ from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import QuestionUnanswered, ToolFailed
 from supervisor.core.ids import canonical_json
-from supervisor.core.values import Policy, ToolResult
+from supervisor.core.values import NOT_ASKED_AGAIN, Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
 _STEPS: Final = 100  # a call that waits is reached in fewer
-NOT_ASKED_AGAIN: Final = "not_asked_again"
-"""The reason in the result of an approved call that the agent did not ask for again."""
 
 
 class Requests:
@@ -65,6 +63,8 @@ class Requests:
         """Denials in this turn, and whether a person gave a reason."""
         self._unasked: list[Asked] = []
         """Approved calls that the agent has not asked for again, and that no report has told of."""
+        self._is_given_up = False
+        """Whether no further process of the agent will ask."""
         self._changed = anyio.Event()
         for request in self._left_over:
             if request.asked.ended is None:
@@ -176,6 +176,15 @@ class Requests:
             request.incoming = request.told_in = None
         self.ring()
         await self.until(lambda: all(request.asked.ended is not None for request in begun))
+
+    async def give_up(self) -> None:
+        """No process of the agent asks any more: give the approved calls their results."""
+        self._is_given_up = True
+        approved = [request for request in self._live.values() if request.is_approved and request.asked.ended is None]
+        for request in approved:
+            request.wake()
+        self.ring()
+        await self.until(lambda: all(request.asked.ended is not None for request in approved))
 
     def _is_of_past(self, request: Request) -> bool:
         """Whether nothing more is to be told of a request once it has its result."""
@@ -296,6 +305,9 @@ class Requests:
         if request.is_withdrawn:
             text = "the agent's turn had ended before this was decided"
             raise ToolFailed(text, reason="withdrawn", effect="none")
+        if self._is_given_up:
+            text = "approved, and not asked for again before the run failed; it did not run"
+            raise ToolFailed(text, reason=NOT_ASKED_AGAIN, effect="none")
         if request.incoming is None and self._is_of_past(request):
             text = "the agent was told, and ended its turn without asking for this call again; it did not run"
             raise ToolFailed(text, reason=NOT_ASKED_AGAIN, effect="none")

@@ -81,6 +81,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         if returned:
             partial = _partial(attempt, returned[0])
         raised = _raised(attempt, error)
+        raised["asks_again"] = attempt.spec.holds_process and reason.kind != "cancelled"
         return Ending(kind=reason.kind, cause=printable_text(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # the agent raised a group of cancellations only
         error = _native_cancellation()
