@@ -5,11 +5,12 @@ After that our process begins without a person, and ends when nothing goes on. I
 waits.
 
 Laws
-- A call has at most one effect for each time that it is wanted, and exactly one unless it was cancelled or lost.
-- An approval ends by a decision or a cancel. Each call has one result.
+- A call has at most one effect for each time that it is wanted, and exactly one unless it was cancelled or lost. Only a
+  call that was allowed may be lost.
+- An approval ends by a decision or a cancel, and only an answer uses the decision. Each call has one result.
 - A process without a person ends. Its session has ended then, unless something waits for a person (exit code 3).
 
-CI takes cases that hold each pair of two columns; a soak takes all.
+CI takes cases that hold each pair of two columns, and each row for one front-end of each kind; a soak takes all.
 """
 
 from itertools import combinations, product
@@ -33,8 +34,9 @@ CASES = [case for case in product(FRONTS, MOMENTS, ENDS) if case[2] not in case[
 
 
 def pairwise(cases):
-    """Return few of the cases, which hold every pair of values of two columns: the next one has the most new pairs."""
-    pairs = {case: {*combinations(enumerate(case), 2)} for case in cases}
+    """Return few of the cases, which hold every pair of values of two columns, and each moment and end for one of each
+    kind of front-end: the next one has the most that is new."""
+    pairs = {case: {*combinations(enumerate(case), 2), (type(case[0]), *case[1:])} for case in cases}
     missing, found = set().union(*pairs.values()), []
     while missing:
         found.append(max(cases, key=lambda case: len(pairs[case] & missing)))
@@ -143,6 +145,8 @@ async def _ended(front, moment, end):
 def _check(world, outcome, *, may_be_lost):
     asked = {each.operation: each.approval for each in world.events(e.ToolCallRequested)}
     decided = {each.approval for each in world.events(e.ApprovalDecided)}
+    approved = [each.operation for each in world.events(e.ApprovalDecided) if each.decision == "approve"]
+    assert may_be_lost or outcome in ("cancelled", "failed") or len(approved) == len(world.effects)
     for command in {*world.wants}:
         wanted, happened = world.wants.count(command), world.effects.count(command)
         assert happened <= wanted * (1 + world.repeats)
