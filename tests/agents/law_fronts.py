@@ -222,7 +222,7 @@ class Acp(Front):
         async def die():
             if inside.lives:
                 inside.die()
-                await anyio.sleep(1)
+                await anyio.sleep(SIGNS)  # the client waits for the exit code a while
 
         life.die = die
         yield life
