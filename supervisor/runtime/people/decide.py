@@ -28,7 +28,7 @@ from supervisor.runtime.plans.decisions import (
     kind_of,
     rule_of,
 )
-from supervisor.runtime.plans.release import MayDecide, covered, released
+from supervisor.runtime.plans.release import Made, MayDecide, covered, released
 from supervisor.runtime.reading.journals import find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.store import Store
@@ -104,21 +104,21 @@ def _released(
     """Return what the rule of a decision decides of the other calls that wait in the tree of that decision."""
     rule, (state, event) = rule_of(view, checked), decided
     assert rule is not None
-    rule = replace(rule, added_at=None)  # an older rule of the same meaning is confirmed now
+    made = Made(rule, by, event.approval, now, view.position + len(view.rows))
     found, after = list[Approval](), 0
     while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
-        found += covered(rule, some)
+        found += covered(made, some)
         after = some[-1].position
     said = released(
         view,
         runner.rules,
-        rule,
+        made,
         found,
-        by=by,
-        through=event.approval,
         now=now,
         has_passed=runner.clock.has_passed,
         may=may,
+        settle=runner.environment.settle,
+        ours=runner.environment.files_of_ours(),
     )
     return list(said)
 

@@ -38,6 +38,9 @@ from supervisor.core.sessions.state import Rulebook
 from supervisor.core.values import Approval, Approve, Deny, Option, Policy
 from supervisor.runtime.journal.view import Entry, View
 
+Settle = Callable[[Iterable[str]], Mapping[str, str]]
+"""Says where paths lead."""
+
 
 class Ruling:
     """The rules that hold in this process. `from_code`: the rules that the program passed to `open_supervisor`; they
@@ -54,7 +57,7 @@ class Ruling:
         facts: e.SessionCreated,
         content: CallContent,
         *,
-        settle: Callable[[Iterable[str]], Mapping[str, str]] = lambda paths: {},
+        settle: Settle = lambda paths: {},
         ours: Collection[str] = (),
         more: tuple[Rule, ...] = (),
         is_former: bool = False,
@@ -111,9 +114,12 @@ def book(view: View) -> Rulebook:
 
 
 def rule_added(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
-    """Yield the event that adds a rule; nothing if a rule with the same meaning holds already."""
-    if book(view).find_same(rule) is None:
-        yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
+    """Yield the event that adds a rule. If a rule with the same meaning holds already, a decision confirms it, so that
+    it decides what waits in other trees, too; without a decision nothing is to be done."""
+    same = book(view).find_same(rule)
+    if same is None or approval is not None:
+        after = 0 if approval is None else view.position + len(view.rows)
+        yield RULES, e.RuleAdded(at=now, rule=same or rule, by=by, approval=approval, after=after)
 
 
 def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], Rule]:
