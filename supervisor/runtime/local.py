@@ -65,6 +65,7 @@ from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.counting import Counting
 from supervisor.runtime.reading.lists import Lists, SessionFilter
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
@@ -105,6 +106,7 @@ class LocalSupervisor(StoreSupervisor):
         self.admission = Admission(runner, people)
         self.reader = Reader(runner)
         self._lists = Lists(self.reader)
+        self._counting = Counting(self.reader)
         self.store: Store = runner.journal.store
         self.where = self.store.name
         self.agents = agents or {}
@@ -529,8 +531,7 @@ class LocalSupervisor(StoreSupervisor):
         return await read_pieces(self.store, self._lists.transcript(session))
 
     async def get_counts(self) -> Counts:
-        await checkpoint()
-        return self.store.counts()
+        return await read_pieces(self.store, self._counting.counts())
 
     async def find_sessions(
         self,

@@ -90,7 +90,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         return Ending(kind="failed", cause=printable_text(cause), partial=partial, **_raised(attempt, error))
     try:
         what = f"the result of agent {attempt.spec.name}"
-        value = to_json(returned[0], what)
+        value = to_json(returned[0], what, exact=not attempt.host.environment.is_former)
         from_json(value, attempt.spec.return_type, what)
         attempt.host.environment.check_size(value, what)
     except InvalidInput as misfit:
@@ -101,7 +101,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
 def _partial(attempt: Attempt, value: Any) -> Any:
     what = "a partial result"
     try:
-        raw = to_json(value, what)
+        raw = to_json(value, what, exact=not attempt.host.environment.is_former)
         attempt.host.environment.check_size(raw, what)
     except InvalidInput:
         shown = printable_text(repr(value))

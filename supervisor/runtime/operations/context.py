@@ -260,7 +260,7 @@ class LocalContext(LocalOperations, Context):
         attempt = self._attempt
         # The state is of this instant: a result that another task is given before the commit is not in it. Only the
         # latest state is written: of two tasks that save, the one that asked first may be committed last.
-        latest = to_json(state, "the state to save")
+        latest = to_json(state, "the state to save", exact=not attempt.host.environment.is_former)
         attempt.host.environment.check_size(latest, "the state to save")
         attempt.to_save = latest
         attempt.names.begin_save()

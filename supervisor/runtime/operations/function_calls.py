@@ -247,7 +247,7 @@ class FunctionCall(Call):
         """Commit the tool's return value: a ToolResult as it is, and any other value as an ok result."""
         result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
         try:
-            raw = to_json(result.value, f"the result of tool {self.tool.name}")
+            raw = to_json(result.value, f"the result of tool {self.tool.name}", exact=True)
             if result.kind == "ok":
                 from_json(raw, self.value_type, f"the result of tool {self.name}")
         except InvalidInput as error:

@@ -18,7 +18,7 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
 from supervisor.core.declarations.tool_context import StepContext
-from supervisor.core.encoding import JSON_NULL, to_json
+from supervisor.core.encoding import INEXACT, JSON_NULL, is_exact, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
@@ -37,7 +37,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
     takes_context = accepts_context(fn, StepContext)
     bound = signature_of(fn).bind(*(None,) * takes_context, *args, **kwargs)
-    name, arguments = fn.__qualname__, None
+    name, arguments, inexact = fn.__qualname__, None, None
     if isinstance(place, Named):
         name = place.name
     elif "<" in name:
@@ -48,10 +48,12 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     else:
         passed = dict([*bound.arguments.items()][takes_context:])
         what = f"an argument of step {fn.__module__}.{name}"
-        arguments = msgspec.json.decode(to_json(passed, what, canonical=True, hook=dump))
+        raw = to_json(passed, what, canonical=True, hook=dump)
+        arguments = msgspec.json.decode(raw)
+        inexact = None if is_exact(passed, raw, dump) else f"{what} {INEXACT}"
     operation = attempt.names.of_operation(place, "step", name, arguments)
     if operation not in attempt.state.operations:
-        attempt.refuse_new(operation, _refusal(name, fn, bound.arguments))
+        attempt.refuse_new(operation, inexact or _refusal(name, fn, bound.arguments))
     body = Body(
         kind="step",
         name=name,
@@ -101,7 +103,7 @@ async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
     value, error, traceback = JSON_NULL, None, ""
     try:
         what = f"the result of step {name}"
-        value = to_json(await attempt.host.environment.run_body(body), what, hook=dump)
+        value = to_json(await attempt.host.environment.run_body(body), what, exact=True, hook=dump)
         read_model(value, hint_of(body.fn, "return"), what)
     except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))

@@ -68,6 +68,6 @@ def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
 
 def _as_json(value: Any) -> Any:
     try:
-        return to_json(value, "a detail")
+        return to_json(value, "a detail", exact=True)
     except InvalidInput:
         return printable_text(repr(value))

@@ -137,9 +137,10 @@ class _Body:
             what, largest = f"the result of {self._request.name}", self._request.largest
             if kind == "failed":
                 plain_of((text, value), what, largest)
-            return BodyResult(
-                kind=kind, text=text, value=plain_of(value, what, largest, hook=None if is_call else dump)
-            )
+            elif kind == "result":
+                plain_of(value.value, what, largest, exact=True)
+            plain = plain_of(value, what, largest, exact=kind == "value", hook=None if is_call else dump)
+            return BodyResult(kind=kind, text=text, value=plain)
         except InvalidInput as error:
             return BodyResult(kind="misfit", text=str(error))
 
