@@ -135,7 +135,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One of them is the answer; null if the answer is a value that fits `schema`, or free text."""
     schema: dict[str, Any] | None = None
     """JSON schema of the answer. Of a call that may be edited: schemas of its arguments (`properties`), as far as their
-    types say more than their values do; nothing is checked against them."""
+    types say more than their values do: the others are texts and bools. Other arguments must fit them."""
     answer: Any = None
     """The answer to the question."""
     decision: Literal["approve", "deny", "answer"] | None = None

@@ -1,10 +1,20 @@
 """Which requests are for the same call: a decision that was made while no agent lived answers only such a one."""
 
 import pytest
+from msgspec.structs import replace
 
-from supervisor.agents.acp.permissions import CODEX, DIFF, MAX_CLAIM_CHARACTERS, TITLE, claims_in, is_same, read_request
+from supervisor.agents.acp.permissions import (
+    CODEX,
+    DIFF,
+    MAX_CLAIM_CHARACTERS,
+    TITLE,
+    claims_in,
+    is_same,
+    paths_in,
+    read_request,
+)
 from supervisor.agents.acp.updates import Updates
-from supervisor.core.calls.rules import allow, policy_of
+from supervisor.core.calls.rules import allow, deny, named_paths, policy_of
 
 
 def request(program=CODEX, **told):
@@ -135,3 +145,32 @@ def test_a_field_of_the_raw_input_is_never_a_claim_of_ours(taken):
     assert made.arguments[title] == "look at a file"
     assert title in claims_in(made.given)
     assert not set(taken) & set(claims_in(made.given))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"/srv/app/a": {"type": "delete"}, "link/key": {"type": "add", "content": "x"}},
+        {"/srv/app/a": {"type": "update", "unified_diff": "", "move_path": "/etc/key"}},
+        {"/srv/app/a": {"update": {"unified_diff": "", "move_path": "../../etc/key"}}},
+    ],
+)
+def test_the_files_that_codex_changes_are_paths(changes):
+    """Their names are the paths, and a change says where its file goes. A deny sees each of them; an allow covers the
+    call if all of them are in its folder. Of another program such names may be anything."""
+    made = request(rawInput={"call_id": "1", "changes": changes})
+    content = replace(made.content, paths=paths_in(made.given, made.ids), folder="/srv/app")
+    assert content.paths == ("changes",)
+    names = named_paths((), content.arguments, content.paths, content.folder)
+    settled = {each: each.replace("/srv/app/link", "/etc") for each in names}
+
+    def said(*rules):
+        found = policy_of(rules, content, root_session=None, settled=settled)
+        return found and found[0]
+
+    assert said(deny(content.tool, "/etc/**")) == "deny"
+    assert said(allow(content.tool, "/srv/app/**")) is None
+    inside = replace(content, values={**content.arguments, "changes": {"/srv/app/a": {"type": "delete"}}})
+    assert policy_of([allow(content.tool, "/srv/app/**")], inside, root_session=None, settled=settled)[0] == "allow"
+    other = request("phone", rawInput={"call_id": "1", "changes": changes})
+    assert paths_in(other.given, other.ids) == ()

@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
-from supervisor.core.calls.paths import OF_AGENTS
+from supervisor.core.calls.paths import CHANGES, OF_AGENTS
 from supervisor.core.encoding import printable_text
 from supervisor.core.ids import canonical_json, digest_of_value
 
@@ -175,9 +175,13 @@ def command_in(given: Any) -> str | None:
     return "command" if is_words or isinstance(command, str) else None
 
 
-def paths_in(given: Any) -> tuple[str, ...]:
-    """Return the names of the fields of the raw input that are paths."""
-    return tuple(name for name in OF_AGENTS if name in given) if isinstance(given, Mapping) else ()
+def paths_in(given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of the fields of the raw input that are paths, or have them as names. `ids`: as in `claims_in`;
+    only Codex's raw input has any."""
+    if not isinstance(given, Mapping):
+        return ()
+    has_changes = bool([*ids]) and isinstance(given.get(CHANGES), Mapping)
+    return tuple(name for name in OF_AGENTS if name in given) + (CHANGES,) * has_changes
 
 
 def is_same(tool: str, given: Any, permission: Permission, seen: str = "") -> bool:

@@ -268,7 +268,7 @@ class Requests:
             editable=False,
             command=command_in(asked.given),
             claims=claims_in(asked.given, asked.ids, asked.arguments),
-            paths=paths_in(asked.given),
+            paths=paths_in(asked.given, asked.ids),
         )
         called.is_ready = self._readiness(request)
         return await here.call(called, asked.arguments, because=asked.because)

@@ -46,7 +46,7 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type; raises InvalidInput for a type that JSON or `schema_misfit` cannot handle."""
+    """Return the JSON schema of a type; raises InvalidInput for a type that JSON, or `schema_misfit`, cannot handle fully."""
     schema = _schema(type_)
     for part in (schema, *schema.get("$defs", {}).values()):
         _check_words(part)
@@ -86,6 +86,18 @@ def refuse_unknown(raw: msgspec.Raw | bytes, type_: Any, what: str) -> None:
         return  # a type that JSON schema cannot describe: its own decoder has checked it
     if schema_misfit(value, schema) is None and (problem := schema_misfit(value, closed_schema(schema))) is not None:
         raise InvalidInput(f"{what}: {problem}")
+
+
+def why_unlike(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool) -> str | None:
+    """Return why the arguments of a call certainly do not fit its tool's types, by a schema of `msgspec.json`; None if
+    they may fit: the tool's own decoder knows more. `is_closed`: whether it refuses names that no type has."""
+    schema = _mapped(_mapped(schema, _without_unknown_words), _with_numbers)
+    return schema_misfit(arguments, schema) or (schema_misfit(arguments, closed_schema(schema)) if is_closed else None)
+
+
+def _with_numbers(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that takes a number for a decimal, as the decoder does."""
+    return schema | {"type": ["string", "number"]} if schema.get("format") == "decimal" else schema
 
 
 def _mapped(schema: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:

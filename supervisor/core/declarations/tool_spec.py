@@ -9,6 +9,7 @@ Rules
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, time
 from functools import cached_property, reduce
 from operator import or_
 from types import UnionType
@@ -41,6 +42,8 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 _PLAIN: Final = ({"type": "string"}, {"type": "boolean"})
 """Schemas that say no more than a value does."""
+_FORMATS: Final[Mapping[Any, str]] = {datetime: "date-time", time: "time"}
+"""The formats of types of which a text has no zone, or may have one."""
 MOST_PARAMETERS_BYTES: Final = 4_000
 """Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
 _POLICIES: Final = get_args(Policy)
@@ -228,16 +231,19 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     @cached_property
     def parameters_for_people(self) -> msgspec.Raw:
-        """The JSON schema of the arguments of which their values do not say enough; null if there are none, or if they
-        are too long to be journaled with each request."""
+        """The JSON schema of the arguments of which their values do not say enough: the others are texts and bools. It
+        is null if it is too long to be journaled with each request, or if a type has no schema."""
         try:
             (schema,), parts = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
         except (TypeError, NameError, InvalidInput):  # a type that JSON schema cannot describe
             return JSON_NULL
         properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
+        for name in properties:  # msgspec says only that they are texts
+            if (form := _FORMATS.get(hint_of(self.fn, name))) is not None:
+                properties[name] = {**properties[name], "format": form}
         told = {name: each for name, each in properties.items() if each not in _PLAIN}
         found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
-        return found if told and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
+        return found if properties and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
 
     def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""

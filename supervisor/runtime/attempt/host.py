@@ -1,6 +1,6 @@
 """The protocol of an attempt's host, and the reason for which an attempt is stopped."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -47,6 +47,8 @@ class Host(Protocol[AttemptT_contra]):
     hub: Hub
     jobs: Jobs
     rules: Ruling
+    asking: MutableMapping[str, Callable[[msgspec.Raw], None]]
+    """What checks the arguments that a person gives a call which waits here, by its approval."""
 
     @property
     def is_draining(self) -> bool: ...

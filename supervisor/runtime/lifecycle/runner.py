@@ -18,6 +18,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
@@ -104,6 +105,7 @@ class Runner:
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
         self.journal = self.attempts.journal
         self.rules = Ruling(rules)
+        self.asking: dict[str, Callable[[msgspec.Raw], None]] = {}
         try:
             self.journal.keep(RULES)
         except StoreUnreadable as error:

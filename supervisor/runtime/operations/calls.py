@@ -37,6 +37,7 @@ from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.questions import expiry, wait_for_person
+from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
 
 Effect = Literal["none", "maybe", "done"]
@@ -125,6 +126,11 @@ class Call(ABC):
     @abstractmethod
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
         """Return the arguments decoded for the effect. Raises InvalidInput if they do not fit (A9)."""
+
+    def check_edit(self, edited: msgspec.Raw) -> None:
+        """Raise InvalidInput for arguments that a person puts in place of the agent's and that do not fit (A8)."""
+        assert isinstance(self.record.request, e.ToolCallRequested)
+        self.check(restored(edited, self.record.request), is_edited=True)
 
     @abstractmethod
     async def perform(self, arguments: Any, *, is_executing: bool) -> None:
@@ -327,8 +333,12 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await attempt.hold()
                 await call.read_rules()
                 await call.request()
-            if call.record.state == "asked":
-                await wait_for_person(attempt, operation)
+            if (asked := call.record.pending_approval) is not None:
+                attempt.host.asking[asked] = call.check_edit
+                try:
+                    await wait_for_person(attempt, operation)
+                finally:
+                    del attempt.host.asking[asked]
             await call.proceed(is_new=record is None)
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):

@@ -24,6 +24,7 @@ from supervisor.runtime.plans.decisions import (
     Decided,
     check,
     check_plain,
+    check_types,
     decision_entries,
     kind_of,
     rule_of,
@@ -50,7 +51,7 @@ async def decide(
     """Decide an approval; see Supervisor.decide. `may`: whether a person may decide another approval, which the rule
     that this decision makes would decide, too."""
     store, by = runner.journal.store, printable_text(decider_of(decision))
-    asking, checked = store.find_asking(approval), _check(store, approval, decision)
+    asking, checked = store.find_asking(approval), _check(runner, approval, decision)
     if asking is None or checked is None:
         return DecisionResult(kind="unknown", approval=approval)
     claims = runner.environment.claims_decisions
@@ -123,18 +124,26 @@ def _released(
     return list(said)
 
 
-def _check(store: Store, approval: str, decision: Decision) -> Checked | None:
+def _check(runner: "Runner", approval: str, decision: Decision) -> Checked | None:
     """Check a decision; return None for an unknown approval. Raises InvalidInput."""
     if (plain := check_plain(decision)) is not None:
         return plain
-    found = store.get_approval(approval)
-    return None if found is None else check(found, decision)
+    found = runner.journal.store.get_approval(approval)
+    if found is None:
+        return None
+    checked = check(found, decision)
+    if checked.edited is not None and found.status == "pending" and not runner.environment.is_former:
+        if (check_edit := runner.asking.get(approval)) is not None:
+            check_edit(checked.edited)
+        else:
+            check_types(found, checked)
+    return checked
 
 
 def check_decision(found: Approval, decision: Decision) -> None:
     """Raise InvalidInput for a decision that does not fit what was asked and offered."""
     decider_of(decision)
-    check(found, decision)
+    check_types(found, check(found, decision))
 
 
 async def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
