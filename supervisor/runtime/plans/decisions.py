@@ -23,7 +23,7 @@ from supervisor.core.declarations.schemas import schema_misfit, why_unlike
 from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import unmask
+from supervisor.core.text.masks import hide, unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import book, granted, rule_added, rule_of_denial
@@ -193,7 +193,7 @@ def _event(
 ) -> e.ApprovalDecided | e.QuestionAnswered:
     """Return the event of a decision. Raises InvalidInput for an approval of a question."""
     if checked.decision == "answer":
-        return e.QuestionAnswered(**about, value=checked.value)
+        return e.QuestionAnswered(**about, value=_chosen(checked.value, record.request))
     if checked.decision == "approve":
         _check_call(about["approval"], record.kind == "call")
     edited: dict[str, Any] = {}
@@ -208,6 +208,15 @@ def _event(
         reason=checked.reason,
         **edited,
     )
+
+
+def _chosen(answer: msgspec.Raw, request: Any) -> msgspec.Raw:
+    """Return an answer with the choice of the question in place of the one that was shown, with credentials masked."""
+    choices = request.choices if isinstance(request, e.QuestionAsked) else None
+    shown = hide(choices)
+    if choices is None or shown is choices or (said := msgspec.json.decode(answer)) not in shown:
+        return answer
+    return to_json(choices[shown.index(said)], "the answer")
 
 
 def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "closed"]:

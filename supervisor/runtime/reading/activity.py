@@ -330,7 +330,7 @@ def _known(row: SessionRow) -> _Known:
     heard_at = row.ended_at or row.last_at
     known = _Known(row.position, row.id, row.parent, row.root, row.path, row.created_at, heard_at)
     if outcome is not None:
-        known.outcome, known.cause = outcome.kind, outcome.cause
+        known.outcome, known.cause = outcome.kind, hide(outcome.cause)
     return known
 
 
