@@ -11,7 +11,7 @@ Rules
 - A Latin letter with accents, and the letters œ and æ, look like themselves.
 - One Greek letter alone is a name, such as π: a letter of another script that looks like it is marked. If it looks like
   an ASCII letter, it is marked itself.
-- A word that mixes scripts whose letters look alike is deceptive in any text but prose, where no word is. A name such as
+- A word that mixes scripts whose letters look alike is deceptive in any text but prose, where no word is. A name as
   Δt or sinθ is not: its Greek letters look like no Latin ones, and not all of its Latin ones could be Greek.
 """
 
