@@ -16,6 +16,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, Final, Literal
 
 import msgspec
@@ -164,6 +165,8 @@ class Environment:
         process = os.getpid()
         try:
             result = body.fn(*body.args, **body.kwargs)
-            return await result if isawaitable(result) else result  # a plain function has run: an error would repeat it
+            if type(result) is CoroutineType or isawaitable(result):
+                return await result
+            return result  # a plain function has run: an error would repeat it
         finally:
             end_copy(process)

@@ -68,7 +68,7 @@ class Call(ABC):
         because: str = "",
     ) -> None:
         self.attempt = attempt
-        self.because = _kept(because)
+        self.because = _kept(because) if because else ""
         self.operation = operation
         self.content = content
         self.is_idempotent = is_idempotent
@@ -223,7 +223,7 @@ class Call(ABC):
             state.facts,
             content,
             settle=environment.settle,
-            ours=environment.files_of_ours(),
+            ours=environment.files_of_ours,
             is_former=environment.is_former,
         )
 
@@ -303,7 +303,8 @@ class Call(ABC):
         traceback: str = "",
     ) -> None:
         record = self.record
-        if (ran := edited_arguments(record)) is not None and not self.attempt.host.environment.is_former:
+        is_edited = record.decision is not None and not self.attempt.host.environment.is_former
+        if is_edited and (ran := edited_arguments(record)) is not None:
             details = {**details, "arguments": ran}
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))
 
@@ -333,7 +334,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await attempt.hold()
                 await call.read_rules()
                 await call.request()
-            if (asked := call.record.pending_approval) is not None:
+            if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
                 attempt.host.asking[asked] = call.check_edit
                 try:
                     await wait_for_person(attempt, operation)

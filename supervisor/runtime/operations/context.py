@@ -64,9 +64,11 @@ class LocalOperations(Operations):
     def call(
         self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
-        because = "" if _has_own_because(tool) else kwargs.pop("because", "")
-        if not isinstance(because, str):
-            raise TypeError(f"because is a text for the person who decides, not {because!r}")
+        because = ""
+        if BECAUSE in kwargs and not _has_own_because(tool):
+            because = kwargs.pop(BECAUSE)
+            if not isinstance(because, str):
+                raise TypeError(f"because is a text for the person who decides, not {because!r}")
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")

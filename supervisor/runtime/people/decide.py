@@ -119,7 +119,7 @@ def _released(
         has_passed=runner.clock.has_passed,
         may=may,
         settle=runner.environment.settle,
-        ours=runner.environment.files_of_ours(),
+        ours=runner.environment.files_of_ours,
     )
     return list(said)
 

@@ -86,7 +86,7 @@ class Releasing:
                 has_passed=clock.has_passed,
                 may=self._admission.may_decide,
                 settle=runner.environment.settle,
-                ours=runner.environment.files_of_ours(),
+                ours=runner.environment.files_of_ours,
             ):
                 done.add(event.approval)
                 entries += [(state.id, event), *runner.follow(state, event)]

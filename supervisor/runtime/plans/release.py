@@ -79,7 +79,7 @@ def released(
     has_passed: HasPassed,
     may: MayDecide,
     settle: Settle,
-    ours: Collection[str],
+    ours: Callable[[], Collection[str]],
 ) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
     """Yield what a rule decides of these pending calls: the session, and the event. It names the person whose decision
     made the rule, and its approval. `settle` and `ours`: as in Ruling.of_call."""

@@ -58,21 +58,21 @@ class Ruling:
         content: CallContent,
         *,
         settle: Settle = lambda paths: {},
-        ours: Collection[str] = (),
+        ours: Callable[[], Collection[str]] = tuple,
         more: tuple[Rule, ...] = (),
         is_former: bool = False,
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `settle` says where paths lead. `ours` and `is_former`: see `policy_of`. `more`: further rules. The arguments
-        are decoded only if a rule may be about the call.
+        `settle` says where paths lead, `ours` which files are ours. `is_former`: see `policy_of`. `more`: further
+        rules. The arguments are decoded only if a rule may be about the call.
         """
         rules = (*self._about(view, facts, content), *more)
         if not rules:
             return None
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
-        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours, is_former=is_former)
+        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours(), is_former=is_former)
 
     def why(
         self,
