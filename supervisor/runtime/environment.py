@@ -25,12 +25,30 @@ from supervisor.core import ids
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Policy
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.forks import end_copy
 from supervisor.system.identity import current_user, find_folder, working_directory
 from supervisor.system.settling import files_of_ours, settle
 
 _NOTHING: Final = nullcontext()
+
+
+class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+    """What is checked once more where the body of a call runs elsewhere: only that machine knows where the paths of the
+    call lead. `rules`: those about the call. The rest: as in a CallContent, and as for `why_not_begun`."""
+
+    rules: tuple[Rule, ...]
+    root: str
+    own: Policy
+    tool: str
+    folder: str
+    paths: tuple[str, ...]
+    command: str | None = None
+    claims: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    is_decided: bool
+    was_ruled: bool
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +72,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
     stall: Callable[[str], None]
     """Stop the run, with the cause, because the step has stalled. The caller of the body is cancelled by it."""
+    ruled: Ruled | None = None
     fn: Callable[..., Awaitable[Any]]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any]
@@ -150,6 +169,10 @@ class Environment:
     async def read_rules(self) -> tuple[Rule, ...]:
         """Read the rules that are kept elsewhere, as they are now."""
         return ()
+
+    async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str] | None:
+        """Return where absolute paths lead on a machine that runs bodies; None if that is this one (`settle`)."""
+        return None
 
     async def claim_expiry(self, approval: str) -> bool:
         """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""

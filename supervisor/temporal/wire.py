@@ -31,6 +31,7 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
+from supervisor.runtime.environment import Ruled
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ RULES_ID: Final = "rules~"
 CLAIMED: Final = "supervisor.claimed"
 READ_RULES: Final = "supervisor.read_rules"
 ADD_RULE: Final = "supervisor.add_rule"
+SETTLE: Final = "supervisor.settle"
 TAKE_OVER: Final = "supervisor.take_over"
 LEFT_NOTHING: Final = "LeftNothing"
 """The type of the error with which a tree fails that follows an end which has left nothing (workflow/turns.py)."""
@@ -170,6 +172,7 @@ class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
     inactivity_timeout: float = 60.0
     facts: CallFacts | None = None
     largest: int = LARGEST_BYTES
+    ruled: Ruled | None = None
 
 
 class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,10 +183,11 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
     deadline    its deadline has passed                 stalled     its step showed no progress
     cancelled   it was cancelled; `value`: the result that it left, if any
     misfit      it returned what JSON cannot hold, or too much of it
+    denied      the rules do not let the call begin, as its paths lead where they do on this machine
     lost        its worker was lost; the workflow says so
     """
 
-    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost"]
+    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost", "denied"]
     value: Any = None
     error: str = ""
     """The type of the exception."""

@@ -29,6 +29,7 @@ from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.workflow import rules as rules_workflow
+from supervisor.temporal.workflow.environment import WorkflowEnvironment
 from supervisor.testing import replaced
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
@@ -45,6 +46,18 @@ happened: list[str] = []
 async def press(button: str) -> str:
     happened.append("pressed")
     return button
+
+
+@tool(path="file")
+async def change(file: str) -> str:
+    happened.append(file)
+    return "changed"
+
+
+@agent
+async def changing(ctx: Context, file: str) -> list[str]:
+    result = await ctx.call(change, file)
+    return [result.kind, result.content]
 
 
 @agent
@@ -66,6 +79,7 @@ async def one(ctx: Context, button: str) -> None:
 
 @pytest.fixture(autouse=True)
 async def bounded():
+    happened.clear()
     with anyio.fail_after(120):
         yield
 
@@ -99,6 +113,46 @@ async def test_a_rule_counts_when_the_server_has_it():
         run = await supervisor.start("pressing", "red")
         async with working(url, [pressing]):
             assert (await run.result())[0] == "denied"
+
+
+async def test_a_path_is_settled_by_the_worker(tmp_path):
+    """Before the call asks, so that an allow of a folder allows, and a deny sees where a link leads."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
+    url = await namespace()
+    async with working(url, [changing]), open_temporal(url) as supervisor:
+        await supervisor.add_rule(allow(change, f"{tmp_path}/here/**"), by="ana")
+        denied = await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
+        assert await (await supervisor.start(changing, f"{tmp_path}/here/new")).result() == ["ok", "changed"]
+        kind, content = await (await supervisor.start(changing, f"{tmp_path}/here/link/new")).result()
+        assert (kind, denied.id in content) == ("denied", True)
+        assert happened == [f"{tmp_path}/here/new"]
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_a_path_is_settled_again_on_the_machine_that_runs_the_body(enter, tmp_path, is_approved):
+    """Another worker has settled it for the question, or a link was made since: the body does not begin there."""
+
+    async def elsewhere(self, paths):
+        return {each: each for each in paths}
+
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
+    enter(replaced(WorkflowEnvironment, "settle_elsewhere", elsewhere))
+    url, where = await namespace(), f"{tmp_path}/here/link/new"
+    async with working(url, [changing]), open_temporal(url) as supervisor:
+        if is_approved:
+            await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
+            run = await supervisor.start(changing, where)
+            async with run.watch_approvals() as asked:
+                await supervisor.decide((await anext(asked)).id, Approve(by="ana"))
+        else:
+            await supervisor.add_rule(allow(change, f"{tmp_path}/here/**"), by="ana")
+            run = await supervisor.start(changing, where)
+        assert (await run.result())[0] == "denied"
+        assert happened == []
 
 
 async def test_rules_outlive_the_workflow_that_keeps_them(enter):

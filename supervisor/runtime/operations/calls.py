@@ -39,6 +39,7 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.questions import expiry, wait_for_person
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
+from supervisor.runtime.plans.rules import why_not_begun
 
 Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
@@ -55,7 +56,7 @@ class Call(ABC):
     the request journals of it counts for the whole life of the call, whatever today's code declares. `because`: the
     caller's words to the person who decides."""
 
-    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation")
+    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation", "settled")
 
     def __init__(
         self,
@@ -71,6 +72,8 @@ class Call(ABC):
         self.because = _kept(because) if because else ""
         self.operation = operation
         self.content = content
+        self.settled: Mapping[str, str] | None = None
+        """Where its paths lead on the machine that runs its body; None: that is this one."""
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
 
@@ -141,12 +144,27 @@ class Call(ABC):
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
 
+    @property
+    def content_now(self) -> CallContent:
+        """What would run: as it is journaled, and as a person has edited it."""
+        state = self.attempt.state
+        record = state.operations.get(self.operation)
+        if record is None or not isinstance(record.request, e.ToolCallRequested):
+            return self.content
+        secret = self.content.secret
+        return content_of_request(record.request, state.facts.cwd, secret=secret, edited=record.edited)
+
     async def read_rules(self) -> None:
-        """Read the rules that are kept elsewhere, if there are any. A replay does not do that."""
+        """Read the rules that are kept elsewhere, if there are any, and have the paths of the call settled there. A
+        replay does not do that."""
         host = self.attempt.host
         if host.environment.shares_rules:
             with self.attempt.settling.holding():
                 host.rules.shared = await host.environment.read_rules()
+                if self.content.paths and not host.environment.is_former:
+                    view, content = host.journal.look(), self.content_now
+                    named = host.rules.paths(view, self.attempt.state.facts, content)
+                    self.settled = await host.environment.settle_elsewhere(named)
 
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
@@ -222,23 +240,30 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            settle=environment.settle,
+            settle=environment.settle if self.settled is None else self._settle,
             ours=environment.files_of_ours,
             is_former=environment.is_former,
         )
+
+    def _settle(self, paths: Iterable[str]) -> Mapping[str, str]:
+        assert self.settled is not None
+        return {each: self.settled[each] for each in paths if each in self.settled}
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        content = content_of_request(record.request, state.facts.cwd, secret=self.content.secret, edited=record.edited)
+        content = self.content_now
         ruled = self.ask_rules(view, state, content)
-        policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
-        if policy == "deny":
-            raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
-        has_rules = ruled is not None or record.request.rule is not None
-        if policy == "ask" and record.decision is None and has_rules:  # the rule that allowed it no longer holds
-            raise Denied("the rules have changed since it was called, and nothing ran; call it again to ask")
+        why = why_not_begun(
+            ruled,
+            self.own_policy(record.arguments) if ruled is None else ruled[0],
+            self.name,
+            is_decided=record.decision is not None,
+            was_ruled=record.request.rule is not None,
+        )
+        if why is not None:
+            raise Denied(why)
 
     async def proceed(self, *, is_new: bool) -> None:
         """Bring a call that needs no decision any more from its present state to its result."""
@@ -372,10 +397,3 @@ def _kept(words: str) -> str:
 
 class Denied(Exception):
     """The rules do not let a call begin. It is raised before the effect, and becomes the call's result."""
-
-
-def _denied_by(rule: Rule) -> str:
-    """Return the text that tells the agent which rule denied its call."""
-    whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
-    why = f"\nthe reason: {rule.reason}" if rule.reason else ""
-    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "") + why

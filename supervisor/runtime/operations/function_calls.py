@@ -25,7 +25,7 @@ from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
-from supervisor.runtime.environment import Body
+from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
 from supervisor.system.identity import HOST
@@ -177,6 +177,7 @@ class FunctionCall(Call):
             is_idempotent=self.is_idempotent,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
+            ruled=None if self.settled is None else self._ruled(),
             fn=self.tool.fn,
             args=(context, *args) if self.tool.takes_context else args,
             kwargs=kwargs,
@@ -211,6 +212,23 @@ class FunctionCall(Call):
                 await self.finish("error", text, details)
             else:
                 await self._finish_with(value)
+
+    def _ruled(self) -> Ruled:
+        host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
+        assert isinstance(record.request, e.ToolCallRequested)
+        return Ruled(
+            rules=host.rules.about(host.journal.look(), facts, content),
+            root=facts.root,
+            own=self.own_policy(record.arguments),
+            tool=content.tool,
+            folder=facts.cwd,
+            paths=content.paths,
+            command=content.command,
+            claims=content.claims,
+            secret=content.secret,
+            is_decided=record.decision is not None,
+            was_ruled=record.request.rule is not None,
+        )
 
     async def commit_started(
         self, process: int | None, process_started_at: float | None, job: NewJob | None = None

@@ -67,7 +67,7 @@ class Ruling:
         `settle` says where paths lead, `ours` which files are ours. `is_former`: see `policy_of`. `more`: further
         rules. The arguments are decoded only if a rule may be about the call.
         """
-        rules = (*self._about(view, facts, content), *more)
+        rules = (*self.about(view, facts, content), *more)
         if not rules:
             return None
         paths = content.paths
@@ -85,10 +85,10 @@ class Ruling:
         """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
         declares."""
         not_counted = own if facts.parent is not None else ()
-        about = self._about(view, facts, content)
+        about = self.about(view, facts, content)
         return why_asked(ruled, about, content, root_session=facts.root, not_counted=not_counted)
 
-    def _about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
+    def about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
         """Return the rules that are about a call."""
         tool, claims = content.tool, content.claims
         own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
@@ -96,9 +96,33 @@ class Ruling:
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         return (*own, *found)
 
+    def paths(self, view: View, facts: e.SessionCreated, content: CallContent) -> list[str]:
+        """Return the paths that `of_call` settles, in order."""
+        return sorted(named_paths(self.about(view, facts, content), content.arguments, content.paths, facts.cwd))
+
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""
         return [*self.from_code, *book(view).standing.values()]
+
+
+def why_not_begun(
+    ruled: tuple[Policy, Rule] | None, own: Policy, tool: str, *, is_decided: bool, was_ruled: bool
+) -> str | None:
+    """Return why a call may not begin by the rules of this instant; None if it may (A8, A9). `own`: the policy of its
+    tool. `is_decided`: whether a person has decided about it; `was_ruled`: whether a rule has allowed it."""
+    policy = own if ruled is None else ruled[0]
+    if policy == "deny":
+        return f"denied by the policy of tool {tool}" if ruled is None else _denied_by(ruled[1])
+    if policy == "ask" and not is_decided and (ruled is not None or was_ruled):  # what allowed it no longer holds
+        return "the rules have changed since it was called, and nothing ran; call it again to ask"
+    return None
+
+
+def _denied_by(rule: Rule) -> str:
+    """Return the text that tells the agent which rule denied its call."""
+    whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
+    why = f"\nthe reason: {rule.reason}" if rule.reason else ""
+    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "") + why
 
 
 def book(view: View) -> Rulebook:

@@ -19,6 +19,8 @@ from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from supervisor.core.calls.content import shown_content
+from supervisor.core.calls.rules import named_paths, policy_of
 from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
@@ -27,7 +29,10 @@ from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
 from supervisor.core.models import dump, read_model
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
+from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
+from supervisor.runtime.plans.rules import why_not_begun
+from supervisor.system.settling import files_of_ours, settle
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
 
@@ -76,6 +81,8 @@ class _Body:
 
     async def run(self) -> BodyResult:
         request = self._request
+        if request.ruled is not None and (why := _why_denied(request, request.ruled)) is not None:
+            return BodyResult(kind="denied", text=why, has_begun=False)
         try:
             fn, args, kwargs = self._decoded()
         except InvalidInput as error:
@@ -167,6 +174,23 @@ class _Body:
                 self._has_stalled = True
                 self._scope.cancel()
                 return
+
+
+def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:
+    """Return why the rules do not let a call begin here: its paths, and those of the rules, lead where they do on this
+    machine."""
+    content = shown_content(
+        ruled.tool,
+        request.positional[0] if request.positional else request.arguments,
+        folder=ruled.folder,
+        command=ruled.command,
+        claims=ruled.claims,
+        secret=ruled.secret,
+        paths=ruled.paths,
+    )
+    settled = settle(named_paths(ruled.rules, content.arguments, content.paths, content.folder))
+    said = policy_of(ruled.rules, content, root_session=ruled.root, settled=settled, ours=files_of_ours())
+    return why_not_begun(said, ruled.own, ruled.tool, is_decided=ruled.is_decided, was_ruled=ruled.was_ruled)
 
 
 def _handle() -> AsyncActivityHandle:

@@ -12,6 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.store_urls import TemporalStore
+from supervisor.system.settling import settle
 from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.left import read_end
 from supervisor.temporal.rulebook import RuleChange
@@ -22,6 +23,7 @@ from supervisor.temporal.wire import (
     CLAIMED,
     QUEUE,
     READ_RULES,
+    SETTLE,
     TAKE_OVER,
     Start,
     decision_id,
@@ -44,6 +46,11 @@ class NamespaceActivities:
         """Return the rules, for a call."""
         await self._rules.read()
         return self._rules.standing.documents()
+
+    @activity.defn(name=SETTLE)
+    async def settle(self, paths: list[str]) -> dict[str, str]:
+        """Return where paths lead on this machine, for a call that asks or is about to begin."""
+        return settle(paths)
 
     @activity.defn(name=ADD_RULE)
     async def add_rule(self, document: dict[str, Any]) -> str:
