@@ -233,17 +233,26 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     def parameters_for_people(self) -> msgspec.Raw:
         """The JSON schema of the arguments of which their values do not say enough: the others are texts and bools. It
         is null if it is too long to be journaled with each request, or if a type has no schema."""
+        return self._parameters_told()
+
+    def _parameters_told(self, *, is_former: bool = False) -> msgspec.Raw:
         try:
             (schema,), parts = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
         except (TypeError, NameError, InvalidInput):  # a type that JSON schema cannot describe
             return JSON_NULL
         properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
-        for name in properties:  # msgspec says only that they are texts
+        for name in () if is_former else properties:  # msgspec says only that they are texts
             if (form := _FORMATS.get(hint_of(self.fn, name))) is not None:
                 properties[name] = {**properties[name], "format": form}
         told = {name: each for name, each in properties.items() if each not in _PLAIN}
         found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
-        return found if properties and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
+        has_any = told if is_former else properties
+        return found if has_any and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
+
+    @cached_property
+    def former_parameters(self) -> msgspec.Raw:
+        """The same as former versions journaled it."""
+        return self._parameters_told(is_former=True)
 
     def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""

@@ -115,7 +115,8 @@ class FunctionCall(Call):
 
     @property
     def parameters(self) -> msgspec.Raw:
-        return self.tool.parameters_for_people
+        is_former = self.attempt.host.environment.is_former
+        return self.tool.former_parameters if is_former else self.tool.parameters_for_people
 
     @property
     def default_values(self) -> msgspec.Raw:

@@ -72,6 +72,7 @@ async def decide(
             now=now,
             is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
             shares_rules=runner.environment.shares_rules,
+            is_former=runner.environment.is_former,
         )
         if decided is None:
             return entries, None

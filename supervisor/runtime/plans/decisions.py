@@ -168,11 +168,13 @@ def decision_entries(
     now: datetime,
     is_in_time: Callable[[datetime], bool] = lambda expires_at: False,
     shares_rules: bool = False,
+    is_former: bool = False,
 ) -> tuple[list[Entry], Decided | None]:
     """Return the entries of a decision, and the session with the event that counts; None if the decision does not
     count. `asking`: the session and the operation of the approval. `is_in_time`: whether an approval with this expiry
     is known to be decided before it, although the wall clock says later. `shares_rules`: whether rules for all sessions
-    are kept elsewhere: the caller adds them there. Raises InvalidInput for an approval of a question.
+    are kept elsewhere: the caller adds them there. `is_former`: as in Environment. Raises InvalidInput for an approval
+    of a question.
     """
     session, operation = asking
     state = view.find_session(session)
@@ -184,7 +186,7 @@ def decision_entries(
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
-    added = rule_added(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
+    added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
     return [(session, event), *added], (state, event)
 
 

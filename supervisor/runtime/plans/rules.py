@@ -137,12 +137,15 @@ def book(view: View) -> Rulebook:
     return found
 
 
-def rule_added(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
+def rule_added(
+    view: View, rule: Rule, by: str, now: datetime, approval: str | None = None, *, is_former: bool = False
+) -> Iterator[Entry]:
     """Yield the event that adds a rule. If a rule with the same meaning holds already, a decision confirms it, so that
-    it decides what waits in other trees, too; without a decision nothing is to be done."""
+    it decides what waits in other trees, too; without a decision nothing is to be done. `is_former`: as former versions
+    did it, which confirmed none."""
     same = book(view).find_same(rule)
-    if same is None or approval is not None:
-        after = 0 if approval is None else view.position + len(view.rows)
+    if same is None or (approval is not None and not is_former):
+        after = 0 if approval is None or is_former else view.position + len(view.rows)
         yield RULES, e.RuleAdded(at=now, rule=same or rule, by=by, approval=approval, after=after)
 
 
