@@ -11,7 +11,7 @@ Rules
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -105,7 +105,7 @@ class Runner:
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
         self.journal = self.attempts.journal
         self.rules = Ruling(rules)
-        self.asking: dict[str, Callable[[msgspec.Raw], None]] = {}
+        self.asking: MutableMapping[str, Callable[[msgspec.Raw], None]] = {}
         try:
             self.journal.keep(RULES)
         except StoreUnreadable as error:

@@ -190,6 +190,12 @@ async def test_the_process_that_runs_the_call_knows_more_than_its_schema(which, 
     assert (kind, "7700" in why) == ("asked", False)
 
 
+async def test_what_only_the_tool_knows_is_an_error_before_the_effect():
+    """A process that could not know it has accepted the edit: the call has one result, and nothing runs."""
+    assert await edited("odd", {"long": "three"}, is_elsewhere=True) == ("error", "")
+    assert effects == []
+
+
 async def test_an_edit_of_a_call_of_a_sub_agent_fits_its_input():
     """Its types are known where the call waits."""
     async with opened(rules=[ask("sub")]) as supervisor:
