@@ -39,6 +39,7 @@ FUNCTIONS = {
     "NamespaceRules.change",  # a worker that dies around a change of the rules
     "Passivation.look_at",  # a defect of ours
     "RunningTree._leave_workflow",  # a decision that comes between two lines
+    "WorkflowEnvironment.settle_elsewhere",  # another machine, on which paths lead elsewhere
     "unstarted._Tasks.activate",  # a core that refuses a query
 }
 """What tests let fail, wait or count."""
@@ -49,7 +50,7 @@ FORMER = {
 }
 """What a test does as a former version did, to write the journal that it left."""
 BOUNDS = {
-    "app.SHUTDOWN_TIMEOUT_SECONDS",
+    "app.SHUTDOWN_TIMEOUT",
     "cards_of_namespace.AT_ONCE",
     "cards_of_namespace.STALE",
     "commands.SOON_ENOUGH",
@@ -57,16 +58,16 @@ BOUNDS = {
     "decisions.SOON_ENOUGH",
     "descendants.PROC",
     "inside.STARTED_BY",
-    "long_steps.GIVEN_UP_SECONDS",
+    "long_steps.GIVEN_UP",
     "mirror.LATE",
     "moving.CARRIED_LARGEST",
-    "moving.UNWIND_SECONDS",
+    "moving.UNWIND",
     "overlay.SMALL",
     "permissions.FORM",
-    "payloads.LARGEST_STORED_BYTES",
+    "payloads.LARGEST_STORED",
     "prefixes.MOST",
-    "rescue_module.MOVED_WITHIN_SECONDS",
-    "rules.LARGEST_BYTES",
+    "rescue_module.MOVED_WITHIN",
+    "rules.LARGEST",
     "rules_workflow.MOST",
     "schema.STEPS",
     "sessions.MOST",

@@ -48,6 +48,8 @@ CLAIMED: Final = "supervisor.claimed"
 READ_RULES: Final = "supervisor.read_rules"
 ADD_RULE: Final = "supervisor.add_rule"
 SETTLE: Final = "supervisor.settle"
+RELEASE: Final = "release"
+"""The signal that tells a tree of a rule. A worker of before leaves it unread: Temporal keeps what has no handler."""
 TAKE_OVER: Final = "supervisor.take_over"
 LEFT_NOTHING: Final = "LeftNothing"
 """The type of the error with which a tree fails that follows an end which has left nothing (workflow/turns.py)."""
@@ -239,10 +241,11 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
-    the id of the rule that is revoked, a Rescue, or a ForkNote. `run`: the only run that is to be cancelled."""
+    the id of the rule that is revoked, a Rescue, a ForkNote, or when the decision of another tree was made whose rule
+    releases what waits. `run`: the only run that is to be cancelled."""
 
     id: str
-    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked"]
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked", "release"]
     session: str
     by: str
     text: str | None = None

@@ -14,6 +14,7 @@ from supervisor import (
     Answer,
     Approve,
     Context,
+    Deny,
     LimitExceeded,
     QuestionUnanswered,
     ServerUnavailable,
@@ -153,6 +154,25 @@ async def test_a_path_is_settled_again_on_the_machine_that_runs_the_body(enter, 
             run = await supervisor.start(changing, where)
         assert (await run.result())[0] == "denied"
         assert happened == []
+
+
+@pytest.mark.parametrize("decision", [Approve(by="ana", scope="always"), Deny(by="ana", scope="always")])
+async def test_a_decision_for_always_releases_equal_calls_of_other_trees(decision):
+    """Their workflows are told of it. Another call waits on."""
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        runs = [await supervisor.start(pressing, button, session=f"{button}-{n}") for n, button in enumerate("rrbr")]
+        waiting = {}
+        for run in runs:
+            async with run.watch_approvals() as asked:
+                waiting[run.session] = await anext(asked)
+        await anyio.sleep(2)  # the server lists what waits a moment later
+        await supervisor.decide(waiting["r-0"].id, decision)
+        kind = "ok" if isinstance(decision, Approve) else "denied"
+        assert [(await runs[at].result())[0] for at in (0, 1, 3)] == [kind] * 3
+        now = await supervisor.get_approval(waiting["r-3"].id)
+        assert (now.by, now.through) == ("ana", waiting["r-0"].id)
+        assert [each.session for each in await supervisor.find_approvals()] == ["b-2"]
 
 
 async def test_rules_outlive_the_workflow_that_keeps_them(enter):

@@ -10,7 +10,7 @@ Rules
 - A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from anyio.lowlevel import checkpoint
@@ -22,7 +22,7 @@ from supervisor.core.values import Approval
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
-from supervisor.runtime.plans.release import covered, made, released
+from supervisor.runtime.plans.release import Made, covered, made, released
 from supervisor.runtime.plans.rules import book
 from supervisor.runtime.reading.pieces import PIECE
 from supervisor.system.logs import FactLog
@@ -58,25 +58,27 @@ class Releasing:
         """Let rules decide what waits in the tree of a root, or in every tree of this process."""
         runner = self._runner
         if not (runner.is_closed or runner.only_replays or runner.environment.is_former):
-            runner.start_soon(self._release, rules, root)
+            runner.start_soon(self.release, lambda view: made(view, rules), root)
 
-    async def _release(self, rules: list[str], root: str | None) -> None:
+    async def release(self, find: Callable[[View], list[Made]], root: str | None) -> None:
+        """Let rules decide what waits. `find`: returns them, with the decisions that have made them. `root`: only what
+        waits in its tree."""
         after, store, journal = 0, self._store, self._runner.journal
         try:
             while some := store.find_approvals(root=root, after=after, limit=PIECE):
                 after = some[-1].position
                 here = [each for each in some if store.owns(each.root_session)]
-                if any(covered(each, here) for each in made(journal.look(), rules)):
-                    await journal.append(partial(self._entries, rules, here))
+                if any(covered(each, here) for each in find(journal.look())):
+                    await journal.append(partial(self._entries, find, here))
                 else:
                     await checkpoint()
         except StoreError as error:
-            log.error("approvals.not_released", rules=rules, reason=str(error))
+            log.error("approvals.not_released", root=root, reason=str(error))
 
-    def _entries(self, rules: list[str], approvals: Sequence[Approval], view: View) -> list[Entry]:
+    def _entries(self, find: Callable[[View], list[Made]], approvals: Sequence[Approval], view: View) -> list[Entry]:
         runner, clock = self._runner, self._runner.clock
         entries, done = list[Entry](), set[str]()
-        for said in made(view, rules):
+        for said in find(view):
             for state, event in released(
                 view,
                 runner.rules,
