@@ -11,7 +11,6 @@ Rules
 - An entry names the process that wrote it (host, pid). That is a fact about the process, not its environment's choice.
 """
 
-import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +26,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Policy
 from supervisor.runtime.clock.clock import Clock
-from supervisor.system.forks import end_copy
+from supervisor.system.forks import THIS_PROCESS, end_copy
 from supervisor.system.identity import current_user, find_folder, working_directory
 from supervisor.system.settling import files_of_ours, settle
 
@@ -185,7 +184,7 @@ class Environment:
         body has ended or can have no further effect. It raises the cancellation, or returns the body's result if the
         body finished all the same.
         """
-        process = os.getpid()
+        process = THIS_PROCESS.pid
         try:
             result = body.fn(*body.args, **body.kwargs)
             if type(result) is CoroutineType or isawaitable(result):

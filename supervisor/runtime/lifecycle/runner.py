@@ -12,7 +12,6 @@ Rules
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -76,6 +75,23 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
     return load_recorded(created.agent, created.file, created.path[-1])
 
 
+class _Acting:
+    """Counts the work that a graceful stop waits for. Each call enters it twice, and a generator takes longer."""
+
+    __slots__ = ("_attempts", "count")
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        self._attempts.note_change()
+
+
 class Runner:
     """Runs the attempts of this process, and is their host.
 
@@ -130,7 +146,7 @@ class Runner:
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
-        self._acting = 0
+        self._acting = _Acting(self.attempts)
 
     @property
     def is_idle(self) -> bool:
@@ -140,12 +156,12 @@ class Runner:
     @property
     def calls_under_way(self) -> int:
         """How many tool calls are under way, from the commit of `executing` to that of the result."""
-        return self._acting
+        return self._acting.count
 
     @property
     def is_executing(self) -> bool:
         """Whether a tool call is under way."""
-        return self._acting > 0
+        return self._acting.count > 0
 
     # -- the host of attempts ----------------------------------------------------------------------------------------
 
@@ -169,15 +185,9 @@ class Runner:
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         self.attempts.start_soon(fn, *args)
 
-    @contextmanager
-    def acting(self) -> Iterator[None]:
+    def acting(self) -> "_Acting":
         """Enclose work that a graceful stop waits for (R8)."""
-        self._acting += 1
-        try:
-            yield
-        finally:
-            self._acting -= 1
-            self.attempts.note_change()
+        return self._acting
 
     def expect(self, session: str) -> None:
         self.attempts.expect(session)

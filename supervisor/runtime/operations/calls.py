@@ -123,8 +123,9 @@ class Call(ABC):
         return JSON_NULL
 
     @abstractmethod
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        """Return the events that are appended together with the request of a call that needs no approval."""
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        """Return the events that are appended together with the request of a call that needs no approval, `at` the same
+        instant."""
 
     @abstractmethod
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
@@ -180,8 +181,9 @@ class Call(ABC):
             has_news = asks and not self.attempt.host.environment.is_former
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop, so it asks for no approvals any more")
+            at = self.now()
             yield e.ToolCallRequested(
-                at=self.now(),
+                at=at,
                 operation=self.operation,
                 tool=content.tool,
                 arguments=content.raw,
@@ -201,13 +203,13 @@ class Call(ABC):
                 approval=approval if asks else None,
                 patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
-                expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
+                expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
                 because=self.because if has_news else "",
             )
             if refusal:
-                yield finished_call(self.operation, self.now(), "error", refusal, UNFIT)
+                yield finished_call(self.operation, at, "error", refusal, UNFIT)
             elif policy == "allow":
-                yield from self.begin_events()
+                yield from self.begin_events(at)
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)

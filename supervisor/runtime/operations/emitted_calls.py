@@ -138,8 +138,8 @@ class RefusedCall(Call):
     def ask_rules(self, view: View, state: SessionState, content: CallContent) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        yield finished_call(self.operation, self.now(), "error", self._text, self._details)
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        yield finished_call(self.operation, at, "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
         """Raise: the call was accepted by an earlier version of its tool, and today's code blocks the run (R1)."""
@@ -192,7 +192,7 @@ class AgentCall(Call):
         """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
         return "allow"
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
         return ()
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:

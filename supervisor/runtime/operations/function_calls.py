@@ -1,8 +1,8 @@
 """Calls of function tools: the effect is a function that the environment runs under a deadline."""
 
 import math
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from math import inf, nextafter
 from typing import Any, Final
@@ -28,6 +28,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
 
 CONNECTION_LOST: Final = (
@@ -68,7 +69,8 @@ class FunctionCall(Call):
         self.tool = tool
         self.given = frozenset(passed)
         tool.decode_arguments(arguments)
-        named = mask_arguments(plain(passed), tool.secret)
+        given = plain(full)
+        named = mask_arguments({name: given[name] for name in passed}, tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
@@ -76,7 +78,7 @@ class FunctionCall(Call):
         content = content_of(
             tool.name,
             arguments,
-            plain(full),
+            given,
             folder=attempt.state.facts.cwd,
             command=tool.command,
             claims=tool.claims,
@@ -126,8 +128,8 @@ class FunctionCall(Call):
     def defaults(self) -> tuple[str, ...]:
         return self.tool.defaults_in(self.arguments)
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        return () if self.begins_late or self.tool.is_ready is not None else (self._started(),)
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        return () if self.begins_late or self.tool.is_ready is not None else (self._started(at),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
         return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
@@ -242,7 +244,7 @@ class FunctionCall(Call):
             if needed_a_person and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
             self.check_rules(view, state)
-            started = self._started(process, process_started_at)
+            started = self._started(self.now(), process, process_started_at)
             return [started] if job is None else [started, self._job_started(job, process, process_started_at)]
 
         try:
@@ -277,12 +279,14 @@ class FunctionCall(Call):
             content = value if isinstance(value, str) else bytes(raw).decode()
         await self.finish(result.kind, content, result.details, raw)
 
-    def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
+    def _started(
+        self, at: datetime, process: int | None = None, process_started_at: float | None = None
+    ) -> e.ToolCallStarted:
         return e.ToolCallStarted(
-            at=self.now(),
+            at=at,
             operation=self.operation,
             host=HOST,
-            pid=os.getpid(),
+            pid=THIS_PROCESS.pid,
             process=process,
             process_started_at=process_started_at,
         )

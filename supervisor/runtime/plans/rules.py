@@ -91,7 +91,8 @@ class Ruling:
     def about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
         """Return the rules that are about a call."""
         tool, claims = content.tool, content.claims
-        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
+        declared = (*self.from_code, *self.shared, *facts.rules)
+        own = [rule for rule in declared if is_about(rule, tool, claims)] if declared else ()
         written = book(view)
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         return (*own, *found)
