@@ -366,7 +366,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 try:
                     await wait_for_person(attempt, operation)
                 finally:
-                    del attempt.host.asking[asked]
+                    attempt.host.asking.pop(asked, None)
             await call.proceed(is_new=record is None)
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):
