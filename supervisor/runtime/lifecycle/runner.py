@@ -78,8 +78,6 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
 class _Acting:
     """Counts the work that a graceful stop waits for. Each call enters it twice, and a generator takes longer."""
 
-    __slots__ = ("_attempts", "count")
-
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self.count = 0

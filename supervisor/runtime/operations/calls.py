@@ -242,14 +242,10 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            settle=environment.settle if self.settled is None else self._settle,
+            settle=environment.settle if (settled := self.settled) is None else lambda _: settled,
             ours=environment.files_of_ours,
             is_former=environment.is_former,
         )
-
-    def _settle(self, paths: Iterable[str]) -> Mapping[str, str]:
-        assert self.settled is not None
-        return {each: self.settled[each] for each in paths if each in self.settled}
 
     def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""

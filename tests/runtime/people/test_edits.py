@@ -190,7 +190,7 @@ async def test_the_process_that_runs_the_call_knows_more_than_its_schema(which, 
     assert (kind, "7700" in why) == ("asked", False)
 
 
-async def test_what_only_the_tool_knows_is_an_error_before_the_effect():
+async def test_an_edit_that_only_the_tool_can_refuse_is_an_error_before_the_effect():
     """A process that could not know it has accepted the edit: the call has one result, and nothing runs."""
     assert await edited("odd", {"long": "three"}, is_elsewhere=True) == ("error", "")
     assert effects == []
