@@ -19,6 +19,7 @@ Rules
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal, NoReturn
 
 import anyio
@@ -242,7 +243,7 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            settle=environment.settle if (settled := self.settled) is None else lambda _: settled,
+            settle=environment.settle if self.settled is None else partial(_given, self.settled),
             ours=environment.files_of_ours,
             is_former=environment.is_former,
         )
@@ -384,6 +385,10 @@ def edited_arguments(record: Operation) -> Any:
     ran, asked = msgspec.json.decode(record.edited), msgspec.json.decode(record.request.arguments)
     is_same = msgspec.json.encode(ran, order="sorted") == msgspec.json.encode(asked, order="sorted")
     return None if is_same else mask_arguments(ran, record.request.secret)
+
+
+def _given(settled: Mapping[str, str], _: Iterable[str]) -> Mapping[str, str]:
+    return settled
 
 
 def _kept(words: str) -> str:
