@@ -14,6 +14,8 @@ Rules
   far, and its caller gets the cancellation, never a result.
 - If a scope of the agent's own cancels a call, the call is abandoned. A replay waits there until the scope cancels it
   again.
+
+The module is longer than 400 lines because the request, the rules, the effect and the result of a call are one life.
 """
 
 from abc import ABC, abstractmethod
