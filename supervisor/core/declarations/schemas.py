@@ -46,7 +46,7 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type; raises InvalidInput for a type that JSON, or `schema_misfit`, cannot handle fully."""
+    """Return the JSON schema of a type; raises InvalidInput for a type that JSON or `schema_misfit` cannot handle."""
     schema = _schema(type_)
     for part in (schema, *schema.get("$defs", {}).values()):
         _check_words(part)

@@ -94,8 +94,8 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
     journal, largest = pack(store, is_whole=True), largest_for(trees.client)
     if largest <= LARGEST_BYTES and len(journal) > CARRIED_LARGEST_BYTES:
         raise LimitExceeded(
-            f"the journal of session {root} would have {len(journal)} bytes, compressed, and {CARRIED_LARGEST_BYTES} at most "
-            f"are kept: name a folder for large payloads ({VARIABLE})"
+            f"the journal of session {root} would have {len(journal)} bytes, compressed, and {CARRIED_LARGEST_BYTES} "
+            f"at most are kept: name a folder for large payloads ({VARIABLE})"
         )
     created = next(row.event for row in rows if row.session == root)
     assert isinstance(created, SessionCreated)
