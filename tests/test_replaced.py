@@ -39,7 +39,6 @@ FUNCTIONS = {
     "NamespaceRules.change",  # a worker that dies around a change of the rules
     "Passivation.look_at",  # a defect of ours
     "RunningTree._leave_workflow",  # a decision that comes between two lines
-    "WorkflowEnvironment.settle_elsewhere",  # another machine, on which paths lead elsewhere
     "unstarted._Tasks.activate",  # a core that refuses a query
 }
 """What tests let fail, wait or count."""

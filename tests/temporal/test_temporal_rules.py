@@ -30,7 +30,6 @@ from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.wire import READ_RULES, RULES_ID, decision_id, to_wire
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.workflow import rules as rules_workflow
-from supervisor.temporal.workflow.environment import WorkflowEnvironment
 from supervisor.testing import replaced
 
 ENDS = [("accepted", "approved"), ("closed", "withdrawn"), ("recorded", "approved"), ("recorded", "withdrawn")]
@@ -131,27 +130,19 @@ async def test_a_path_is_settled_by_the_worker(tmp_path):
         assert happened == [f"{tmp_path}/here/new"]
 
 
-@pytest.mark.parametrize("is_approved", [True, False])
-async def test_a_path_is_settled_again_on_the_machine_that_runs_the_body(enter, tmp_path, is_approved):
-    """Another worker has settled it for the question, or a link was made since: the body does not begin there."""
-
-    async def elsewhere(self, paths):
-        return {each: each for each in paths}
-
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
-    enter(replaced(WorkflowEnvironment, "settle_elsewhere", elsewhere))
-    url, where = await namespace(), f"{tmp_path}/here/link/new"
+async def test_a_path_is_settled_again_where_the_body_runs(tmp_path):
+    """A link was made while the call waited for a person: the body does not begin where a rule denies it."""
+    for name in ("here/plain", "there"):
+        (tmp_path / name).mkdir(parents=True)
+    url = await namespace()
     async with working(url, [changing]), open_temporal(url) as supervisor:
-        if is_approved:
-            await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
-            run = await supervisor.start(changing, where)
-            async with run.watch_approvals() as asked:
-                await supervisor.decide((await anext(asked)).id, Approve(by="ana"))
-        else:
-            await supervisor.add_rule(allow(change, f"{tmp_path}/here/**"), by="ana")
-            run = await supervisor.start(changing, where)
+        await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
+        run = await supervisor.start(changing, f"{tmp_path}/here/plain/new")
+        async with run.watch_approvals() as asked:
+            waiting = await anext(asked)
+        (tmp_path / "here" / "plain").rmdir()
+        (tmp_path / "here" / "plain").symlink_to(tmp_path / "there")
+        await supervisor.decide(waiting.id, Approve(by="ana"))
         assert (await run.result())[0] == "denied"
         assert happened == []
 
