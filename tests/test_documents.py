@@ -28,6 +28,7 @@ EXECUTED_BY = {
     "docs/how-to/discord.md": "channels/chat/test_guides_of_platforms.py",
     "docs/how-to/email.md": "channels/chat/test_guide_email.py",
     "docs/how-to/embed-in-fastapi.md": "examples/test_fastapi_app.py",
+    "docs/how-to/flask-django-celery.md": "examples/test_refunds.py",
     "docs/how-to/gemini-cli.md": "agents/how_to.py",
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",

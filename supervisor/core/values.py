@@ -255,7 +255,9 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     cause: str | None = None
     """One sentence; None for a success."""
     partial: Any = None
-    """The partial output of the run, as plain JSON values."""
+    """The partial output of the run, as plain JSON values: what its agent gave to `save` last."""
+    said: str = ""
+    """The last 10,000 characters of what the agent has said by `send`, `report` and `stream`; empty for a success."""
     value: T_co | None = None
     """What the agent returned; None unless the run succeeded."""
 
@@ -263,7 +265,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 def result_of(outcome: Outcome[T]) -> T:
     """Return the value of a run that succeeded; raises the RunError of its kind for every other run."""
     if outcome.kind != "succeeded":
-        raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial)
+        raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial, outcome.said)
     return outcome.value  # type: ignore[return-value] # None is a value of T where the agent returns None
 
 

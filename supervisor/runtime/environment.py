@@ -14,6 +14,7 @@ Rules
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any, Final, Literal
@@ -23,6 +24,7 @@ import msgspec
 from supervisor.core import ids
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.signatures import is_plain
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Policy
 from supervisor.runtime.clock.clock import Clock
@@ -72,9 +74,11 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     stall: Callable[[str], None]
     """Stop the run, with the cause, because the step has stalled. The caller of the body is cancelled by it."""
     ruled: Ruled | None = None
-    fn: Callable[..., Awaitable[Any]]
+    fn: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any]
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    """Run a function without async in a thread, where bodies run in this process."""
 
 
 class Environment:
@@ -180,15 +184,17 @@ class Environment:
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.
 
-        The runtime cancels this call when the body's deadline has passed or its run ends. The call then waits until the
-        body has ended or can have no further effect. It raises the cancellation, or returns the body's result if the
-        body finished all the same.
+        The runtime cancels this call when the body's deadline has passed or its run ends. It then raises the
+        cancellation, or returns the body's result if the body finished all the same. In this process the runtime does
+        not wait for it longer than GRACE (runtime/attempt/bodies.py). Elsewhere the call waits until the body has ended
+        or is left there.
         """
         process = THIS_PROCESS.pid
         try:
-            result = body.fn(*body.args, **body.kwargs)
-            if type(result) is CoroutineType or isawaitable(result):
-                return await result
-            return result  # a plain function has run: an error would repeat it
+            if is_plain(body.fn):
+                result = await body.in_thread(partial(body.fn, *body.args, **body.kwargs))
+            else:
+                result = body.fn(*body.args, **body.kwargs)
+            return await result if type(result) is CoroutineType or isawaitable(result) else result
         finally:
             end_copy(process)

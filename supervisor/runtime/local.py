@@ -119,6 +119,10 @@ class LocalSupervisor(StoreSupervisor):
         self.cards_failed: Counter[str] = Counter()
 
     @property
+    def functions_left(self) -> int:
+        return len(self._runner.bodies.left)
+
+    @property
     def people(self) -> People | None:
         return self.admission.people
 

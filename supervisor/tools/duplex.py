@@ -20,11 +20,11 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final, Self
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from supervisor.system.identity import HOST
+from supervisor.system.threads import in_thread
 from supervisor.tools.call_environment import environment_of
 from supervisor.tools.descendants import is_alive
 from supervisor.tools.finished import Finished, LaunchFailed
@@ -238,7 +238,7 @@ async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN_SE
         return "not ours"
     guard = former.guard, former.guard_started_at
     with anyio.move_on_after(GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + margin):
-        while await anyio.to_thread.run_sync(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
+        while await in_thread(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
             await anyio.sleep(_PAUSE_SECONDS)
     await end_orphaned_process(*guard, 0.0)
     return await end_orphaned_process(former.pid, former.started_at, GRACE_SECONDS)

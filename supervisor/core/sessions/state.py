@@ -111,6 +111,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
     outcome: e.RunFinished | None = None
+    has_said: bool = False
+    """Whether the agent has said anything in its own words, in any run."""
 
     @property
     def facts(self) -> e.SessionCreated:
@@ -199,6 +201,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
+        if words_of(event) is not None:
+            self.has_said = True
 
     def _take(self, event: e.AnyEvent) -> None:
         if type(event) in MOVES_OPERATION:
@@ -486,6 +490,13 @@ class Rulebook(SessionState, kw_only=True):
     def _confirms(self, event: e.RuleAdded, name: str) -> bool:
         """Return whether the event of a rule that stands is that of another decision for the same."""
         return event.approval is not None and event.rule.meaning == self.standing[name].meaning
+
+
+def words_of(event: e.AnyEvent) -> str | None:
+    """Return what an agent said by an event, by a message or a report of a text; None: nothing."""
+    if isinstance(event, e.MessageSent) or (isinstance(event, e.Reported) and event.kind == "text"):
+        return event.text
+    return None
 
 
 def replay_journal(session: str, events: list[e.AnyEvent]) -> SessionState:

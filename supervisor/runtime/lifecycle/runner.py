@@ -27,6 +27,7 @@ from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.bodies import GRACE, Bodies
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
 from supervisor.runtime.attempt.native_cancellation import is_own_doing, take_pending
@@ -117,6 +118,7 @@ class Runner:
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
         self.hub = Hub()
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
+        self.bodies = Bodies(self.attempts.start_apart)
         self.journal = self.attempts.journal
         self.rules = Ruling(rules)
         self.asking: MutableMapping[str, Callable[[msgspec.Raw], None]] = {}
@@ -352,9 +354,14 @@ class Runner:
         finally:
             self._leave(attempt, sleeps=sleeps)
 
-    def _overdue(self, attempt: Attempt) -> None:
-        """Abandon an attempt that was told to end and has not, and log an error (W13)."""
+    def _overdue(self, attempt: Attempt, *, may_wait: bool = True) -> None:
+        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets GRACE more, once, if it
+        waits for a body: that is left then (runtime/attempt/bodies.py)."""
         if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
+            return
+        if may_wait and self.bodies.is_ending(attempt.session):
+            due = anyio.current_time() + GRACE
+            attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt, may_wait=False))
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.seal()

@@ -255,6 +255,7 @@ def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
         kind=end.kind,
         cause=end.cause,
         partial=_read_json(end.partial),
+        said=end.said,
         value=_read_json(end.value),
     )
 

@@ -247,7 +247,7 @@ def _end(body: Body, found: BodyResult) -> Any:
             raise ToolFailed(found.text, **found.value)
         case "deadline":
             details = {"reason": "deadline", "effect": "maybe", "timeout": body.timeout}
-            text = f"the call did not end within its deadline of {body.timeout:g} s"
+            text = f"the call did not end within its deadline of {body.timeout:g} s{found.text}"
             return ToolResult(kind="error", content=text, details=details)
         case "denied":
             raise Denied(found.text)
