@@ -29,6 +29,7 @@ EXECUTED_BY = {
     "docs/how-to/email.md": "channels/chat/test_guide_email.py",
     "docs/how-to/embed-in-fastapi.md": "examples/test_fastapi_app.py",
     "docs/how-to/gemini-cli.md": "agents/how_to.py",
+    "docs/how-to/mcp-proxy.md": "cli/test_mcp_proxy.py",
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",
     "docs/how-to/other-languages.md": "channels/web/test_generated_clients.py",
