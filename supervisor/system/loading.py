@@ -30,7 +30,7 @@ from supervisor.core.ids import digest
 
 COMMANDS: Final[Mapping[str, str]] = {
     "command:claude-code": "supervisor mcp --permissions --session",
-    "command:mcp-proxy": "supervisor mcp --before --session",
+    "command:mcp-proxy": "supervisor mcp --before --name NAME --session",
 }
 """The agents that only one command can run, by reference, with that command. The session's id follows."""
 COMMAND_AGENTS: Final = frozenset(reference.rpartition(":")[2] for reference in COMMANDS)

@@ -316,6 +316,35 @@ def test_a_server_gets_the_environment_of_its_client_and_the_mark_by_which_it_de
     assert b"xoxb-of" not in people.supervisor.store.read_bytes()
 
 
+def test_only_its_own_command_runs_the_session(people):
+    """`resume`, and so a daemon, leaves it alone. A second proxy on it is refused."""
+    client = people.client()
+    client.call("add")
+    asked = people.pending()
+    second = people.supervisor("mcp", "--before", "--name", "files", "--session", "s", "--", "cat")
+    assert (second.code, second.out) == (6, "")
+    client.process.kill()
+    people.wait_for_owner("s", None)
+    refused = people.supervisor("resume", "s")
+    assert (refused.code, "supervisor mcp --before" in refused.err) == (2, True)
+    assert people.pending() == asked
+
+
+def test_a_signal_ends_the_proxy_and_withdraws_nothing(people):
+    """What runs may end, and has its result."""
+    client = people.client()
+    client.call("wait")
+    people.approve(people.pending()[0])
+    people.executing()
+    client.call("add")
+    asked = people.pending()
+    os.kill(people.server(), signal.SIGTERM)
+    (client.folder / "go").touch()
+    people.wait_for_owner("s", None)
+    assert (people.pending(), client.made()) == (asked, ["a"])
+    assert [each["kind"] for each in people.events("ToolCallFinished")] == ["ok"]
+
+
 @pytest.mark.parametrize(
     "words",
     [

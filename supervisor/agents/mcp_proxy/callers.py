@@ -1,6 +1,7 @@
 """A call that is open, and the client that waits for it, if one does: made, met by an equal call, left, delivered."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -20,14 +21,16 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A call as it is saved. `reply`: what a client has not been told yet; `is_kept`: it waits for an equal call;
-    `is_denied`: it waits as long as that takes."""
+    """A call as it is saved. `reply`: what a client has not been told yet; `ended_at`: since when, if the server has
+    answered; `kept_for`: the seconds for which it waits for an equal call, once it does; `is_denied`: it waits as long
+    as that takes."""
 
     number: int
     tool: str
     arguments: dict[str, Any]
     reply: Reply | None = None
-    is_kept: bool = False
+    ended_at: datetime | None = None
+    kept_for: float | None = None
     is_denied: bool = False
 
     @property

@@ -17,6 +17,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
@@ -40,10 +41,15 @@ from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context
 from supervisor.seam.runs import Run
 from supervisor.system.loading import declare
+from supervisor.system.logs import FactLog
+
+log = FactLog(__name__)
 
 REFERENCE: Final = "command:mcp-proxy"
 KEPT: Final = 300.0
 """Seconds for which a result waits for an equal call."""
+ENDED_AT: Final = "ended_at"
+"""The detail of a result that says when the server gave it: the process that delivers it may be a later one."""
 WITHDRAWING: Final = 2.0  # seconds that questions get to be withdrawn when the connection ends
 NO_TALK: Final = "This session only carries the calls of MCP clients. Write to the client itself."
 _STEPS: Final = 100  # a question that waits is reached in fewer
@@ -213,7 +219,7 @@ class Calls:
         here = ctx.branch(str(call.request.number))
         if call.request.reply is None:
             await self._run(here, call)
-        if call.request.is_kept or not await call.deliver():
+        if call.request.kept_for is not None or not await call.deliver():
             await self._keep(ctx, here, call)
         del self._open[call.request.number]
         if call.caller is not None and call.caller.reply is None:  # it came as the time was over
@@ -222,14 +228,16 @@ class Calls:
 
     async def _keep(self, ctx: Context, here: Context, call: OpenCall) -> None:
         """Keep a reply for the next equal call. The state that says so is saved first: each attempt has the timer."""
-        if not call.request.is_kept:
-            call.request = replace(call.request, is_kept=True)
+        if (kept_for := call.request.kept_for) is None:
+            ended_at = call.request.ended_at
+            kept_for = KEPT if ended_at is None else max(0.0, KEPT - (datetime.now(UTC) - ended_at).total_seconds())
+            call.request = replace(call.request, kept_for=kept_for)
             await self._save(ctx)
         if call.request.is_denied:
             await _deliver_later(call)
-            return
-        async with here.move_on_after(KEPT):
-            await _deliver_later(call)
+        elif kept_for > 0:
+            async with here.move_on_after(kept_for):
+                await _deliver_later(call)
 
     async def _run(self, here: Context, call: OpenCall) -> None:
         """Make a request a call of ours, and set its reply."""
@@ -242,8 +250,9 @@ class Calls:
         except InvalidInput as error:
             call.request = replace(request, reply=failed(f"the call cannot be asked for: {error}"), is_denied=True)
             return
-        reply = reply_of(result, edit_line(result).strip())
-        call.request = replace(request, reply=reply, is_denied=result.kind == "denied")
+        reply, ended_at = reply_of(result, edit_line(result).strip()), result.details.get(ENDED_AT)
+        since = datetime.fromisoformat(ended_at) if isinstance(ended_at, str) else None
+        call.request = replace(request, reply=reply, ended_at=since, is_denied=result.kind == "denied")
 
     def _effect(self, call: OpenCall) -> Callable[[Mapping[str, Any]], Awaitable[ToolResult[Any]]]:
         tool = call.request.tool.removeprefix(f"{self._name}.")
@@ -251,7 +260,8 @@ class Calls:
         async def run(arguments: Mapping[str, Any]) -> ToolResult[Any]:
             call.begin()
             answer = await self._forward(call, {**call.params, "name": tool, "arguments": dict(arguments)})
-            return read_reply(answer)
+            result = read_reply(answer)
+            return replace(result, details={**result.details, ENDED_AT: datetime.now(UTC).isoformat()})
 
         return run
 
@@ -271,8 +281,8 @@ class Calls:
                 return {"action": "accept", "content": content_of(await here.ask(text, schema=form_of(parts)), parts)}
             if await here.ask(text, choices=AGREED) == AGREED[0]:
                 return {"action": "accept", "content": {}}
-        except QuestionUnanswered:
-            pass
+        except (QuestionUnanswered, InvalidInput) as unanswered:  # InvalidInput: of an answer that fits only the schema
+            log.info("question.unanswered", reason=str(unanswered))
         return {"action": "decline"}
 
     async def _save(self, ctx: Context) -> None:

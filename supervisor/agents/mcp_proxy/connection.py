@@ -50,7 +50,7 @@ DISCOVER: Final = "server/discover"
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
 
 TELLS: Final = 10.0
-ANSWERS_CANCEL: Final = 5.0
+ANSWERS_CANCEL: Final = 2.0
 LAST_WORDS: Final = 1.0  # seconds for telling the client what a server that has ended has left unanswered
 _TIMED_OUT: Final = re.compile(r"time[d ]*[- ]?out", re.IGNORECASE)
 """How clients say that they have waited too long, in the reason of a cancel: "timed out", "request timeout"."""
@@ -271,7 +271,9 @@ class Connection:
             scope.cancel()
             return
         elif method == ELICIT and _id(message) is not None and params.get("mode", "form") == "form":
-            if self._tasks is not None:
+            if self._tasks is None:  # the client has left, and its calls end
+                self._send({"jsonrpc": "2.0", "id": _id(message), "result": {"action": "cancel"}})
+            else:
                 self._tasks.start_soon(self._ask, _id(message), params)
             return
         try:
@@ -280,19 +282,22 @@ class Connection:
             log.info("message.dropped", reason="the client has left", method=method)
 
     async def _ask(self, request: Any, params: Mapping[str, Any]) -> None:
-        """Ask a person what the server asks."""
+        """Ask a person what the server asks. If the client leaves meanwhile, the server hears `cancel`; if the server
+        gives up, nothing."""
         with anyio.CancelScope() as scope:
             self._questions[request] = scope
             message, form = params.get("message"), params.get("requestedSchema")
+            told: Message = {"result": {"action": "cancel"}}
             try:
                 if not isinstance(message, str) or not isinstance(form, Mapping):
                     raise InvalidInput("a form has a message and a requestedSchema")
-                told: Message = {"result": await self.calls.ask(message, form)}
+                told = {"result": await self.calls.ask(message, form)}
             except InvalidInput as error:
                 told = {"error": {"code": INVALID_PARAMS, "message": str(error)}}
             finally:
                 self._questions.pop(request, None)
-            self._send({"jsonrpc": "2.0", "id": request, **told})
+                if not scope.cancel_called:
+                    self._send({"jsonrpc": "2.0", "id": request, **told})
 
     def _note_tools(self, result: Any, *, is_first: bool) -> None:
         """Keep what the server says of its tools."""
