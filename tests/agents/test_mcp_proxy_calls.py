@@ -1,6 +1,7 @@
 """The calls of a proxied MCP server, without a protocol and processes: who waits, for how long, and after what."""
 
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 import anyio
 import pytest
@@ -28,6 +29,11 @@ def _alone(enter):
     enter(fresh_process())
 
 
+def now():
+    """Wall time, as the virtual clock has it."""
+    return datetime.fromtimestamp(anyio.current_time(), UTC)
+
+
 class _Dies(Exception):
     pass
 
@@ -37,7 +43,8 @@ class Client:
 
     def __init__(self, supervisor, tasks):
         self.supervisor, self.tasks = supervisor, tasks
-        self.calls = Calls("files", trust_hints=False, timeout=HOUR, forward=self.forward)
+        self.calls = Calls("files", trust_hints=False, timeout=HOUR, forward=self.forward, now=now)
+        self.takes = 0.0
         self.may_answer = anyio.Event()
         self.may_answer.set()
         self.sent, self.replies = [], []
@@ -45,6 +52,7 @@ class Client:
     async def forward(self, call, params):
         self.sent.append((params["name"], params["arguments"]))
         await self.may_answer.wait()
+        await anyio.sleep(self.takes)
         return {"result": {"content": [], "structuredContent": {"number": len(self.sent)}}}
 
     def call(self, arguments=ADD):
@@ -122,6 +130,20 @@ async def test_a_result_that_was_kept_is_kept_no_longer_by_a_later_process(tmp_p
         await anyio.sleep(1)
         it.call()
         assert (len(await it.pending()), it.sent) == (1, [])
+
+
+@pytest.mark.parametrize("later", [KEPT - 60, KEPT + 60])
+async def test_a_result_that_came_as_its_process_ended_is_kept_from_then_on(tmp_path, later):
+    """However late the next process begins."""
+    async with client(SqliteStore(tmp_path / "s.db")) as it:
+        it.takes = 5.0
+        it.call()
+        await it.approve()
+    await anyio.sleep(later)
+    async with client(SqliteStore(tmp_path / "s.db")) as it:
+        it.call()
+        assert await it.replied() == ([({"number": 1}, True)] if later < KEPT else [])
+        assert (len(await it.pending()), it.sent) == (int(later > KEPT), [])
 
 
 async def test_a_denial_waits_until_a_client_hears_it():

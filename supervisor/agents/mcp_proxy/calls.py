@@ -86,10 +86,18 @@ class Calls:
     """The calls of one session, between the connection (`call`, `ask`) and the agent that makes them calls of ours.
 
     `name`: the operator's name of the server. `trust_hints`: whether no person is asked about tools of which the server
-    says that they only read. `timeout`: the deadline of a call, in seconds. `forward`: see Forward.
+    says that they only read. `timeout`: the deadline of a call, in seconds. `forward`: see Forward. `now`: wall time.
     """
 
-    def __init__(self, name: str, *, trust_hints: bool, timeout: float, forward: Forward) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        trust_hints: bool,
+        timeout: float,
+        forward: Forward,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.agent: AgentSpec[[str], None] = declare(
             AgentSpec(self._serve, name="mcp-proxy", passivate_after=None), REFERENCE
         )
@@ -97,6 +105,7 @@ class Calls:
         self._trust_hints = trust_hints
         self._timeout = timeout
         self._forward = forward
+        self._now = now
         self._open: dict[int, OpenCall] = {}
         self._questions: dict[int, _OpenQuestion] = {}
         self._last = 0
@@ -119,19 +128,18 @@ class Calls:
             key = key_of(full, arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return failed(f"the call cannot be asked for: {error}")
-        found = next((each for each in self._open.values() if each.caller is None and each.request.key == key), None)
-        if found is not None:
+        left = (each for each in self._open.values() if each.caller is None and self._left(each.request) > 0)
+        if (found := next((each for each in left if each.request.key == key), None)) is not None:
             found.meet(caller)
+        elif problem := read_arguments(full, arguments, offered.schema).problem:
+            return failed(problem)
         else:
-            if problem := read_arguments(full, arguments, offered.schema).problem:
-                return failed(problem)
-            self._last += 1
-            found = self._open[self._last] = OpenCall(Request(self._last, full, arguments), caller, offered)
-            self._announce(found)
+            self._make(full, arguments, caller, offered)
         try:
             await caller.is_answered.wait()
         except BaseException:
-            found.leave(caller)
+            assert caller.call is not None
+            caller.call.leave(caller)
             caller.is_over.set()
             raise
         assert caller.reply is not None
@@ -180,6 +188,18 @@ class Calls:
         for question in self._questions.values():
             question.is_over.set()
 
+    def _make(self, tool: str, arguments: dict[str, Any], caller: Caller, offered: Offered) -> None:
+        """Make a new call for a client."""
+        self._last += 1
+        call = self._open[self._last] = OpenCall(Request(self._last, tool, arguments), caller, offered)
+        self._announce(call)
+
+    def _left(self, request: Request) -> float:
+        """Return the seconds for which another client may still get the reply."""
+        if request.is_denied or request.ended_at is None:
+            return KEPT
+        return KEPT - (self._now() - request.ended_at).total_seconds()
+
     def _announce(self, new: "OpenCall | _OpenQuestion") -> None:
         self._new.append(new)
         self._came.set()
@@ -219,23 +239,25 @@ class Calls:
         here = ctx.branch(str(call.request.number))
         if call.request.reply is None:
             await self._run(here, call)
-        if call.request.kept_for is not None or not await call.deliver():
+        is_kept = call.request.kept_for is not None
+        is_fresh = not is_kept and (call.request.is_denied or call.caller is call.began_for)
+        if not (is_fresh and await call.deliver()) and (is_kept or self._left(call.request) > 0):
             await self._keep(ctx, here, call)
-        del self._open[call.request.number]
-        if call.caller is not None and call.caller.reply is None:  # it came as the time was over
-            await call.deliver()
+        request, caller = call.request, call.caller
+        del self._open[request.number]
+        if caller is not None and caller.reply is None:  # it came as the time was over
+            self._make(request.tool, request.arguments, caller, call.offered)
         await self._save(ctx)
 
     async def _keep(self, ctx: Context, here: Context, call: OpenCall) -> None:
         """Keep a reply for the next equal call. The state that says so is saved first: each attempt has the timer."""
         if (kept_for := call.request.kept_for) is None:
-            ended_at = call.request.ended_at
-            kept_for = KEPT if ended_at is None else max(0.0, KEPT - (datetime.now(UTC) - ended_at).total_seconds())
+            kept_for = max(0.0, self._left(call.request))
             call.request = replace(call.request, kept_for=kept_for)
             await self._save(ctx)
         if call.request.is_denied:
             await _deliver_later(call)
-        elif kept_for > 0:
+        else:
             async with here.move_on_after(kept_for):
                 await _deliver_later(call)
 
@@ -261,7 +283,7 @@ class Calls:
             call.begin()
             answer = await self._forward(call, {**call.params, "name": tool, "arguments": dict(arguments)})
             result = read_reply(answer)
-            return replace(result, details={**result.details, ENDED_AT: datetime.now(UTC).isoformat()})
+            return replace(result, details={**result.details, ENDED_AT: self._now().isoformat()})
 
         return run
 
