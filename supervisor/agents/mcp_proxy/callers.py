@@ -1,6 +1,6 @@
 """A call that is open, and the client that waits for it, if one does: made, met by an equal call, left, delivered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from supervisor.agents.mcp_proxy.replies import Reply, marked
+from supervisor.agents.open_requests import OpenRequest
 from supervisor.core.ids import canonical_json
 
 Params = Mapping[str, Any]
@@ -71,54 +72,37 @@ class Caller:
         self.is_over.set()
 
 
-class OpenCall:
+class OpenCall(OpenRequest[Request, Caller]):
     """A call that no client has the reply of, and the caller that waits for it, if there is one."""
 
-    def __init__(self, request: Request, caller: Caller | None = None, offered: Offered | None = None) -> None:
-        self.request = request
-        self.caller = caller
+    def __init__(self, asked: Request, caller: Caller | None = None, offered: Offered | None = None) -> None:
+        super().__init__(asked, caller)
         self.offered = offered or Offered()
         self.params: Params = {} if caller is None else caller.params
         """Those of the last caller: they are sent with the call."""
         self.is_running = False
         self.began_for: Caller | None = None
         """The caller that waited when the server got the call."""
-        self._wake: Callable[[], None] | None = None
-        self._came = anyio.Event()
         if caller is not None:
             caller.call = self
 
-    def meet(self, caller: Caller) -> None:
-        """A client makes the same call again."""
-        self.caller, self.params, caller.call = caller, caller.params, self
-        self._came.set()
-        if self._wake is not None:
-            self._wake()
+    @property
+    def is_decided(self) -> bool:
+        return self.is_approved or self.asked.reply is not None
 
-    def leave(self, caller: Caller) -> None:
-        """The client has given up."""
-        if self.caller is caller:
-            self.caller = None
-            self._came = anyio.Event()
-
-    def is_ready(self, wake: Callable[[], None]) -> bool:
-        """Whether an approved call may begin: see ToolSpec.is_ready."""
-        self._wake = wake
-        return self.caller is not None
+    def meet(self, message: Caller) -> None:
+        self.params, message.call = message.params, self
+        super().meet(message)
 
     def begin(self) -> None:
-        self.is_running, self.began_for = True, self.caller
-
-    async def wait_for_caller(self) -> None:
-        while self.caller is None:
-            await self._came.wait()
+        self.is_running, self.began_for = True, self.message
 
     async def deliver(self) -> bool:
         """Give the reply to the caller that waits. Return whether it has taken it."""
-        caller, reply = self.caller, self.request.reply
+        caller, reply = self.message, self.asked.reply
         if caller is None or reply is None:
             return False
-        is_old = caller is not self.began_for and not self.request.is_denied
+        is_old = caller is not self.began_for and not self.asked.is_denied
         caller.give(marked(reply) if is_old else reply)
         await caller.is_over.wait()
         if not caller.was_written:

@@ -8,7 +8,8 @@ Rules
   asked for, and each call has a branch of its own. A later attempt begins with the saved calls.
 - A tool is named NAME.TOOL. NAME is the operator's and has no dot, so that no server reaches the rules of another one.
 - A client that gives up leaves its call as it is: asked, running or ended. The next equal call of a client (the same
-  tool and arguments, in canonical JSON) gets it. Two clients that call at the same time have two calls.
+  tool and arguments, in canonical JSON) gets it: see agents/open_requests.py. Two clients that call at the same time
+  have two calls.
 - An approved call begins only while a client waits for it. Once it has begun, it ends without a client, too.
 - The result of a call that began for a client that has left is kept for KEPT seconds, and marked: it is no new one. A
   denial is kept until a client hears it.
@@ -31,6 +32,7 @@ from supervisor.agents.framework import edit_line
 from supervisor.agents.mcp_proxy.callers import Caller, Offered, OpenCall, Request, key_of
 from supervisor.agents.mcp_proxy.replies import Reply, failed, read_reply, reply_of
 from supervisor.agents.model_arguments import read_arguments
+from supervisor.agents.open_requests import OpenRequests
 from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -106,9 +108,8 @@ class Calls:
         self._timeout = timeout
         self._forward = forward
         self._now = now
-        self._open: dict[int, OpenCall] = {}
+        self._open: OpenRequests[OpenCall] = OpenRequests()
         self._questions: dict[int, _OpenQuestion] = {}
-        self._last = 0
         self._new: list[OpenCall | _OpenQuestion] = []
         self._came = anyio.Event()
         self._is_settled = anyio.Event()
@@ -128,8 +129,8 @@ class Calls:
             key = key_of(full, arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return failed(f"the call cannot be asked for: {error}")
-        left = (each for each in self._open.values() if each.caller is None and self._left(each.request) > 0)
-        if (found := next((each for each in left if each.request.key == key), None)) is not None:
+        found = self._open.find(lambda each: each.asked.key == key and self._left(each.asked) > 0)
+        if found is not None:
             found.meet(caller)
         elif problem := read_arguments(full, arguments, offered.schema).problem:
             return failed(problem)
@@ -153,8 +154,8 @@ class Calls:
         await self._is_settled.wait()
         if self._closed is not None:
             return {"action": "cancel"}
-        self._last += 1
-        question = self._questions[self._last] = _OpenQuestion(Question(self._last, message, dict(form)))
+        number = self._open.next_number()
+        question = self._questions[number] = _OpenQuestion(Question(number, message, dict(form)))
         self._announce(question)
         try:
             await question.is_over.wait()
@@ -183,15 +184,15 @@ class Calls:
         self._closed = why
         self._is_settled.set()
         for call in self._open.values():
-            if call.caller is not None:
-                call.caller.give(failed(why))
+            if call.message is not None:
+                call.message.give(failed(why))
         for question in self._questions.values():
             question.is_over.set()
 
     def _make(self, tool: str, arguments: dict[str, Any], caller: Caller, offered: Offered) -> None:
         """Make a new call for a client."""
-        self._last += 1
-        call = self._open[self._last] = OpenCall(Request(self._last, tool, arguments), caller, offered)
+        number = self._open.next_number()
+        call = self._open[number] = OpenCall(Request(number, tool, arguments), caller, offered)
         self._announce(call)
 
     def _left(self, request: Request) -> float:
@@ -209,8 +210,8 @@ class Calls:
     async def _serve(self, ctx: Context, server: str) -> None:
         """Carry the calls of MCP clients to the server of this name, as far as people and rules allow them."""
         saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
-        self._last = saved.last
-        self._open = {request.number: OpenCall(request) for request in saved.requests}
+        self._open = OpenRequests((request.number, OpenCall(request)) for request in saved.requests)
+        self._open.last = saved.last
         self._questions = {asked.number: _OpenQuestion(asked) for asked in saved.questions}
         async with anyio.create_task_group() as tasks:
             for call in list(self._open.values()):
@@ -236,14 +237,14 @@ class Calls:
 
     async def _carry(self, ctx: Context, call: OpenCall) -> None:
         """Bring a call to its reply, for the client that waits for it now or later."""
-        here = ctx.branch(str(call.request.number))
-        if call.request.reply is None:
+        here = ctx.branch(str(call.asked.number))
+        if call.asked.reply is None:
             await self._run(here, call)
-        is_kept = call.request.kept_for is not None
-        is_fresh = not is_kept and (call.request.is_denied or call.caller is call.began_for)
-        if not (is_fresh and await call.deliver()) and (is_kept or self._left(call.request) > 0):
+        is_kept = call.asked.kept_for is not None
+        is_fresh = not is_kept and (call.asked.is_denied or call.message is call.began_for)
+        if not (is_fresh and await call.deliver()) and (is_kept or self._left(call.asked) > 0):
             await self._keep(ctx, here, call)
-        request, caller = call.request, call.caller
+        request, caller = call.asked, call.message
         del self._open[request.number]
         if caller is not None and caller.reply is None:  # it came as the time was over
             self._make(request.tool, request.arguments, caller, call.offered)
@@ -251,11 +252,11 @@ class Calls:
 
     async def _keep(self, ctx: Context, here: Context, call: OpenCall) -> None:
         """Keep a reply for the next equal call. The state that says so is saved first: each attempt has the timer."""
-        if (kept_for := call.request.kept_for) is None:
-            kept_for = max(0.0, self._left(call.request))
-            call.request = replace(call.request, kept_for=kept_for)
+        if (kept_for := call.asked.kept_for) is None:
+            kept_for = max(0.0, self._left(call.asked))
+            call.asked = replace(call.asked, kept_for=kept_for)
             await self._save(ctx)
-        if call.request.is_denied:
+        if call.asked.is_denied:
             await _deliver_later(call)
         else:
             async with here.move_on_after(kept_for):
@@ -263,21 +264,21 @@ class Calls:
 
     async def _run(self, here: Context, call: OpenCall) -> None:
         """Make a request a call of ours, and set its reply."""
-        request, offered = call.request, call.offered
+        request, offered = call.asked, call.offered
         policy: Policy = "allow" if self._trust_hints and offered.is_read_only else "ask"
         tool = _tool(request.tool, self._effect(call), offered, policy=policy, timeout=self._timeout)
         tool.is_ready = call.is_ready
         try:
             result = await here.call(tool, request.arguments)
         except InvalidInput as error:
-            call.request = replace(request, reply=failed(f"the call cannot be asked for: {error}"), is_denied=True)
+            call.asked = replace(request, reply=failed(f"the call cannot be asked for: {error}"), is_denied=True)
             return
         reply, ended_at = reply_of(result, edit_line(result).strip()), result.details.get(ENDED_AT)
         since = datetime.fromisoformat(ended_at) if isinstance(ended_at, str) else None
-        call.request = replace(request, reply=reply, ended_at=since, is_denied=result.kind == "denied")
+        call.asked = replace(request, reply=reply, ended_at=since, is_denied=result.kind == "denied")
 
     def _effect(self, call: OpenCall) -> Callable[[Mapping[str, Any]], Awaitable[ToolResult[Any]]]:
-        tool = call.request.tool.removeprefix(f"{self._name}.")
+        tool = call.asked.tool.removeprefix(f"{self._name}.")
 
         async def run(arguments: Mapping[str, Any]) -> ToolResult[Any]:
             call.begin()
@@ -308,9 +309,9 @@ class Calls:
         return {"action": "decline"}
 
     async def _save(self, ctx: Context) -> None:
-        requests = tuple(each.request for each in self._open.values())
+        requests = tuple(each.asked for each in self._open.values())
         questions = tuple(each.asked for each in self._questions.values())
-        await ctx.save(msgspec.to_builtins(Saved(self._last, requests, questions)))
+        await ctx.save(msgspec.to_builtins(Saved(self._open.last, requests, questions)))
 
     async def _refuse_messages(self, ctx: Context) -> None:
         """Answer each message. As long as this waits for one, the watchdog's clock stands."""
@@ -328,7 +329,7 @@ async def _withdraw(question: _OpenQuestion) -> None:
 
 async def _deliver_later(call: OpenCall) -> None:
     while not await call.deliver():
-        await call.wait_for_caller()
+        await call.wait_for_message()
 
 
 def _tool(

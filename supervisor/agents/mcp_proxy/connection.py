@@ -194,7 +194,7 @@ class Connection:
         call = caller.call
         is_timeout = isinstance(reason, str) and _TIMED_OUT.search(reason) is not None
         scope.cancel()
-        if call is None or call.caller is not caller or is_timeout:
+        if call is None or call.message is not caller or is_timeout:
             return
         for request, flight in self._flights.items():
             if flight.call is call and not flight.is_cancelled.is_set():
@@ -258,13 +258,16 @@ class Connection:
     async def _from_server(self, message: Message) -> None:
         method, params = message.get("method"), _params(message)
         if method is None:
-            if (flight := self._flights.get(_id(message))) is not None:
-                flight.end(message)
+            if self._is_ours(_id(message)):  # else it comes too late: its call has a result
+                if (flight := self._flights.get(_id(message))) is not None:
+                    flight.end(message)
                 return
             if (is_first := self._lists.pop(_id(message), None)) is not None:
                 self._note_tools(message.get("result"), is_first=is_first)
-        elif method == PROGRESS and (flight := self._flights.get(_key(params.get("progressToken")))) is not None:
-            if (caller := flight.call.caller) is not None and caller.token is not None:
+        elif method == PROGRESS and self._is_ours(token := _key(params.get("progressToken"))):
+            flight = self._flights.get(token)
+            caller = None if flight is None else flight.call.message
+            if caller is not None and caller.token is not None:
                 await self._tell({"method": PROGRESS, "params": {**params, "progressToken": caller.token}})
             return
         elif method == CANCELLED and (scope := self._questions.get(_key(params.get("requestId")))) is not None:
@@ -298,6 +301,9 @@ class Connection:
                 self._questions.pop(request, None)
                 if not scope.cancel_called:
                     self._send({"jsonrpc": "2.0", "id": request, **told})
+
+    def _is_ours(self, key: Any) -> bool:
+        return isinstance(key, str) and key.startswith(self._mark)
 
     def _note_tools(self, result: Any, *, is_first: bool) -> None:
         """Keep what the server says of its tools."""
