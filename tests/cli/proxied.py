@@ -14,14 +14,16 @@ ADD = {"text": "a"}
 
 
 class McpClient:
-    """A client, its proxy, and the small server. `words`: further options of the proxy."""
+    """A client, its proxy, and the small server. `words`: further options of the proxy. `is_direct`: the proxy is a
+    child of the test, whose commands then decide nothing."""
 
-    def __init__(self, supervisor, *words, session="s", server=None, name="files", **capabilities):
+    def __init__(self, supervisor, *words, session="s", server=None, name="files", is_direct=False, **capabilities):
         self.folder = supervisor.folder
         serve = ["-m", "supervisor", "mcp", "--before", "--name", name, *words]
         serve += [] if session is None else ["--session", session]
+        relay = [] if is_direct else [sys.executable, str(HERE / "relay.py")]
         self.process = preloaded.Popen(
-            [sys.executable, str(HERE / "relay.py"), sys.executable, *serve, *(server or self.small(supervisor))],
+            [*relay, sys.executable, *serve, *(server or self.small(supervisor))],
             cwd=supervisor.folder,
             env={**supervisor.env, "PYTHONPATH": os.pathsep.join([str(Path(preloaded.__file__).parent), str(HERE)])},
             stdin=subprocess.PIPE,

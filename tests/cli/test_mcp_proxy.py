@@ -376,3 +376,16 @@ def test_the_proxy_of_the_guide_starts_as_it_is_written_there(people):
 def test_a_program_that_does_not_exist_is_named(supervisor):
     refused = supervisor("mcp", "--before", "--name", "files", "--", "no-such-program")
     assert (refused.code, "no-such-program" in refused.err) == (6, True), refused
+
+
+def test_a_client_that_reads_no_more_ends_the_proxy_and_its_next_call_gets_the_result(people):
+    assert people.supervisor("rules", "allow", "files.wait", '{"text":"a"}').code == 0
+    client = people.client(is_direct=True)
+    client.call("wait")
+    people.executing()
+    client.process.stdout.close()
+    (client.folder / "go").touch()
+    assert client.process.wait(60) == 0
+    client = people.client()
+    result = client.result(client.call("wait"))
+    assert (texts(result)[1], client.made()) == ("added a", ["a"])

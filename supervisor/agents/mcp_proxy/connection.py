@@ -102,16 +102,19 @@ class Connection:
 
     async def serve(self) -> None:
         """Answer the client until it or the server ends the connection. Calls under way are given up, and stay."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            tasks.start_soon(self._end_with_server, tasks.cancel_scope)
-            try:
-                while True:
-                    await self._from_client(await self._client.receive(), tasks)
-            except anyio.EndOfStream:
-                tasks.cancel_scope.cancel()
-            finally:
-                self._tasks = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._end_with_server, tasks.cancel_scope)
+                try:
+                    while True:
+                        await self._from_client(await self._client.receive(), tasks)
+                except anyio.EndOfStream:
+                    tasks.cancel_scope.cancel()
+                finally:
+                    self._tasks = None
+        except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            log.info("connection.ended", reason="the client reads no more")
         await self.calls.withdraw_questions()
 
     async def _end_with_server(self, scope: anyio.CancelScope) -> None:
@@ -258,31 +261,40 @@ class Connection:
     async def _from_server(self, message: Message) -> None:
         method, params = message.get("method"), _params(message)
         if method is None:
-            if self._is_ours(_id(message)):  # else it comes too late: its call has a result
-                if (flight := self._flights.get(_id(message))) is not None:
-                    flight.end(message)
-                return
-            if (is_first := self._lists.pop(_id(message), None)) is not None:
-                self._note_tools(message.get("result"), is_first=is_first)
+            if not self._take_answer(message):
+                await self._pass_on(message)
         elif method == PROGRESS and self._is_ours(token := _key(params.get("progressToken"))):
             flight = self._flights.get(token)
             caller = None if flight is None else flight.call.message
             if caller is not None and caller.token is not None:
-                await self._tell({"method": PROGRESS, "params": {**params, "progressToken": caller.token}})
-            return
+                await self._pass_on({**message, "params": {**params, "progressToken": caller.token}})
         elif method == CANCELLED and (scope := self._questions.get(_key(params.get("requestId")))) is not None:
             scope.cancel()
-            return
         elif method == ELICIT and _id(message) is not None and params.get("mode", "form") == "form":
             if self._tasks is None:  # the client has left, and its calls end
                 self._send({"jsonrpc": "2.0", "id": _id(message), "result": {"action": "cancel"}})
             else:
                 self._tasks.start_soon(self._ask, _id(message), params)
-            return
+        else:
+            await self._pass_on(message)
+
+    def _take_answer(self, message: Message) -> bool:
+        """Take the server's answer to a call of ours. One that comes too late has no call any more. Return whether it
+        is none of the client's."""
+        answered = _id(message)
+        if self._is_ours(answered):
+            if (flight := self._flights.get(answered)) is not None:
+                flight.end(message)
+            return True
+        if (is_first := self._lists.pop(answered, None)) is not None:
+            self._note_tools(message.get("result"), is_first=is_first)
+        return False
+
+    async def _pass_on(self, message: Message) -> None:
         try:
             await self._client.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the client has left, and hears no more
-            log.info("message.dropped", reason="the client has left", method=method)
+            log.info("message.dropped", reason="the client has left", method=message.get("method"))
 
     async def _ask(self, request: Any, params: Mapping[str, Any]) -> None:
         """Ask a person what the server asks. If the client leaves meanwhile, the server hears `cancel`; if the server
