@@ -22,13 +22,13 @@ def main() -> None:
         _print_version()
         return
     from supervisor.cli import main as run
-    from supervisor.system.finalizing import end
+    from supervisor.system.finalizing import end_process
 
     if is_heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, not a traceback
-    end(run())
+    end_process(run())
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.channels import Channel
 from supervisor.channels.sdk import all_facts
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 from supervisor.runtime import local
 from supervisor.testing import fast_disk, virtual_asyncio, virtual_trio, wrapped
 
@@ -88,7 +88,7 @@ def names(store, session: str) -> list[str]:
 
 def replayed(store, session: str):
     """Return the state of a session by a replay of its journal."""
-    return replay(session, events(store, session))
+    return replay_journal(session, events(store, session))
 
 
 def sessions_in_memory(supervisor) -> set[str]:

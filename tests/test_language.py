@@ -61,3 +61,21 @@ def test_a_module_over_400_lines_says_why():
     long = [path for path in (ROOT / "supervisor").rglob("*.py") if path.read_text().count("\n") > 400]
     silent = [path.name for path in long if not said.search(ast.get_docstring(ast.parse(path.read_text())) or "")]
     assert silent == []
+
+
+UNIT = re.compile(
+    r"^(_?[A-Z][A-Z_]*)(?:: Final)? = [\d.(]+[^\n#]*(?:# (?i:the most |most )?|\n\"\"\"(?i:the most )?)"
+    r"((?i:milliseconds|seconds|minutes|bytes|characters|levels)|UTF-16 units)\b",
+    re.MULTILINE,
+)
+
+
+def test_a_constant_that_measures_ends_with_its_unit():
+    """A reader of `wait(LONGEST_SECONDS)` need not look it up."""
+    found = [
+        (path.name, name)
+        for path in (ROOT / "supervisor").rglob("*.py")
+        for name, unit in UNIT.findall(path.read_text())
+        if not name.endswith("_" + unit.removeprefix("UTF-16 ").upper())
+    ]
+    assert found == []

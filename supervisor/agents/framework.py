@@ -27,7 +27,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
-from supervisor.core.ids import digest
+from supervisor.core.ids import digest_of_value
 from supervisor.core.text.visible import json_text
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context, Operations
@@ -80,7 +80,7 @@ def framework_agent(
     return FrameworkAgent(agent, name=name, **options)
 
 
-def word(text: str) -> str:
+def name_word(text: str) -> str:
     """Return a text as a word of the name of a tool or an operation."""
     return _NOT_IN_NAMES.sub("_", text)
 
@@ -139,7 +139,7 @@ class Names:
 
     def request(self, kind: str = "request") -> str:
         """Return the name of the next request of a kind."""
-        return self._next(word(kind).replace("_", " "))
+        return self._next(name_word(kind).replace("_", " "))
 
     def call_id(self, given: str) -> str:
         """Return the id of the next call of an answer: the model's own, unless an earlier call of the run has it."""
@@ -152,7 +152,7 @@ class Names:
 
     def call(self, request: int, call_id: str, tool: str, arguments: Any) -> str:
         """Return the name of a call: of its request, its place in it and its use."""
-        return self._next(f"request {request} {word(tool)} {digest([call_id, arguments])[:12]}")
+        return self._next(f"request {request} {name_word(tool)} {digest_of_value([call_id, arguments])[:12]}")
 
     def _next(self, name: str) -> str:
         self._uses[name] += 1

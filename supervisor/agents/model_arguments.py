@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from supervisor.core.declarations.foreign_schema import checkable
-from supervisor.core.declarations.schemas import misfit
-from supervisor.core.encoding import MOST_LEVELS, printable
+from supervisor.core.declarations.schemas import schema_misfit
+from supervisor.core.encoding import MOST_LEVELS, printable_text
 
 _NOT_AN_OBJECT: Final = "arguments"
 """The one name of arguments that are no JSON object. Their text is its value."""
@@ -46,11 +46,11 @@ def read_arguments(tool: str, given: str | Mapping[str, Any], schema: Mapping[st
         found = {_NOT_AN_OBJECT: given}
     arguments = _plain(dict(found), problems, "", MOST_LEVELS)
     if not problems and schema is not None:
-        problems = list(filter(None, [misfit(arguments, _lenient(checkable(schema)))]))
+        problems = list(filter(None, [schema_misfit(arguments, _lenient(checkable(schema)))]))
     return Given(arguments, f"the arguments of tool {tool} do not fit: {'; '.join(problems)}" if problems else "")
 
 
-def held(value: Any) -> Any:
+def journal_value(value: Any) -> Any:
     """Return a JSON value as the journal can hold it: null for a number that JSON cannot hold, and so on."""
     return _plain(value, [], "", MOST_LEVELS)
 
@@ -66,9 +66,9 @@ def encodable(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     try:
-        return json.dumps(held(json.loads(printable(text))))
+        return json.dumps(journal_value(json.loads(printable_text(text))))
     except (ValueError, RecursionError):
-        return printable(text)
+        return printable_text(text)
 
 
 def _read(text: str, problems: list[str]) -> Any:
@@ -98,7 +98,7 @@ def _plain(value: Any, problems: list[str], at: str, levels: int) -> Any:
     """Return a value as the journal can hold it, and note where it was another one. `at`: its path."""
     match value:
         case str():
-            shown = printable(value)
+            shown = printable_text(value)
             if shown != value:
                 problems.append(f"{at or 'the text'} has half of a surrogate pair")
             return shown

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
 
 _PLAIN: Final[Mapping[str, Any]] = {"string": str, "number": float, "integer": int, "boolean": bool}
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
 def form_of(parts: Sequence[Wanted]) -> type[msgspec.Struct]:
     """Return the type of an answer with these parts. Raises InvalidInput if no answer could have them all."""
-    names = [printable(part.name).translate(_SHOWN) for part in parts]
+    names = [printable_text(part.name).translate(_SHOWN) for part in parts]
     if not names or len({*names}) < len(names) or not all(name.strip() for name in names):
         raise InvalidInput(f"a form has parts with names that differ, not {names!r}")
     fields: list[Any] = [
@@ -69,7 +69,7 @@ def content_of(answer: msgspec.Struct, parts: Sequence[Wanted]) -> dict[str, Any
 
 def one_of(labels: Sequence[str]) -> Any:
     """Return the type of a choice. Raises InvalidInput for labels of which two are equal or one is empty."""
-    found = [printable(label) for label in labels]
+    found = [printable_text(label) for label in labels]
     if not found or len({*found}) < len(found) or not all(label.strip() for label in found):
         raise InvalidInput(f"a choice has labels that differ, not {found!r}")
     return Literal[tuple(found)]

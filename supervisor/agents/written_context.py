@@ -26,7 +26,7 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ToolResult
 
-LARGEST: Final = 1_000_000
+LARGEST_BYTES: Final = 1_000_000
 """Bytes of the JSON of a field, at most."""
 _KEY: Final = "context"
 _NOTHING: Final = object()
@@ -89,8 +89,8 @@ class WrittenContext:
                 continue
             if known is not None and text == known.text:
                 continue
-            if len(text) > LARGEST:
-                lost[name] = f"it has {len(text)} bytes as JSON, and {LARGEST} at most are kept"
+            if len(text) > LARGEST_BYTES:
+                lost[name] = f"it has {len(text)} bytes as JSON, and {LARGEST_BYTES} at most are kept"
             else:
                 new[name] = json.loads(text)
         gone = [name for name in self._fields if name not in now]

@@ -26,7 +26,7 @@ from supervisor.seam.channel import Channel
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 from supervisor.system.logs import FactLog
 from supervisor.system.settling import note_ours
-from supervisor.system.withheld import hold
+from supervisor.system.withheld import withhold_secret
 
 log = FactLog(__name__)
 
@@ -104,7 +104,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             given = read_text(path)
             if (readers := why_not_ours(path, OTHERS_USE)) is not None:
                 log.warning("secret.open_to_others", key=f"{secret.key}_file", problem=readers)
-        hold(given)
+        withhold_secret(given)
         return given.strip()
 
     def _file_of(self, secret: Secret) -> str | None:

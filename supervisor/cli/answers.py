@@ -39,7 +39,7 @@ __all__ = [
     "print_value",
     "rule_document",
     "run_document",
-    "say",
+    "say_on_stderr",
     "send_document",
     "session_document",
     "stdout_for_json",
@@ -71,7 +71,7 @@ def print_value(value: Any) -> None:
     sys.stdout.flush()
 
 
-def say(text: str) -> None:
+def say_on_stderr(text: str) -> None:
     """Print a text for people, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
@@ -80,14 +80,14 @@ def say_kept(agent: str, root: str, place: AnyPlace) -> None:
     """Say that no process runs the tree yet for which something was decided or sent, and what runs it. `agent`: the
     name of the root's agent."""
     if place.temporal is not None:
-        say(f"It is kept until a worker runs the session: supervisor worker FILE.py{place.option}")
+        say_on_stderr(f"It is kept until a worker runs the session: supervisor worker FILE.py{place.option}")
         return
     from supervisor.system.loading import command_of
 
     if (command := command_of(agent, root)) is not None:
-        say(f"It is kept until the program that asked starts {command} again, and asks for the same.")
+        say_on_stderr(f"It is kept until the program that asked starts {command} again, and asks for the same.")
         return
-    say(
+    say_on_stderr(
         "It is kept until a process runs the session. A daemon (supervisor serve) does; "
         f"without one: supervisor resume {root}{place.option}"
     )

@@ -7,7 +7,7 @@ import anyio
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.cli.reading import told_block
@@ -56,7 +56,7 @@ def check_replay(
             for line in told_block(each.block) if each.block is not None else ():
                 print(line)
     kinds = {each.kind for each in found}
-    say(f"{len(found)} open sessions" + (", all follow" if kinds <= {"follows"} else ""))
+    say_on_stderr(f"{len(found)} open sessions" + (", all follow" if kinds <= {"follows"} else ""))
     if "blocked" in kinds:
         return Exit.BLOCKED
     return Exit.WAITING if "undecided" in kinds else Exit.DONE

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.core.errors import InvalidInput
 
 NAMES: Final = ("supervisor", "subagent-supervisor")
@@ -48,7 +48,7 @@ def install_completion(
     for name in names:
         app = make_app(program=name)
         print(app.install_completion(shell=chosen, output=output, add_to_startup=output is None))
-    say(
+    say_on_stderr(
         "Every shell that starts from now on completes them."
         if output is None
         else "Load it in your shell's start-up file."

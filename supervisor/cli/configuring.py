@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption
 from supervisor.core.errors import InvalidInput, SupervisorError
@@ -180,9 +180,9 @@ def init(
         raise InvalidInput(f"{written} cannot be written: {error.strerror}") from None
     print(written)
     if systemd:
-        say(f"Look at its User and its paths, then: cp {written} /etc/systemd/system/")
+        say_on_stderr(f"Look at its User and its paths, then: cp {written} /etc/systemd/system/")
     else:
-        say(f"Edit it, then: supervisor check {file}, and supervisor serve --config {file}")
+        say_on_stderr(f"Edit it, then: supervisor check {file}, and supervisor serve --config {file}")
     return Exit.DONE
 
 
@@ -234,7 +234,7 @@ def check(
     _, problems = read_tables(configuration, people, agents, link)
     if problems:
         for problem in problems:
-            say(problem)
+            say_on_stderr(problem)
         return Exit.USAGE
     channels = make_channels(configuration, people, agents, link)
     routes = make_routes(configuration, channels, people)
@@ -243,7 +243,7 @@ def check(
     if online and not _check_online(channels, routes, backend):
         return Exit.USAGE
     for caution in cautions(configuration, agents, configuration.store_file):
-        say(f"warning: {caution}")
+        say_on_stderr(f"warning: {caution}")
     counts = f"agents: {len(agents)}, rules: {len(configuration.rules)}, people: {len(configuration.people)}"
     print(f"{file} is valid; {counts}")
     return Exit.DONE
@@ -260,14 +260,16 @@ def _check_online(
         for channel in channels:
             if channel.people is not None and not channel.people.has_identities(channel.name):
                 can_work = False
-                say(f"{channel.name}: no person can decide there; write identities = {{ {channel.name} = ... }}")
+                say_on_stderr(
+                    f"{channel.name}: no person can decide there; write identities = {{ {channel.name} = ... }}"
+                )
             for target, there in chain([(channel.name, channel)], _places_of(channel, routes)):
                 try:
                     with anyio.fail_after(channel.card_timeout):
-                        say(f"{target}: {await there.check() or 'nothing to ask'}")
+                        say_on_stderr(f"{target}: {await there.check() or 'nothing to ask'}")
                 except (SupervisorError, OSError) as error:
                     can_work = False
-                    say(f"{target}: {error or 'no answer in time'}")
+                    say_on_stderr(f"{target}: {error or 'no answer in time'}")
         return can_work
 
     return anyio.run(ask, backend=backend)

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from supervisor.channels.wording.cards import told
-from supervisor.channels.wording.granting import where
+from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
@@ -175,7 +175,7 @@ def cancel(
 
     stopped = run_until_stopped(body, "asyncio")
     if not found:
-        say(f"The session may not have ended yet. To wait for it: supervisor cancel {session}{place.option}")
+        say_on_stderr(f"The session may not have ended yet. To wait for it: supervisor cancel {session}{place.option}")
         return stopped or Exit.REFUSED
     ((view, ended),) = found
     if json:
@@ -183,7 +183,7 @@ def cancel(
     else:
         had = "had already ended" if view.outcome is not None else "has ended"
         print(f"{visible(view.path[-1])} [{view.id}] {had}: {ended['kind']}")
-        say(f"\nsupervisor show {session}{place.option}")
+        say_on_stderr(f"\nsupervisor show {session}{place.option}")
     return Exit.DONE
 
 
@@ -222,10 +222,10 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
             pattern = option.pattern if option is not None else None
-            here = where(found.root_session if made.scope == "session" else None)
+            here = where_rule_holds(found.root_session if made.scope == "session" else None)
             what = "No longer asked" if is_yes else "Denied from now on"
-            say(f"{what} {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
-            say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
+            say_on_stderr(f"{what} {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
+            say_on_stderr(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT

@@ -18,7 +18,7 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace
 from supervisor.cli.reading import get_session
@@ -63,7 +63,7 @@ def export(
             if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
                 raise InvalidInput(f"{file} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))
-        say(f"{len(rows)} entries are in {visible(str(output))}")
+        say_on_stderr(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE
 
 

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from supervisor.channels.chat.interview import NOTHING, Interview, Prompt
 from supervisor.channels.wording.form_words import fields_of
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.core.approvals.fields import Field
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
@@ -32,11 +32,11 @@ async def fill_in(field: Field | None, value: Any = UNSET, *, instead: str) -> A
         while (prompt := interview.prompt) is not None:
             line = await to_thread.run_sync(_ask, prompt, abandon_on_cancel=True)
             if (problem := interview.take(line)) is not None:
-                say(f"  {visible(problem, kind='words')}")
+                say_on_stderr(f"  {visible(problem, kind='words')}")
         if not (reading := interview.reading).problems:
-            say(json_text(reading.value))
+            say_on_stderr(json_text(reading.value))
             return reading.value
-        say(f"  {visible('; '.join(reading.problems.values()), kind='words')}")
+        say_on_stderr(f"  {visible('; '.join(reading.problems.values()), kind='words')}")
         interview.go_back()
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import anyio
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import AnyPlace
 from supervisor.cli.progress import follow
@@ -58,7 +58,7 @@ def follow_there(
 
     def say_where() -> None:
         for session in begun:
-            say(f"It goes on at {place.where}: supervisor show {session}{place.option}")
+            say_on_stderr(f"It goes on at {place.where}: supervisor show {session}{place.option}")
 
     try:
         stopped = run_until_stopped(bare(body), "asyncio")
@@ -73,7 +73,7 @@ def follow_there(
             answers.print_json(answers.run_document(views[0]))
         else:
             print(views[0].id)
-            say(f"\nsupervisor show {views[0].id}{place.option}")
+            say_on_stderr(f"\nsupervisor show {views[0].id}{place.option}")
         return Exit.DONE
     return report(place, views[0], as_json=as_json)
 
@@ -88,7 +88,7 @@ async def _follow(supervisor: Supervisor, run: Run[Any], since: datetime) -> Non
                     tasks.cancel_scope.cancel()
 
         def tell(text: str, *_: str) -> None:
-            say(text)
+            say_on_stderr(text)
 
         tasks.start_soon(partial(follow, supervisor, run.session, since, tell, is_progress, prints_result=True))
         tasks.start_soon(until_asked)

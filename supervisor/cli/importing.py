@@ -18,7 +18,7 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, Refused
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.calls.folders import known_folder
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from supervisor.transcripts.history import History
 
 _MANY: Final = 500  # messages in one append
-_MUCH: Final = 1 << 20  # characters in one append; a single message may have more
+_MUCH_CHARACTERS: Final = 1 << 20  # characters in one append; a single message may have more
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ def _batches(messages: Iterator["MessageImported"]) -> Iterator[list["MessageImp
     for message in messages:
         batch.append(message)
         size += len(message.text)
-        if len(batch) >= _MANY or size >= _MUCH:
+        if len(batch) >= _MANY or size >= _MUCH_CHARACTERS:
             yield batch
             batch, size = [], 0
     yield batch
@@ -165,7 +165,7 @@ def _report(done: Imported, place: Place) -> None:
     word = "was imported before" if done.state == "present" else "is imported"
     print(f"{done.format} session {visible(done.source)} {word} [{done.session}]: {done.messages} messages")
     if done.left_out:
-        say(f"{done.left_out} lines were left out: they cannot be read, or are results without a call.")
-    say(f"\nsupervisor show {done.session}{place.option}")
+        say_on_stderr(f"{done.left_out} lines were left out: they cannot be read, or are results without a call.")
+    say_on_stderr(f"\nsupervisor show {done.session}{place.option}")
     if done.agent is not None:
-        say(f"supervisor send {done.session} TEXT{place.option}")
+        say_on_stderr(f"supervisor send {done.session} TEXT{place.option}")

@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.approvals.facts import ago
@@ -29,7 +29,7 @@ def jobs(
         _print(shown)
     else:
         ended = f"; {len(found)} have ended: supervisor jobs --all{place.option}" if found else ""
-        say(f"No background jobs run in {place.where}{ended}")
+        say_on_stderr(f"No background jobs run in {place.where}{ended}")
     return Exit.DONE
 
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.abc import TaskStatus
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.mcp_clients import Left, ended, without_extra
 from supervisor.cli.options import Place
 from supervisor.core.errors import InvalidInput, SessionConflict, TreeOwned
-from supervisor.core.ids import digest
+from supervisor.core.ids import digest_of_value
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.identity import working_directory
@@ -75,11 +75,13 @@ class Proxied:
                     async with anyio.create_task_group() as tasks:
                         run = await self._begin(supervisor, connection.calls)
                         tasks.start_soon(connection.calls.follow, run)
-                        say(f"Calls of {self.name} wait in session {run.session} of {place.where}.")
+                        say_on_stderr(f"Calls of {self.name} wait in session {run.session} of {place.where}.")
                         await connection.serve()
                         tasks.cancel_scope.cancel()
                     if connection.server_ended.is_set():
-                        say(f"The MCP server {self.name} has ended the connection. What waits for a person stays.")
+                        say_on_stderr(
+                            f"The MCP server {self.name} has ended the connection. What waits for a person stays."
+                        )
                         code = Exit.FAILED
                     raise Left
 
@@ -105,7 +107,7 @@ class Proxied:
             if await ended(supervisor, self.session) is not None:
                 raise SessionConflict(f"session {self.session} has ended: choose another --session, or leave it out")
             return await supervisor.start(calls.agent, self.name, session=self.session)
-        stem = f"mcp-{self.name.lower()}-{digest([self.name, working_directory()])[:10]}"
+        stem = f"mcp-{self.name.lower()}-{digest_of_value([self.name, working_directory()])[:10]}"
         for number in count(1):
             session = stem if number == 1 else f"{stem}-{number}"
             if await ended(supervisor, session) is None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import anyio
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.mcp_clients import Left, ended, refuse_terminal, without_extra
 from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.core.errors import InvalidInput
@@ -100,11 +100,11 @@ def _serve_permissions(session: str, backend: Any, place: Place) -> int:
             async with anyio.create_task_group() as tasks:
                 if outcome is not None:
                     asked.end(session, outcome["kind"], outcome["cause"])
-                    say(f"Session {session} has ended: each request is denied. Choose another --session.")
+                    say_on_stderr(f"Session {session} has ended: each request is denied. Choose another --session.")
                 else:
                     run = await supervisor.start(asked.agent, session=session)
                     tasks.start_soon(asked.follow, run)
-                    say(f"Permission requests of session {session} wait in {place.where}.")
+                    say_on_stderr(f"Permission requests of session {session} wait in {place.where}.")
                 await serve(asked, metadata.version("subagent-supervisor"))
                 tasks.cancel_scope.cancel()
             raise Left

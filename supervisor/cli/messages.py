@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from supervisor.channels.chat.replies import send_text
 from supervisor.channels.wording.cards import headline, heard_lines, summary
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.approvals.chat_words import ChatResult
@@ -90,9 +90,9 @@ def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:
     became = send_text(receipt, is_sub_agent=view.parent is not None)
     print(f"{visible(view.path[-1])} [{view.id}] {became}")
     if receipt.waiting_for:
-        say("It waits for a person first:")
+        say_on_stderr("It waits for a person first:")
         for approval in receipt.waiting_for:
-            say(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
-        say(answers.ways_to_decide(receipt.waiting_for, place.option))
+            say_on_stderr(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
+        say_on_stderr(answers.ways_to_decide(receipt.waiting_for, place.option))
     if not receipt.running:
         answers.say_kept(view.path[0], view.root, place)

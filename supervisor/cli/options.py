@@ -19,7 +19,7 @@ from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_fi
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
 from supervisor.system.inside import OwnerUnseen, refuse_below_owner, refuse_inside_call
-from supervisor.system.withheld import hold
+from supervisor.system.withheld import withhold_secret
 
 if TYPE_CHECKING:
     from supervisor.seam.channel import Channel
@@ -294,7 +294,7 @@ def _read_token(file: Path) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise InvalidInput(f"cannot read the token in {file}: {why}") from None
-    hold(token)
+    withhold_secret(token)
     return token
 
 

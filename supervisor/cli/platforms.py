@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.configuring import DEFAULT, ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption
@@ -51,5 +51,5 @@ def discord(
 
     for table in tables:
         count = anyio.run(register_commands, table, backend=backend)
-        say(f"Discord knows {count} commands: /start, /say, /stop, /pending, /approve, /deny, /answer")
+        say_on_stderr(f"Discord knows {count} commands: /start, /say, /stop, /pending, /approve, /deny, /answer")
     return Exit.DONE

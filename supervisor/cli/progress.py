@@ -22,7 +22,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.text.visible import visible
 from supervisor.seam.supervisor import Supervisor
 
-LONGEST: Final = 4000
+LONGEST_CHARACTERS: Final = 4000
 """Characters of a message that are shown; `supervisor show --json` has all of them."""
 
 
@@ -96,6 +96,6 @@ class _Telling:
 
 def _told(text: str) -> str:
     """Return a message; several lines each begin with a gutter."""
-    shown = visible(text[:LONGEST].strip(), kind="prose", lines=True)
-    more = f" … ({len(text) - LONGEST} more characters)" if len(text) > LONGEST else ""
+    shown = visible(text[:LONGEST_CHARACTERS].strip(), kind="prose", lines=True)
+    more = f" … ({len(text) - LONGEST_CHARACTERS} more characters)" if len(text) > LONGEST_CHARACTERS else ""
     return (shown if "\n" not in shown else "".join(f"\n  {GUTTER}{line}" for line in shown.split("\n"))) + more

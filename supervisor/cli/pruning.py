@@ -17,7 +17,7 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.approvals.facts import ago
@@ -48,11 +48,11 @@ def prune(
     removed: list[str] = []
     if not dry_run and (forecast.trees or forecast.logs):
         if not yes and not _agrees():
-            say("Nothing was removed.")
+            say_on_stderr("Nothing was removed.")
             return Exit.DONE
         was = _size(place)
         removed = anyio.run(_remove, place, before, [tree.session for tree in forecast.trees])
-        say(f"Removed {_many(len(removed), 'tree')}. {place.path} had {was}, and has {_size(place)}.")
+        say_on_stderr(f"Removed {_many(len(removed), 'tree')}. {place.path} had {was}, and has {_size(place)}.")
     if json:
         document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **_document(forecast)}
         answers.print_json(document)
@@ -83,7 +83,7 @@ def _agrees() -> bool:
     try:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     except KeyboardInterrupt:
-        say("\nNothing was removed.")
+        say_on_stderr("\nNothing was removed.")
         raise
 
 
@@ -97,9 +97,9 @@ async def _remove(place: Place, before: datetime, roots: list[str]) -> list[str]
     async with place.open_store() as supervisor:
         result = await supervisor.prune(before, only=roots)
     for tree in result.kept:
-        say(f"{tree.session} is kept: it {tree.reason}")
+        say_on_stderr(f"{tree.session} is kept: it {tree.reason}")
     if result.compact_error is not None:
-        say(f"The free space stays in the store, which uses it again: {result.compact_error}")
+        say_on_stderr(f"The free space stays in the store, which uses it again: {result.compact_error}")
     return [tree.session for tree in result.trees]
 
 
@@ -121,9 +121,9 @@ def _tell(forecast: PruneResult, place: Place) -> None:
     sys.stdout.flush()
     total = sum(tree.bytes for tree in forecast.trees)
     logs = f", and {_many(forecast.logs, 'job log')} of {_bytes(forecast.log_bytes)}" if forecast.logs else ""
-    say(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
+    say_on_stderr(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
     for reason, count in Counter(tree.reason for tree in forecast.kept).most_common():
-        say(f"  kept: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
+        say_on_stderr(f"  kept: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
 
 
 def _many(count: int, word: str) -> str:

@@ -16,10 +16,10 @@ from supervisor.channels.wording.cards import (
 )
 from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
-from supervisor.core.approvals.facts import Fact, ago, at
+from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import JournalEntry
@@ -44,9 +44,9 @@ def sessions(
     elif views:
         _print_sessions(views)
         waiting = any(view.pending_approvals for view in views)
-        say(f"\nsupervisor {'approvals' if waiting else 'show SESSION'}{place.option}")
+        say_on_stderr(f"\nsupervisor {'approvals' if waiting else 'show SESSION'}{place.option}")
     else:
-        say(f"No {'open ' if open else ''}sessions in {place.where}. Try: supervisor demo{place.option}")
+        say_on_stderr(f"No {'open ' if open else ''}sessions in {place.where}. Try: supervisor demo{place.option}")
     return Exit.DONE
 
 
@@ -93,9 +93,9 @@ def approvals(
     elif found:
         _print_approvals(found)
         if ways := answers.ways_to_decide(found, place.option):
-            say(f"\n{ways}")
+            say_on_stderr(f"\n{ways}")
     else:
-        say(f"Nothing waits for a person in {place.where}.")
+        say_on_stderr(f"Nothing waits for a person in {place.where}.")
     return Exit.DONE
 
 
@@ -122,7 +122,7 @@ def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     for row in rows:
         print(f"{row.event.at.astimezone():%Y-%m-%d %H:%M:%S}  {story.name(row.session)}  {story.tell(row, now)}")
     if not rows:
-        say(f"Nothing has been asked or run yet in {place.where}.")
+        say_on_stderr(f"Nothing has been asked or run yet in {place.where}.")
     return Exit.DONE
 
 
@@ -221,7 +221,7 @@ def _print_approvals(found: Sequence[Approval]) -> None:
         text = Text("\n" if number else "")
         is_pending = approval.status == "pending"
         text.append(approval.id, style="bold yellow" if is_pending else "dim")
-        when = f"since {at(approval.created_at, now)}, {ago(approval.created_at, now)}"
+        when = f"since {instant_text(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
         text.append(f"  {headline(approval)}\n")
         for fact in _facts(approval, now):
@@ -276,10 +276,12 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         print(line)
     sys.stdout.flush()
     if view.pending_approvals:
-        say(f"\nsupervisor approvals{place.option}")
+        say_on_stderr(f"\nsupervisor approvals{place.option}")
     elif view.outcome is None and not view.owner:
         command = command_of(view.path[0], view.root)
-        say(f"\nsupervisor resume {view.root}{place.option}" if command is None else f"\nonly {command} runs it")
+        say_on_stderr(
+            f"\nsupervisor resume {view.root}{place.option}" if command is None else f"\nonly {command} runs it"
+        )
 
 
 def block_lines(view: SessionView, option: str) -> list[str]:
@@ -311,7 +313,7 @@ GUIDE = "run it with code that does: the old code, ctx.patched, or @agent(versio
 
 def told_block(block: Block) -> list[str]:
     """Return what the journal holds, what the code did instead, and where."""
-    when = f", of {at(block.held_at, _now())}" if block.held_at else ""
+    when = f", of {instant_text(block.held_at, _now())}" if block.held_at else ""
     lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held, kind='words')}"] if block.entry else []
     lines.append(f"  its code     {visible(block.cause, kind='words')}")
     places = dict.fromkeys(line for line in (block.where, block.in_agent) if line)

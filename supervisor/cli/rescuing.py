@@ -6,7 +6,7 @@ import anyio
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput
@@ -59,5 +59,5 @@ def rescue(
     if json:
         answers.print_json({"session": session, "rescue": became})
     else:
-        say(_NEXT[became].format(session=visible(session), place=place.option))
+        say_on_stderr(_NEXT[became].format(session=visible(session), place=place.option))
     return Exit.DONE

@@ -10,12 +10,12 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from supervisor.channels.wording.granting import where
+from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
-from supervisor.core.approvals.facts import ago, at
+from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import NotFound, SupervisorError
@@ -41,9 +41,11 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
         answers.print_json([answers.rule_document(rule) for rule in found])
     elif found:
         _print_rules(found)
-        say(f"\nDeny beats ask, and ask beats allow. To revoke one: supervisor rules revoke ID{place.option}")
+        say_on_stderr(f"\nDeny beats ask, and ask beats allow. To revoke one: supervisor rules revoke ID{place.option}")
     else:
-        say(f"There are no rules in {place.where}. To add one: supervisor rules allow TOOL PATTERN{place.option}")
+        say_on_stderr(
+            f"There are no rules in {place.where}. To add one: supervisor rules allow TOOL PATTERN{place.option}"
+        )
     return Exit.DONE
 
 
@@ -166,9 +168,9 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
         answers.print_json(answers.rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
-        say(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
+        say_on_stderr(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
     for text in warning:
-        say(f"warning: {text}")
+        say_on_stderr(f"warning: {text}")
     return Exit.DONE
 
 
@@ -191,7 +193,7 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{_word(rule)} {visible(rule.tool)} {where(rule.session)}: {_pattern(rule)}{_review(rule)}"
+    return f"{_word(rule)} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
 
 
 def _review(rule: Rule) -> str:
@@ -218,10 +220,10 @@ def _print_rules(found: list[Rule]) -> None:
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask": "yellow"}[rule.kind]
         text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
-        text.append(f" {visible(rule.tool)}, {where(rule.session)}{_review(rule)}\n")
+        text.append(f" {visible(rule.tool)}, {where_rule_holds(rule.session)}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
-        since = f", {at(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""
+        since = f", {instant_text(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""
         out_of = f", deciding {rule.approval}" if rule.approval else ""
         text.append(f"  by {visible(rule.by or '?')}{since}, {visible(rule.origin)}{out_of}", style="dim")
         console.print(text)

@@ -22,7 +22,7 @@ from cyclopts import Parameter
 from supervisor.channels.terminal import Terminal
 from supervisor.channels.wording.cards import path_text, summary
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.following import follow_there
 from supervisor.cli.options import (
@@ -50,7 +50,7 @@ from supervisor.wiring.stopping import STOPPED_READING, bare, run_until_stopped
 
 TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
 """Logs that are not shown, since the story of the run tells the same."""
-_CAUSE: Final = 4_000
+_CAUSE_CHARACTERS: Final = 4_000
 """Characters of why a run failed: what to do is often at the end."""
 Begin = Callable[[Supervisor], Awaitable[list[Run[Any]]]]
 
@@ -203,14 +203,14 @@ def fork(
 
     async def make(supervisor: Supervisor) -> Run[Any]:
         made = await supervisor.fork(session, before=before, new=new, version=version)
-        say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
+        say_on_stderr(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
         if made.later_calls:
-            say(
+            say_on_stderr(
                 f"It does not know these later calls of {visible(made.source)}; their effects may happen a second time:"
             )
         for call in made.later_calls:
             content = shown_content(call.tool, call.arguments, command=call.command)
-            say(f"  entry {call.entry} of {visible(call.session)}: {call_text(content)}")
+            say_on_stderr(f"  entry {call.entry} of {visible(call.session)}: {call_text(content)}")
         return await supervisor.get_run(made.session)
 
     if place.is_server:
@@ -256,8 +256,10 @@ def demo(
         from supervisor.demo import start
 
         run, folder = await start(supervisor)
-        say(f"A small project is in {folder}; six sub-agents work on it [{run.session}].")
-        say(f"After kill -9 {os.getpid()}, at any time, supervisor demo{settings.place.option} goes on where it was.\n")
+        say_on_stderr(f"A small project is in {folder}; six sub-agents work on it [{run.session}].")
+        say_on_stderr(
+            f"After kill -9 {os.getpid()}, at any time, supervisor demo{settings.place.option} goes on where it was.\n"
+        )
         return [run]
 
     return _one(settings, begin)
@@ -335,7 +337,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
         stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
     if stopped:
         for root in roots if stopped != STOPPED_READING else ():
-            say(f"Stopped. Nothing is lost; to go on: supervisor resume {root}{settings.place.option}")
+            say_on_stderr(f"Stopped. Nothing is lost; to go on: supervisor resume {root}{settings.place.option}")
         return stopped, []
     return None, _look(settings, roots, refused)
 
@@ -380,7 +382,7 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
         answers.print_json(documents if as_list else documents[0])
     codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
     if not views:
-        say(f"No session in {settings.place.where} can go on.")
+        say_on_stderr(f"No session in {settings.place.where} can go on.")
     order = (Exit.FAILED, Exit.REFUSED, Exit.BLOCKED, Exit.WAITING)
     return next((code for code in order if code in codes), Exit.DONE)
 
@@ -390,22 +392,22 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
 
 
 def _report_blocked(settings: Settings, view: SessionView) -> Exit:
-    say(f"\n{visible(view.path[-1])} [{view.id}] cannot go on with today's code")
+    say_on_stderr(f"\n{visible(view.path[-1])} [{view.id}] cannot go on with today's code")
     for line in block_lines(view, settings.place.option)[1:]:
-        say(line)
-    say(f"\nsupervisor show {view.id}{settings.place.option}")
+        say_on_stderr(line)
+    say_on_stderr(f"\nsupervisor show {view.id}{settings.place.option}")
     return Exit.BLOCKED
 
 
 def _report_waiting(settings: Settings, view: SessionView) -> Exit:
     option = settings.place.option
     count = len(view.pending_approvals)
-    say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
+    say_on_stderr(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
     for approval in view.pending_approvals:
-        say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
-    say(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
+        say_on_stderr(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
+    say_on_stderr(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
     if not settings.place.is_server:  # which goes on by itself
-        say(f"then go on: supervisor resume {view.id}{option}")
+        say_on_stderr(f"then go on: supervisor resume {view.id}{option}")
     return Exit.WAITING
 
 
@@ -414,28 +416,30 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
     if view.outcome is None and (refusals := settings.refusals.get(view.id)):
         for session, reason in refusals.items():
             who = visible(view.path[-1]) if session == view.id else "its sub-agent"
-            say(f"{who} [{session}] cannot run: {visible(reason, kind='words')}")
+            say_on_stderr(f"{who} [{session}] cannot run: {visible(reason, kind='words')}")
         if not view.pending_approvals:
-            say(f"Nothing is lost. When the problem is solved: supervisor resume {view.id}{option}")
+            say_on_stderr(f"Nothing is lost. When the problem is solved: supervisor resume {view.id}{option}")
             return Exit.REFUSED
     if view.outcome is None and not view.pending_approvals:
-        say(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for no person:")
-        say(f"supervisor show {view.id}{option}")
+        say_on_stderr(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for no person:")
+        say_on_stderr(f"supervisor show {view.id}{option}")
         return Exit.WAITING
     if view.outcome is None:
         return _report_waiting(settings, view)
     kind = view.outcome["kind"]
     if kind == "succeeded" and view.outcome.get("cause"):
         cause = visible(view.outcome["cause"], kind="words")
-        say(f"{visible(view.path[-1])} [{view.id}] was {cause}; it waits for a message")
+        say_on_stderr(f"{visible(view.path[-1])} [{view.id}] was {cause}; it waits for a message")
     elif kind == "succeeded":
         if not settings.as_json and is_alone:
             answers.print_value(view.outcome.get("value"))
         else:
             value = view.outcome.get("value")
             text = f": {quote(value)}" if isinstance(value, str) and not is_alone else ""
-            say(f"{visible(view.path[-1])} [{view.id}] succeeded{text}")
+            say_on_stderr(f"{visible(view.path[-1])} [{view.id}] succeeded{text}")
     else:
-        say(f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'), _CAUSE)}")
-    say(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
+        say_on_stderr(
+            f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'), _CAUSE_CHARACTERS)}"
+        )
+    say_on_stderr(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
     return Exit.DONE if kind == "succeeded" else Exit.FAILED

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, BackendOption, Place
@@ -23,7 +23,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TEMPORAL
 from supervisor.system.access import OTHERS_USE, read_text, why_not_ours
 from supervisor.system.settling import note_ours
-from supervisor.system.withheld import hold
+from supervisor.system.withheld import withhold_secret
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -87,14 +87,14 @@ def serve(
     names = ", ".join(sorted(settings.agents)) or "no agents; name files with agents to offer them"
 
     def is_open() -> None:
-        say(f"Serving {namespace or place.path} on {daemon.url} ({names})")
+        say_on_stderr(f"Serving {namespace or place.path} on {daemon.url} ({names})")
         for caution in cautions(configuration, settings.agents, place.path if namespace is None else None):
-            say(f"warning: {caution}")
+            say_on_stderr(f"warning: {caution}")
         if not HELD:
-            say(f"Note: {WHAT_HOLDS}")
+            say_on_stderr(f"Note: {WHAT_HOLDS}")
         if made is not None:
-            say(f"Open {daemon.url}/login?token={quote(made)}")
-            say(
+            say_on_stderr(f"Open {daemon.url}/login?token={quote(made)}")
+            say_on_stderr(
                 "The link and its logins are valid until this process ends; "
                 f"for a lasting token: --token-file or ${TOKEN_VARIABLE}"
             )
@@ -112,7 +112,7 @@ def read_token(file: Path | None) -> str | None:
             token = read_text(file)
             note_ours(file)
             if (readers := why_not_ours(file, OTHERS_USE)) is not None:
-                say(f"warning: {readers}")
+                say_on_stderr(f"warning: {readers}")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise InvalidInput(f"cannot read the token in {file}: {why}; make one with: openssl rand -hex 32") from None
@@ -124,5 +124,5 @@ def read_token(file: Path | None) -> str | None:
         raise InvalidInput(
             f"a token of fewer than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32"
         )
-    hold(token)
+    withhold_secret(token)
     return token.strip()

@@ -9,13 +9,13 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in
 from supervisor.cli.following import follow_there
 from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
 from supervisor.cli.running import report_there
-from supervisor.core.approvals.fields import describe
+from supervisor.core.approvals.fields import describe_schema
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TEMPORAL
@@ -82,7 +82,7 @@ async def _ask(name: str, text: str | None, session: str, supervisor: Supervisor
     agent = next((agent for agent in await supervisor.find_agents() if agent.name == name), None)
     if agent is None or agent.input is None:
         return await supervisor.start(name, session=session)
-    value = await fill_in(describe(agent.input), instead="give the input after the name")
+    value = await fill_in(describe_schema(agent.input), instead="give the input after the name")
     return await supervisor.start(name, value, session=session)
 
 
@@ -107,5 +107,5 @@ def _list(place: AnyPlace, *, as_json: bool) -> int:
         first = visible(agent.description.strip().partition("\n")[0], kind="prose")
         print(f"{visible(agent.name)}{f': {first}' if first else ''}\n  {takes}")
     if not found:
-        say(f"{place.where} offers no agents.")
+        say_on_stderr(f"{place.where} offers no agents.")
     return Exit.DONE

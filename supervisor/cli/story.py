@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from supervisor.channels.wording.cards import path_text
-from supervisor.channels.wording.granting import HOW_LONG, where
+from supervisor.channels.wording.granting import HOW_LONG, where_rule_holds
 from supervisor.core import events as e
-from supervisor.core.approvals.facts import at, call_line
+from supervisor.core.approvals.facts import call_line, instant_text
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
@@ -43,7 +43,7 @@ def is_trouble(event: e.AnyEvent) -> bool:
     return ended or type(event) in _TROUBLE
 
 
-_WIDTH: Final = 100
+_WIDTH_CHARACTERS: Final = 100
 """Characters of a quotation; `show --json` has all of them."""
 
 
@@ -100,7 +100,7 @@ class Story:
         """Tell what a session does, apart from calls."""
         match event:
             case e.OperationStarted():
-                return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {at(event.due_at, now)}"
+                return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {instant_text(event.due_at, now)}"
             case e.OperationFinished():
                 return self._operation(event)
             case e.StateSaved():
@@ -175,10 +175,12 @@ def _rest(event: e.AnyEvent, now: datetime) -> str | None:
         case e.AttemptSettled():
             return "is where it was before"
         case e.RunPassivated():
-            until = f", until {at(event.due_at, now)} at the latest" if event.due_at else ""
+            until = f", until {instant_text(event.due_at, now)} at the latest" if event.due_at else ""
             return f"left memory to wait for {len(event.waiting_for)} answer(s){until}"
         case e.RunRestarted():
-            return f"{ending(event.kind, event.cause)}; restart {event.number} begins at {at(event.due_at, now)}"
+            return (
+                f"{ending(event.kind, event.cause)}; restart {event.number} begins at {instant_text(event.due_at, now)}"
+            )
         case e.RunBlocked():
             entry = f" at entry {event.block.entry}" if event.block.entry else ""
             return f"is blocked{entry}: {quote(event.block.cause)}"
@@ -288,7 +290,7 @@ def _rule(event: e.AnyEvent) -> str | None:
     match event:
         case e.RuleAdded():
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
-            rule = f"{rule_text(event.rule)} {where(event.rule.session)}"
+            rule = f"{rule_text(event.rule)} {where_rule_holds(event.rule.session)}"
             return f"{visible(event.by)} added {event.rule.id}: {rule}{_because(event.rule.reason)}{origin}"
         case e.RuleRevoked():
             return f"{visible(event.by)} revoked {event.rule}"
@@ -316,7 +318,7 @@ def told_at(row: JournalEntry) -> datetime:
     return event.said_at or event.at if isinstance(event, e.MessageImported) else event.at
 
 
-def quote(text: str, width: int = _WIDTH, kind: Kind = "prose") -> str:
+def quote(text: str, width: int = _WIDTH_CHARACTERS, kind: Kind = "prose") -> str:
     """Return a text in one line, made visible, and cut to `width` characters."""
     line = " ⏎ ".join(visible(part, kind=kind) for part in text.strip().splitlines())
     return _cut(line, width)
@@ -337,7 +339,7 @@ def _json(raw: msgspec.Raw) -> str:
     return value if isinstance(value, str) else bytes(raw).decode()
 
 
-def ending(kind: str, cause: str | None, width: int = _WIDTH) -> str:
+def ending(kind: str, cause: str | None, width: int = _WIDTH_CHARACTERS) -> str:
     """Return how a run ended, and why, without repeating its kind."""
     if kind == "succeeded" or not cause:
         return kind

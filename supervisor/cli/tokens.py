@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, JsonOption, Place
@@ -59,7 +59,9 @@ def _make(*, as_json: bool) -> int:
         answers.print_json({"token": made, "hash": hash_token(made)})
     else:
         print(f"token  {made}\nhash   {hash_token(made)}")
-        say("Give the token to the person, and write the hash into tokens of [people.NAME]. The token is kept nowhere.")
+        say_on_stderr(
+            "Give the token to the person, and write the hash into tokens of [people.NAME]. The token is kept nowhere."
+        )
     return Exit.DONE
 
 
@@ -77,7 +79,9 @@ def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
         until = f" until {each['expires_at']:%Y-%m-%d %H:%M %Z}" if each["expires_at"] else ""
         print(f"{each['hash']}  {visible(each['person'])}: {each['status']}{until}")
     if not found and not as_json:
-        say("There are no tokens: name a configuration with --config." if config is None else "There are no tokens.")
+        say_on_stderr(
+            "There are no tokens: name a configuration with --config." if config is None else "There are no tokens."
+        )
     return Exit.DONE
 
 
@@ -100,7 +104,7 @@ def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> 
         answers.print_json({"hash": hashed, "person": whose[0] if whose else None, "store": str(place.path)})
     else:
         print(f"revoked {hashed}: {visible(whose[0]) if whose else 'of no person in the configuration'}")
-        say(f"Daemons that serve {place.path} refuse it from now on, and logins that began with it.")
+        say_on_stderr(f"Daemons that serve {place.path} refuse it from now on, and logins that began with it.")
     return Exit.DONE
 
 

@@ -19,7 +19,7 @@ import anyio
 from cyclopts import Parameter
 
 from supervisor.cli import answers
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WIDTH: Final = 120
 """Cells of a line where stdout is no terminal."""
-_PATIENCE: Final = 3.0
+_PATIENCE_SECONDS: Final = 3.0
 """Seconds after which the screen says that a look has no answer."""
 
 
@@ -92,7 +92,7 @@ def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:
         for line in draw_tree(found, width, height, _now()):
             console.print(line)
     else:
-        say(f"Nothing runs or waits in {place.where}.")
+        say_on_stderr(f"Nothing runs or waits in {place.where}.")
     return Exit.DONE
 
 
@@ -173,7 +173,7 @@ class _Top:
             await anyio.sleep(pause_after(anyio.current_time() - began))
 
     async def _show_silence(self) -> None:
-        await anyio.sleep(_PATIENCE)
+        await anyio.sleep(_PATIENCE_SECONDS)
         self._is_silent = True
         if self._live is not None:  # a first look may take long
             self._paint()

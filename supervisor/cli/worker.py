@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from supervisor.cli.answers import say
+from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import HERE, Place
 from supervisor.core.errors import InvalidInput
@@ -52,7 +52,7 @@ def worker(
     names = ", ".join(sorted(spec.name for spec in found))
 
     def is_open() -> None:
-        say(f"Working for {store} ({names})")
+        say_on_stderr(f"Working for {store} ({names})")
 
     body = partial(
         run_worker,

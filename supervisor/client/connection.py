@@ -40,13 +40,13 @@ from supervisor.system.http_requests import Body, read_up_to
 
 API: Final = 1
 """The version of the HTTP API that this client speaks."""
-CONNECT_TIMEOUT: Final = 10.0
-ANSWER_TIMEOUT: Final = 40.0
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
+ANSWER_TIMEOUT_SECONDS: Final = 40.0
 """Seconds that an answer may take, and that a stream may be silent: more than two beats of it."""
-CLOSE_TIMEOUT: Final = 1.0
-LARGEST_ANSWER: Final = 32 * 2**20
+CLOSE_TIMEOUT_SECONDS: Final = 1.0
+LARGEST_ANSWER_BYTES: Final = 32 * 2**20
 """Bytes; twice the largest result of a call, which an answer may contain."""
-LARGEST_GREETING: Final = 64 * 1024
+LARGEST_GREETING_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -93,7 +93,7 @@ class Connection:
                 verify=known,
                 trust_env=address.uses_proxies,
                 follow_redirects=False,
-                timeout=httpx.Timeout(ANSWER_TIMEOUT, connect=CONNECT_TIMEOUT, read=None, pool=None),
+                timeout=httpx.Timeout(ANSWER_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS, read=None, pool=None),
                 limits=httpx.Limits(max_connections=None),
                 headers={"user-agent": "subagent-supervisor"},
                 transport=transport,
@@ -116,7 +116,7 @@ class Connection:
         self.is_left = True
         for wait in list(self._waits):
             wait.cancel()
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+        with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
             await self._client.aclose()
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Connection:
         for pause in self.pauses():
             try:
                 response = await self._send(self._request(method, path, query, body))
-                answer = await self._read(response, LARGEST_ANSWER)
+                answer = await self._read(response, LARGEST_ANSWER_BYTES)
                 if isinstance(error := None if answer.is_good else error_of(answer, self.where), ServerUnavailable):
                     raise error
                 return answer
@@ -170,7 +170,7 @@ class Connection:
         self._is_known = False
         try:
             response = await self._send(self._request("GET", "/api"), is_greeting=True)
-            answer = await self._read(response, LARGEST_GREETING)
+            answer = await self._read(response, LARGEST_GREETING_BYTES)
             read_at = datetime.now(UTC)
             if not answer.is_good:
                 raise error_of(answer, self.where)
@@ -219,7 +219,7 @@ class Connection:
         response = await self._send(request)
         if response.status_code == 200 and _media_type(response) == "text/event-stream":
             return response
-        raise error_of(await self._read(response, LARGEST_GREETING), self.where)
+        raise error_of(await self._read(response, LARGEST_GREETING_BYTES), self.where)
 
     def _request(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None
@@ -301,14 +301,14 @@ class Connection:
         the block is left silently."""
         if self.is_left:
             raise self.left()
-        with anyio.CancelScope(deadline=anyio.current_time() + ANSWER_TIMEOUT) as scope:
+        with anyio.CancelScope(deadline=anyio.current_time() + ANSWER_TIMEOUT_SECONDS) as scope:
             self._waits.add(scope)
             try:
                 yield
             finally:
                 self._waits.discard(scope)
         if scope.cancelled_caught and not self.is_left:
-            raise ServerUnavailable(f"{self.where} says nothing for {ANSWER_TIMEOUT:g} s", maybe_done=True)
+            raise ServerUnavailable(f"{self.where} says nothing for {ANSWER_TIMEOUT_SECONDS:g} s", maybe_done=True)
 
     async def rest(self, seconds: float) -> None:
         """Wait between two tries; not when the connection is left."""
@@ -331,7 +331,7 @@ _AFTER: Final = {True: "; it may have been done all the same: look before you do
 
 async def close(response: httpx.Response) -> None:
     """Close an answer, also one that was not read to its end."""
-    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+    with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
         await response.aclose()
 
 

@@ -15,7 +15,7 @@ from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 R = TypeVar("R")
 T = TypeVar("T")
 
-WAIT: Final = 25
+WAIT_SECONDS: Final = 25
 """Seconds that one request waits for an outcome, less than a server or a proxy allows."""
 
 
@@ -48,7 +48,7 @@ class RemoteRun(Run[R]):
         return await self._look(0)
 
     async def outcome(self) -> Outcome[R]:
-        while (found := await self._look(WAIT)) is None:
+        while (found := await self._look(WAIT_SECONDS)) is None:
             pass
         return found
 

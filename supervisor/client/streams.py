@@ -22,10 +22,10 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.client.connection import CLOSE_TIMEOUT, Connection, close
+from supervisor.client.connection import CLOSE_TIMEOUT_SECONDS, Connection, close
 from supervisor.core.errors import CursorUnknown, ServerMismatch, ServerUnavailable, SupervisorError
 
-LARGEST_EVENT: Final = 32 * 2**20
+LARGEST_EVENT_BYTES: Final = 32 * 2**20
 """Bytes; twice the largest result of a call."""
 _BROKEN: Final = (httpx.TransportError, httpx.DecodingError, httpx.StreamError, ServerUnavailable)
 
@@ -37,9 +37,11 @@ class StreamEvent(NamedTuple):
 
 
 class Parser:
-    """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored."""
+    """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored. `largest`: the
+    most bytes of one event."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = LARGEST_EVENT_BYTES) -> None:
+        self._largest = largest
         self._rest: list[bytes] = []
         """The pieces of a line that has no end yet: joined once, so that a long line is not copied with each piece."""
         self._name = ""
@@ -64,8 +66,8 @@ class Parser:
         return found
 
     def _check_length(self) -> None:
-        if self._length + sum(map(len, self._rest)) > LARGEST_EVENT:
-            raise OverflowError(f"an event has over {LARGEST_EVENT} bytes")
+        if self._length + sum(map(len, self._rest)) > self._largest:
+            raise OverflowError(f"an event has over {self._largest} bytes")
 
     def _take(self, line: str) -> StreamEvent | None:
         if not line:
@@ -182,7 +184,7 @@ class EventSource:
         self._response, self._pieces = None, _nothing()
         if response is not None:
             await close(response)
-            with suppress(*_BROKEN), anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            with suppress(*_BROKEN), anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
                 async for _ in pieces:  # httpx's generators end when they find their connection closed, and not before
                     pass
 

@@ -27,7 +27,7 @@ _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKET: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
 
-def printable(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return text that UTF-8 can express: lone surrogates are shown escaped."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
@@ -97,7 +97,7 @@ def read_exact(text: bytes | str, what: str) -> Any:
     """Return the value of JSON that a person or a model wrote. Raises InvalidInput that names `what` if it is not JSON,
     or has a key twice in one object."""
     if isinstance(text, str):
-        text = printable(text).encode()
+        text = printable_text(text).encode()
     value = from_json(text, Any, what)
     if (key := repeated_key(text, value)) is not None:
         raise InvalidInput(f"{what}: {key!r} stands twice in one object, so it says two things; write it once")

@@ -93,7 +93,7 @@ def canonical_json(value: Any) -> bytes:
     return _canonical.encode(value)
 
 
-def digest(value: Any) -> str:
+def digest_of_value(value: Any) -> str:
     """Return the SHA-256 of a value, 64 hexadecimal digits: of arguments that a person is shown, or in an operation's
     id."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
@@ -101,12 +101,12 @@ def digest(value: Any) -> str:
 
 def operation_key(branch: str, kind: str, name: str, arguments: Any) -> str:
     """Return an operation's id without its count: identical operations share it."""
-    return f"{branch}{kind}:{name}:{digest(arguments)[:12]}"
+    return f"{branch}{kind}:{name}:{digest_of_value(arguments)[:12]}"
 
 
 def named_key(branch: str, kind: str, given: str, name: str) -> str:
     """Return the id, without its count, of an operation that the agent names itself. `name`: the tool of a call."""
-    return f"{branch}{kind}:{given}:{digest(name)[:12]}"
+    return f"{branch}{kind}:{given}:{digest_of_value(name)[:12]}"
 
 
 def operation_id(key: str, count: int) -> str:

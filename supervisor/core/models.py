@@ -35,7 +35,7 @@ def dump(value: Any) -> Any:
     return value.model_dump(**{name: said for name, said in _OPTIONS.items() if takes_all or name in known})
 
 
-def read(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
+def read_model(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
     """Decode JSON as a type that may have models in it. Raises InvalidInput, as `from_json` does."""
     members = _members(type_)
     models = [each for each in members if _is_model(_origin(each))]

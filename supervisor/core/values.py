@@ -205,7 +205,7 @@ def as_of(approval: Approval, has_passed: HasPassed) -> Approval:
     return replace(approval, status="expired", decided_at=approval.expires_at)
 
 
-def filled(approval: Approval, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def filled_arguments(approval: Approval, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return edited arguments with the default values of those that they leave out."""
     found = dict(arguments)
     if isinstance(approval.arguments, Mapping):

@@ -21,9 +21,9 @@ from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
-from supervisor.core.calls.rules import Rule, checked, inherit
+from supervisor.core.calls.rules import Rule, checked_rule, inherit
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.encoding import printable, to_json
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
@@ -61,12 +61,12 @@ from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
 from supervisor.runtime.plans.retry import retry_events
-from supervisor.runtime.plans.rules import add, book, revoke
+from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.lists import Lists, SessionFilter
-from supervisor.runtime.reading.pieces import read
+from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
@@ -198,7 +198,7 @@ class LocalSupervisor(StoreSupervisor):
             view.claim(root)
             is_new = True
             self._runner.expect(root)  # here, where it is known to be new: at the commit, readers and launches see it
-            on_behalf_of = printable(requester) if requester else starter
+            on_behalf_of = printable_text(requester) if requester else starter
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
@@ -338,8 +338,8 @@ class LocalSupervisor(StoreSupervisor):
         who = await self.admission.of_command(by, "make rules")
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
-        new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
-        await self._runner.journal.append(lambda view: list(add(view, new, who, self._runner.clock.now())))
+        new = msgspec.structs.replace(checked_rule(rule), id=self._runner.environment.new_rule_id())
+        await self._runner.journal.append(lambda view: list(rule_added(view, new, who, self._runner.clock.now())))
         found = book(self._runner.journal.look()).find_same(new)
         if found is None:
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
@@ -375,7 +375,7 @@ class LocalSupervisor(StoreSupervisor):
         who = await self.admission.of_command(by, "look at credentials", found.session)
         shown = e.CredentialsShown(at=self._runner.clock.now(), approval=approval, by=who, channel=channel)
         await self._runner.journal.append(lambda view: [(found.session, shown)])
-        return await read(self.store, self._lists.revealed(found))
+        return await read_pieces(self.store, self._lists.revealed(found))
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         check_word("a channel", "" if channel is None else channel)
@@ -399,13 +399,13 @@ class LocalSupervisor(StoreSupervisor):
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
             now = self._runner.clock.now()
-            received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
+            received = e.MessageReceived(at=now, message=message, text=printable_text(text), by=who)
             return message_entries(view.session(session), received, self._runner.attempts.waits_of(session))
 
         kind = await self._runner.journal.append_with_answer(plan)
         running = await self._run_declared(root)
         waits = self._lists.approvals(session=session, limit=MOST_WAITED_FOR)
-        pending = () if kind == "begun" else tuple(await read(self.store, waits))
+        pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
     def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:
@@ -516,17 +516,17 @@ class LocalSupervisor(StoreSupervisor):
         return self._run_of(session, number or latest, agent)
 
     async def get_session(self, session: str) -> SessionView:
-        return await read(self.store, self._lists.session(session))
+        return await read_pieces(self.store, self._lists.session(session))
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        return await read(self.store, self._lists.tree(session, entries))
+        return await read_pieces(self.store, self._lists.tree(session, entries))
 
     async def get_approval(self, approval: str) -> Approval:
         await checkpoint()
         return self.reader.get_approval(approval)
 
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        return await read(self.store, self._lists.transcript(session))
+        return await read_pieces(self.store, self._lists.transcript(session))
 
     async def get_counts(self) -> Counts:
         await checkpoint()
@@ -544,21 +544,23 @@ class LocalSupervisor(StoreSupervisor):
         limit: int | None = 100,
     ) -> Page[SessionView]:
         only = SessionFilter(is_open=is_open, status=status, agent=agent, root=root, newest_first=newest_first)
-        return await read(self.store, self._lists.sessions(only, after=after, limit=limit))
+        return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
 
     async def find_approvals(
         self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
     ) -> Page[Approval]:
         self.audience.has_readers = True
-        return await read(self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit))
+        return await read_pieces(
+            self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit)
+        )
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
     ) -> Page[JournalEntry]:
-        return await read(self.store, self._lists.entries(session, tree=tree, after=after, limit=limit))
+        return await read_pieces(self.store, self._lists.entries(session, tree=tree, after=after, limit=limit))
 
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
-        return await read(self.store, self._lists.audit(after=after, limit=limit))
+        return await read_pieces(self.store, self._lists.audit(after=after, limit=limit))
 
     async def find_rules(self) -> Page[Rule]:
         await checkpoint()
@@ -571,7 +573,7 @@ class LocalSupervisor(StoreSupervisor):
         return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
 
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
-        page = await read(self.store, self._lists.jobs())
+        page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
         shown = tuple(job for job in looked if job.state == "running" or not running)
         return Page(shown, page.next, page.cursor)

@@ -20,7 +20,7 @@ from typing import Final
 OTHERS_WRITE: Final = 0o022
 OTHERS_USE: Final = 0o077
 
-MOST: Final = 16 * 1024 * 1024  # bytes of a file that people write
+MOST_BYTES: Final = 16 * 1024 * 1024  # bytes of a file that people write
 
 
 def read_text(path: Path) -> str:
@@ -29,9 +29,9 @@ def read_text(path: Path) -> str:
     with open(path, "rb", opener=_open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is not a regular file")
-        found = file.read(MOST + 1)
-    if len(found) > MOST:
-        raise ValueError(f"it has more than {MOST // 1024**2} MiB")
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES // 1024**2} MiB")
     return found.decode("utf-8")
 
 

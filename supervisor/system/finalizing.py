@@ -4,7 +4,7 @@ temporalio runs threads of its own and has no means to end them (temporalio/sdk-
 while the interpreter is being finalized, the process dies with SIGABRT: after its work is done, and with exit code 134.
 
 Rules
-- Code that starts such threads calls `note_native_threads`. A command then ends in `end`.
+- Code that starts such threads calls `note_native_threads`. A command then ends in `end_process`.
 - Exit handlers run and streams are flushed, as at any end. Finalizers of objects do not run: none of ours needs that.
 """
 
@@ -22,7 +22,7 @@ def note_native_threads() -> None:
     _noted[:] = [True]
 
 
-def end(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """End the process with an exit code: by `sys.exit`, or without finalization if it has native threads."""
     if not _noted:
         sys.exit(code)

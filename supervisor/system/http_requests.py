@@ -16,8 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import httpx
 
-LARGEST: Final = 16 * 1024 * 1024  # bytes of an answer
-CLOSING: Final = 1.0  # seconds that the end of an answer that was not read may take
+LARGEST_BYTES: Final = 16 * 1024 * 1024  # bytes of an answer
+CLOSING_SECONDS: Final = 1.0  # seconds that the end of an answer that was not read may take
 _PATH: Final = "supervisor.path"
 """The extension of a request with the path that httpx does not get."""
 
@@ -65,7 +65,7 @@ class HttpClient:
         *,
         timeout: float,
         headers: Mapping[str, str] | None = None,
-        largest: int = LARGEST,
+        largest: int = LARGEST_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = base_url
@@ -105,7 +105,7 @@ class HttpClient:
             content, is_whole = await read_up_to(response, self._largest)
             return HttpReply(response.status_code, response.headers, content, is_whole)
         finally:
-            with anyio.move_on_after(CLOSING, shield=True):
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 await response.aclose()
 
     async def aclose(self) -> None:

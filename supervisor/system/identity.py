@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final
 
 from supervisor.core.calls.folders import folder_of_call
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AttemptStarted
 
@@ -42,9 +42,9 @@ def find_folder(named: str, base: str) -> str:
         is_folder = bool(named) and stat.S_ISDIR(os.stat(found).st_mode)  # noqa: PTH116 # texts, as in a journal
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise InvalidInput(f"{printable(path)!r} cannot be the folder of a session: {why}") from None
+        raise InvalidInput(f"{printable_text(path)!r} cannot be the folder of a session: {why}") from None
     if not is_folder:
-        raise InvalidInput(f"{printable(path)!r} cannot be the folder of a session: it is not a folder")
+        raise InvalidInput(f"{printable_text(path)!r} cannot be the folder of a session: it is not a folder")
     return found
 
 

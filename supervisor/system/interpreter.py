@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import Final
 
 AFTER: Final = 5_000  # new objects between two collections
-SWITCH_INTERVAL: Final = 0.0005  # seconds
+SWITCH_INTERVAL_SECONDS: Final = 0.0005  # seconds
 
 _thresholds: list[int] = []
 """The threshold that was set before, once for every supervisor that is open and tunes the interpreter."""
@@ -63,7 +63,7 @@ def switching_fast() -> Iterator[None]:
         yield
         return
     _intervals.append(_intervals[0] if _intervals else sys.getswitchinterval())
-    sys.setswitchinterval(min(SWITCH_INTERVAL, _intervals[0]))
+    sys.setswitchinterval(min(SWITCH_INTERVAL_SECONDS, _intervals[0]))
     try:
         yield
     finally:

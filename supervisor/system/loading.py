@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
-from supervisor.core.ids import digest
+from supervisor.core.ids import digest_of_value
 
 COMMANDS: Final[Mapping[str, str]] = {
     "command:claude-code": "supervisor mcp --permissions --session",
@@ -309,7 +309,7 @@ def _load_file(path: Path) -> ModuleType:
         return loaded
     if not path.is_file():
         raise UnknownAgent(f"there is no file {path}")
-    name = f"supervisor_agents_{digest(str(path))[:12]}_{path.stem}"
+    name = f"supervisor_agents_{digest_of_value(str(path))[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UnknownAgent(f"{path} is not a Python file")

@@ -30,7 +30,7 @@ def withhold(variable: str) -> None:
     _named.add(variable)
 
 
-def hold(secret: str) -> None:
+def withhold_secret(secret: str) -> None:
     """Withhold each variable that has this secret."""
     if secret.strip():
         _held.add(hash_token(secret.strip()))

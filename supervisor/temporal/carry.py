@@ -23,7 +23,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import MOVES_OPERATION
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.seam.store import Store
 
 Row = tuple[int, str, str]
@@ -73,7 +73,7 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
         kept = [row for row in rows[:place] if not _is_done_with(row.event, begins)] + rows[place:]
         is_same = _meaning
     try:
-        left = replay(session, [row.event for row in kept])
+        left = replay_journal(session, [row.event for row in kept])
     except (IllegalEvent, StoreUnreadable):
         return rows
     return kept if is_same(left) == is_same(whole) else rows

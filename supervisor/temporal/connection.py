@@ -2,7 +2,7 @@
 
 Rules
 - temporalio runs on asyncio alone. On trio, one error says so.
-- Every error of the server becomes one of ours, in one line, at `border`.
+- Every error of the server becomes one of ours, in one line, at `server_errors`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ _ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
 with TLS, or without."""
 
 
-async def connect(store: TemporalStore) -> Client:
+async def connect_to_server(store: TemporalStore) -> Client:
     """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
     trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
     if sniffio.current_async_library() != "asyncio":
@@ -87,7 +87,7 @@ async def connect(store: TemporalStore) -> Client:
         )
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
-    with border(store):
+    with server_errors(store):
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
         )
@@ -97,7 +97,7 @@ async def connect(store: TemporalStore) -> Client:
 async def prepare(client: Client, store: TemporalStore) -> None:
     """Make sure that the namespace has our search attributes, of our types: make them, or raise an error that says
     how."""
-    with border(store):
+    with server_errors(store):
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=store.namespace), timeout=SOON
         )
@@ -173,7 +173,7 @@ def _says(error: RPCError, failure: type[Message]) -> bool:
 
 
 @contextmanager
-def border(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
+def server_errors(store: TemporalStore, *, maybe_done: bool = False) -> Iterator[None]:
     """Turn errors of the server into ours. `maybe_done`: whether the request may have had an effect all the same."""
     try:
         yield

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowFailureError
 
 from supervisor.core.errors import LimitExceeded, ServerError
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.wire import Start, from_wire
 
 
@@ -18,7 +18,7 @@ class LeftNothing(ServerError):
 
 async def read_left(client: Client, named: TemporalStore, session: str, run: str) -> Start:
     """Return what a workflow of a tree has left at its end. Raises LimitExceeded if that was too large."""
-    with border(named):
+    with server_errors(named):
         return await read_end(client, session, run)
 
 

@@ -32,13 +32,13 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 
 from supervisor.core.errors import InvalidInput, ServerError
-from supervisor.temporal.wire import INLINE, LARGEST, NOT_HERE
+from supervisor.temporal.wire import INLINE_BYTES, LARGEST_BYTES, NOT_HERE
 
 VARIABLE: Final = "SUPERVISOR_TEMPORAL_PAYLOADS"
 NAME: Final = "supervisor.files"
-LARGEST_STORED: Final = 16 * 1024 * 1024
+LARGEST_STORED_BYTES: Final = 16 * 1024 * 1024
 """Bytes of JSON that arguments or a result may have, where payloads are stored: as many as on one machine."""
-_LARGEST_SENT: Final = 2 * LARGEST
+_LARGEST_SENT_BYTES: Final = 2 * LARGEST_BYTES
 """Bytes of a payload that a server takes."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -181,7 +181,7 @@ class _Nowhere(StorageDriver):
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         raise InvalidInput(
             f"a payload of {max(each.ByteSize() for each in payloads)} bytes is too large for a Temporal server, which "
-            f"takes {_LARGEST_SENT}: name a folder that workers and clients share in {VARIABLE}"
+            f"takes {_LARGEST_SENT_BYTES}: name a folder that workers and clients share in {VARIABLE}"
         )
 
     async def retrieve(
@@ -193,14 +193,14 @@ class _Nowhere(StorageDriver):
 def storage_of(driver: StorageDriver | None) -> ExternalStorage:
     """Return where large payloads are stored. None: nowhere; those that a server refuses are refused here."""
     if driver is not None:
-        return ExternalStorage(drivers=[driver], payload_size_threshold=INLINE)
-    return ExternalStorage(drivers=[_Nowhere()], payload_size_threshold=_LARGEST_SENT)
+        return ExternalStorage(drivers=[driver], payload_size_threshold=INLINE_BYTES)
+    return ExternalStorage(drivers=[_Nowhere()], payload_size_threshold=_LARGEST_SENT_BYTES)
 
 
 def largest_for(client: Client) -> int:
     """Return how many bytes of JSON the arguments or a result may have in trees that a client starts."""
     storage = client.data_converter.external_storage
-    return LARGEST if storage is None or isinstance(storage.drivers[0], _Nowhere) else LARGEST_STORED
+    return LARGEST_BYTES if storage is None or isinstance(storage.drivers[0], _Nowhere) else LARGEST_STORED_BYTES
 
 
 def _sync(folder: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from supervisor.core.calls.rules import Rule
 from supervisor.core.values import Answer, Approval, Approve, Decision
-from supervisor.runtime.plans.rules import denied, granted
+from supervisor.runtime.plans.rules import granted, rule_of_denial
 from supervisor.temporal.wire import from_wire, to_wire
 
 
@@ -61,4 +61,4 @@ def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
     """Return the rule for all sessions that a decision makes, without an id; None if it makes none."""
     if isinstance(decision, Answer) or decision.scope != "always":
         return None
-    return granted(approval, decision) if isinstance(decision, Approve) else denied(approval, decision)
+    return granted(approval, decision) if isinstance(decision, Approve) else rule_of_denial(approval, decision)

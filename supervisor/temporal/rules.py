@@ -22,20 +22,20 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
-from supervisor.core.calls.rules import Rule, checked
+from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded, NotFound, ServerUnavailable
 from supervisor.core.store_urls import TemporalStore
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import SOON, border, is_no_workflow
+from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
 from supervisor.temporal.rulebook import RuleChange, Standing
 from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, from_wire, to_wire
 
 log = FactLog(__name__)
 
-SHOWN_WITHIN: Final = 10.0
+SHOWN_WITHIN_SECONDS: Final = 10.0
 """Seconds after which the history shows a signal: a worker that is lost with a task of the workflow has so long."""
-LARGEST: Final = 256 * 1024
+LARGEST_BYTES: Final = 256 * 1024
 """Bytes of JSON that all rules may have together: each call's look returns them."""
 
 
@@ -50,7 +50,7 @@ class NamespaceRules:
 
     async def find(self) -> list[Rule]:
         """Return the rules, oldest first. Raises ServerUnavailable."""
-        with border(self._named):
+        with server_errors(self._named):
             await self.read()
         return list(self.standing.rules.values())
 
@@ -59,7 +59,7 @@ class NamespaceRules:
         await self.find()
         if (same := self.standing.find_same(rule)) is not None:
             return same
-        added = replace(checked(rule), id=new_id)
+        added = replace(checked_rule(rule), id=new_id)
         self._check_size(added)
         await self.change(RuleChange(by=by, at=datetime.now(UTC), rule=added))
         await self.find()
@@ -74,8 +74,8 @@ class NamespaceRules:
         self._check_size(rule)
 
     def _check_size(self, added: Rule) -> None:
-        if len(to_json([*self.standing.documents(), to_wire(added)], "the rules")) > LARGEST:
-            raise LimitExceeded(f"the rules of {self._named} have {LARGEST} bytes as JSON: revoke some of them")
+        if len(to_json([*self.standing.documents(), to_wire(added)], "the rules")) > LARGEST_BYTES:
+            raise LimitExceeded(f"the rules of {self._named} have {LARGEST_BYTES} bytes as JSON: revoke some of them")
 
     async def revoke(self, rule: str, by: str) -> Rule:
         """Revoke a rule; see Supervisor.revoke_rule. Raises NotFound."""
@@ -87,7 +87,7 @@ class NamespaceRules:
 
     async def change(self, change: RuleChange) -> None:
         """Make a change, and return when the history shows it. Raises ServerUnavailable."""
-        with border(self._named, maybe_done=True):
+        with server_errors(self._named, maybe_done=True):
             try:
                 await self._client.get_workflow_handle(RULES_ID).signal("change", to_wire(change), rpc_timeout=SOON)
             except RPCError as error:
@@ -95,12 +95,12 @@ class NamespaceRules:
                     raise
                 await self.read()
                 await self._begin(start_signal="change", start_signal_args=[to_wire(change)])
-            with anyio.move_on_after(SHOWN_WITHIN):
+            with anyio.move_on_after(SHOWN_WITHIN_SECONDS):
                 while True:
                     await self.read()
                     if self.standing.has(change):
                         return
-                    await anyio.sleep(SHOWN_WITHIN / 200)
+                    await anyio.sleep(SHOWN_WITHIN_SECONDS / 200)
         raise ServerUnavailable(
             f"{self._named} has taken a change of its rules, and does not show it yet: look at `supervisor rules` "
             "before you repeat it",

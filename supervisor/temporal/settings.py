@@ -38,7 +38,7 @@ from temporalio.service import TLSConfig
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
-from supervisor.system.withheld import hold
+from supervisor.system.withheld import withhold_secret
 from supervisor.temporal.payloads import VARIABLE as PAYLOADS, NamedDriver, PayloadFolder, storage_of
 
 KEY: Final = "TEMPORAL_API_KEY"
@@ -132,7 +132,7 @@ def _read_key(profile: ClientConfigProfile) -> str | None:
             raise InvalidInput(f"{KEY_FILE}: {file} is empty")
         return None
     key = key.strip()
-    hold(key)
+    withhold_secret(key)
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise InvalidInput(f"the API key in {source} is not one: it has a space, a line break or a special character")
     return key

@@ -15,8 +15,8 @@ import msgspec
 
 from supervisor.core.events import AnyEvent
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.retrying import again, was_cut_off_by_its_parent, why_not_retry
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.retrying import done_again, was_cut_off_by_its_parent, why_not_retry
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.journal.view import Entry
 
 
@@ -35,7 +35,7 @@ def wanted_by(entries: Iterable[Entry], commands: Collection[str] = ()) -> list[
     for session, event in entries:
         journals.setdefault(session, []).append(event)
     journals.pop(RULES, None)
-    states = {session: replay(session, events) for session, events in journals.items()}
+    states = {session: replay_journal(session, events) for session, events in journals.items()}
     retried = set(_retried(states, journals)) if "retry" in commands else ()
     for session, state in states.items():
         goes_on = state.is_open or session in retried
@@ -55,4 +55,4 @@ def _retried(states: Mapping[str, SessionState], journals: Mapping[str, Sequence
         if state.facts.parent is None and why_not_retry(state) is not None:  # the command is refused
             continue
         cut_off = [name for name in state.children if was_cut_off_by_its_parent(states[name])]
-        left += again(state, journals[session], "", cut_off).children
+        left += done_again(state, journals[session], "", cut_off).children

@@ -64,23 +64,23 @@ ROUTE: Final = "SupervisorRoute"
 MEMO: Final = "supervisor"
 ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 """An id is used once, unless its workflow has failed: the worker has refused what it was to do."""
-LARGEST: Final = 1024 * 1024
+LARGEST_BYTES: Final = 1024 * 1024
 """Bytes of JSON that arguments or a result may have without a folder for large payloads (payloads.py). The server
 refuses documents of more than 2 MiB."""
-INLINE: Final = 256 * 1024
+INLINE_BYTES: Final = 256 * 1024
 """Bytes from which a payload is stored in the folder for large payloads, if there is one."""
 CONTINUE_AFTER: Final = 5000
 """A server ends a workflow at 51,200 events."""
 CONTINUE_AFTER_BYTES: Final = 8 * 1024 * 1024
 """A server ends a workflow at 50 MiB of history. A carried journal is not a quarter of this."""
-CARRIED_LARGEST: Final = 1536 * 1024
+CARRIED_LARGEST_BYTES: Final = 1536 * 1024
 """Bytes of a carried journal, where there is no folder for large payloads."""
-ENDED_LARGEST: Final = 1920 * 1024
+ENDED_LARGEST_BYTES: Final = 1920 * 1024
 """Bytes of JSON that the outcome of a tree may have with what it leaves, where there is no such folder."""
-MEMO_LARGEST: Final = 64 * 1024
-SEARCHED_LARGEST: Final = 2000
+MEMO_LARGEST_BYTES: Final = 64 * 1024
+SEARCHED_LARGEST_BYTES: Final = 2000
 """Bytes of the ids in the search attribute. A server refuses 2048, and a workflow that asks for more stands still."""
-PAGE: Final = 192 * 1024
+PAGE_BYTES: Final = 192 * 1024
 """Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
 
 
@@ -136,7 +136,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     requester: str
     by: str
-    largest: int = LARGEST
+    largest: int = LARGEST_BYTES
     """Bytes of JSON that the arguments or the result of a body may have: the same in each replay of the tree."""
     continue_after: int = CONTINUE_AFTER
     """Events of the workflow's history after which the tree goes on in a new workflow."""
@@ -169,7 +169,7 @@ class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     inactivity_timeout: float = 60.0
     facts: CallFacts | None = None
-    largest: int = LARGEST
+    largest: int = LARGEST_BYTES
 
 
 class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,7 +296,7 @@ def from_wire(document: Any, type_: type[T]) -> T:
 def plain_of(
     value: Any,
     what: str,
-    largest: int = LARGEST,
+    largest: int = LARGEST_BYTES,
     *,
     exact: bool = False,
     hook: Callable[[Any], Any] | None = None,
@@ -311,7 +311,9 @@ def plain_of(
 def check_size(raw: msgspec.Raw, what: str, largest: int) -> None:
     """Raise InvalidInput, which says what to do, for a value that is too large."""
     if len(raw) > largest:
-        larger = "" if largest > LARGEST else ", or name a folder for large payloads (SUPERVISOR_TEMPORAL_PAYLOADS)"
+        larger = (
+            "" if largest > LARGEST_BYTES else ", or name a folder for large payloads (SUPERVISOR_TEMPORAL_PAYLOADS)"
+        )
         raise InvalidInput(
             f"{what} has {len(raw)} bytes as JSON, and {largest} at most are kept: put it into a file or an object "
             f"store, and pass its name{larger}"

@@ -41,8 +41,8 @@ from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.wiring.app import open_supervisor
 
-PATIENCE: Final = 30.0
-SHORT: Final = 0.5  # seconds for which a failing platform is waited for
+PATIENCE_SECONDS: Final = 30.0
+SHORT_SECONDS: Final = 0.5  # seconds for which a failing platform is waited for
 T = TypeVar("T")
 Failure = Literal["429", "500", "refused", "slow", "revoked", "lost"]
 """How a platform fails. lost: it does what it is asked, and then fails."""
@@ -52,7 +52,7 @@ OURS: Final = (
     "command (claim)",
 )
 """Labels of our lines on a card. An argument may have each of these names."""
-TOO_LONG: Final = 100_000
+TOO_LONG_CHARACTERS: Final = 100_000
 """Characters that no card has room for."""
 HOSTILE: Final = "pro\x1b[2Jduction\u202e @everyone <!channel> </b> ``` \x00"
 
@@ -185,13 +185,13 @@ class _Scene(msgspec.Struct, frozen=True):
 
 
 async def _until(is_so: Callable[[], object]) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(PATIENCE_SECONDS):
         while not is_so():  # noqa: ASYNC110 # the platform is of another author, and tells no one
             await anyio.sleep(0.01)
 
 
 async def _until_stored(read: Callable[[], Awaitable[T]], is_so: Callable[[T], object]) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(PATIENCE_SECONDS):
         while not is_so(await read()):  # noqa: ASYNC110 # as above
             await anyio.sleep(0.01)
 
@@ -327,7 +327,7 @@ async def _every_argument(bench: ChannelBench) -> None:
 
 async def _too_long(bench: ChannelBench) -> None:
     """A card that shows a part of the call does not count as whole, and has no button that approves it (A11)."""
-    async with _asked(bench, "x" * TOO_LONG) as scene:
+    async with _asked(bench, "x" * TOO_LONG_CHARACTERS) as scene:
         assert "approve.0" not in scene.card.codes
         assert not await scene.is_whole()
 
@@ -401,7 +401,7 @@ def _failing(how: Failure) -> Callable[[ChannelBench], Awaitable[None]]:
         async with _asked(bench) as scene:
             begun, approval = datetime.now(UTC), replace(scene.approval, id=scene.approval.id[::-1])
             bench.fail(how)
-            with anyio.move_on_after(SHORT), suppress(Exception):
+            with anyio.move_on_after(SHORT_SECONDS), suppress(Exception):
                 await bench.make(scene.people).post(approval, None)
             bench.fail(None)
             card = await scene.channel.find_card(approval, begun, datetime.now(UTC))

@@ -17,7 +17,7 @@ from supervisor.testing.replacing import replaced
 @contextmanager
 def fast_disk() -> Iterator[None]:
     """Keep all commits in the event loop, as those of a fast disk are. For a SqliteStore on virtual time."""
-    with replaced(writer, "SLOW_COMMIT", inf):
+    with replaced(writer, "SLOW_COMMIT_SECONDS", inf):
         yield
 
 
@@ -31,7 +31,7 @@ def slow_disk(takes: float | None = None) -> Iterator[None]:
         await anyio.sleep(takes)
         commit()
 
-    with replaced(writer, "SLOW_COMMIT", 0.0):
+    with replaced(writer, "SLOW_COMMIT_SECONDS", 0.0):
         if takes is None:
             yield
         else:

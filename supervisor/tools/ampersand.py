@@ -15,14 +15,14 @@ _TOKEN: Final = re.compile(
     | (?P<operator>&&|\|\||;;|\|&|>&|<&|&>|;&|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_LONGEST: Final = 2**17  # characters; Linux starts no program with a longer argument
+_LONGEST_CHARACTERS: Final = 2**17  # characters; Linux starts no program with a longer argument
 _OPENING, _CLOSING = "({", ")}"
 _SEPARATORS: Final = ("&", ";", "|", "\n")
 
 
 def without_ampersand(command: str) -> str | None:
     """Return the command without the single `&` that it ends in; None if it does not end so."""
-    if len(command) > _LONGEST:
+    if len(command) > _LONGEST_CHARACTERS:
         return None
     said = [token for token in _TOKEN.finditer(command) if token.lastgroup in ("word", "operator")]
     plain = [token[0] for token in said if token.lastgroup == "operator"]

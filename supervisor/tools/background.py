@@ -32,17 +32,17 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
-from supervisor.tools.descendants import find, is_alive, send
+from supervisor.tools.descendants import find_process, is_alive, send_signal
 from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
 from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
-from supervisor.tools.termination import GIVE_UP_AFTER
+from supervisor.tools.termination import GIVE_UP_AFTER_SECONDS
 from supervisor.tools.warden import END_JOB
 
-GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
-_MARGIN: Final = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
-_PAUSE: Final = 0.02  # seconds between two looks at a job that is ending
+GRACE_SECONDS: Final = 2.0  # seconds from SIGTERM to SIGKILL
+_MARGIN_SECONDS: Final = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
+_PAUSE_SECONDS: Final = 0.02  # seconds between two looks at a job that is ending
 SESSION: Final = "session"
 TOLD: Final = "told"
 _ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # without letters that sound or look alike
@@ -115,8 +115,8 @@ class BackgroundProcess(GuardedProcess):
         deadline: float | None = None,
     ) -> None:
         record = str(Path(folder, "end").absolute())
-        request = encode_request(command, cwd, env, GRACE, record=record, deadline=deadline)
-        super().__init__(request, grace=GRACE, output=HeadAndTail(0), watcher=None)
+        request = encode_request(command, cwd, env, GRACE_SECONDS, record=record, deadline=deadline)
+        super().__init__(request, grace=GRACE_SECONDS, output=HeadAndTail(0), watcher=None)
         self.log = str(Path(folder, "log").absolute())
 
     @property
@@ -184,20 +184,20 @@ async def end_job(job: JobProcess, by: str) -> Answer:
     folder = Path(job.log).parent
     with suppress(OSError):
         _write(folder / "by", by)
-    warden = await anyio.to_thread.run_sync(find, job.guard)
+    warden = await anyio.to_thread.run_sync(find_process, job.guard)
     if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
-        answer = await anyio.to_thread.run_sync(partial(send, warden, END_JOB))
+        answer = await anyio.to_thread.run_sync(partial(send_signal, warden, END_JOB))
         if answer == "refused":
             return "refused"
-        give_up_at = time.monotonic() + GRACE + GIVE_UP_AFTER + _MARGIN
+        give_up_at = time.monotonic() + GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + _MARGIN_SECONDS
         while answer == "sent" and time.monotonic() < give_up_at:
             has_guard = await anyio.to_thread.run_sync(is_guarded, job)
             if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
                 return "ended"
             if not has_guard:
                 break
-            await anyio.sleep(_PAUSE)
-    return await end_orphaned_process(job.process, job.process_started_at, GRACE)
+            await anyio.sleep(_PAUSE_SECONDS)
+    return await end_orphaned_process(job.process, job.process_started_at, GRACE_SECONDS)
 
 
 class Piece(NamedTuple):

@@ -26,10 +26,10 @@ from supervisor.tools.call_environment import environment_of_command
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
 
-TIMEOUT: Final = 30.0  # seconds
+TIMEOUT_SECONDS: Final = 30.0  # seconds
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100
 NO_OUTPUT: Final = "[no output]"
-SHOWN: Final = 80  # characters of the command of each
+SHOWN_CHARACTERS: Final = 80  # characters of the command of each
 
 
 @tool(name="shell", timeout=None, command="command")
@@ -38,7 +38,7 @@ async def shell(
     command: str | list[str],
     cwd: str | None = None,
     env: dict[str, str] | None = None,
-    timeout: float = TIMEOUT,
+    timeout: float = TIMEOUT_SECONDS,
     background: bool = False,
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
@@ -84,7 +84,7 @@ async def shell(
 
 def _is_given(context: ProcessToolContext, timeout: float) -> bool:
     """Return whether the caller of a job has named its deadline; where that is not known, whether it is unusual."""
-    return timeout != TIMEOUT if context.given is None else "timeout" in context.given
+    return timeout != TIMEOUT_SECONDS if context.given is None else "timeout" in context.given
 
 
 async def _begin_job(
@@ -190,7 +190,7 @@ def _remarks(finished: Finished, timeout: float) -> list[str]:
         remarks.append(f"[exit code {finished.exit_code}]")
     if finished.left_behind_count:
         named = finished.left_behind[:NAMED]
-        names = ", ".join(f"{each.pid} ({visible(each.command[:SHOWN])}, {each.how})" for each in named)
+        names = ", ".join(f"{each.pid} ({visible(each.command[:SHOWN_CHARACTERS])}, {each.how})" for each in named)
         more = finished.left_behind_count - len(named)
         rest = f", and {more} more" if more else ""
         remarks.append(f"[left behind and ended: {names}{rest}; use background=True for a command that is to go on]")

@@ -18,7 +18,7 @@ import zlib
 from typing import Literal, NamedTuple
 
 PROC = sys.platform.startswith("linux")
-COMMAND_LIMIT = 300  # characters of a command line that people are shown
+COMMAND_LIMIT_CHARACTERS = 300  # characters of a command line that people are shown
 
 
 class Seen(NamedTuple):
@@ -45,22 +45,22 @@ def started_at(pid: int) -> float | None:
     ticks since the boot, and differs between boots, too (wall time would jump with the clock, and ticks alone repeat
     after a reboot). Elsewhere it is the Unix time in whole seconds.
     """
-    seen = find(pid)
+    seen = find_process(pid)
     return None if seen is None else seen.started_at
 
 
-def find(pid: int) -> Seen | None:
+def find_process(pid: int) -> Seen | None:
     """Return the process that has this pid now, or None."""
     return _read_stat(pid) if PROC else _ask_ps(["-p", str(pid)]).get(pid)
 
 
 def is_alive(pid: int, started_at: float | None) -> bool:
     """Return whether this very process lives; False for another process that has its pid by now."""
-    seen = find(pid)
+    seen = find_process(pid)
     return seen is not None and started_at is not None and seen.started_at == started_at and not seen.is_zombie
 
 
-def table() -> dict[int, Seen]:
+def process_table() -> dict[int, Seen]:
     """Return all visible processes by pid. Takes some milliseconds: do not call it in an event loop."""
     if not PROC:
         return _ask_ps(["-ax"])
@@ -68,7 +68,7 @@ def table() -> dict[int, Seen]:
     return {seen.pid: seen for seen in found if seen is not None}
 
 
-def below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
+def processes_below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
     """Return the descendants of `root`, without `root`."""
     children: dict[int, list[Seen]] = {}
     for seen in processes.values():
@@ -83,7 +83,7 @@ def below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
     return found
 
 
-def send(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
+def send_signal(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
     """Signal this very process; leave another process that has its pid by now alone."""
     try:
         handle = os.pidfd_open(seen.pid) if PROC and hasattr(os, "pidfd_open") else None
@@ -109,11 +109,11 @@ def send(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process as text for people, cut to `COMMAND_LIMIT`; empty if the process is gone."""
+    """Return a process's command line for people, cut to `COMMAND_LIMIT_CHARACTERS`; empty if the process is gone."""
     if not PROC:
-        return _run_ps(["-o", "command=", "-p", str(pid)]).strip()[:COMMAND_LIMIT]
+        return _run_ps(["-o", "command=", "-p", str(pid)]).strip()[:COMMAND_LIMIT_CHARACTERS]
     raw = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm").strip()
-    return raw.decode("utf-8", "backslashreplace")[:COMMAND_LIMIT]
+    return raw.decode("utf-8", "backslashreplace")[:COMMAND_LIMIT_CHARACTERS]
 
 
 def _read(path: str) -> bytes:

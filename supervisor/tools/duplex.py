@@ -28,10 +28,10 @@ from supervisor.system.identity import HOST
 from supervisor.tools.call_environment import environment_of
 from supervisor.tools.descendants import is_alive
 from supervisor.tools.finished import Finished, LaunchFailed
-from supervisor.tools.guarded import START_TIMEOUT, GuardedProcess, encode_request
+from supervisor.tools.guarded import START_TIMEOUT_SECONDS, GuardedProcess, encode_request
 from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
-from supervisor.tools.termination import GIVE_UP_AFTER
+from supervisor.tools.termination import GIVE_UP_AFTER_SECONDS
 
 __all__ = [
     "DuplexProcess",
@@ -43,10 +43,10 @@ __all__ = [
     "open_duplex",
 ]
 
-ERRORS_KEPT: Final = 65536  # bytes of the errors' end
-GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
-_MARGIN: Final = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
-_PAUSE: Final = 0.02  # seconds between two looks at a warden that is ending its processes
+ERRORS_KEPT_BYTES: Final = 65536  # bytes of the errors' end
+GRACE_SECONDS: Final = 2.0  # seconds from SIGTERM to SIGKILL
+_MARGIN_SECONDS: Final = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
+_PAUSE_SECONDS: Final = 0.02  # seconds between two looks at a warden that is ending its processes
 _CHUNK: Final = 65536
 
 
@@ -74,7 +74,7 @@ def open_duplex(
     env: Mapping[str, str],
     mark: str,
     stop_timeout: float = 5.0,
-    grace: float = GRACE,
+    grace: float = GRACE_SECONDS,
     at_gate: AtGate | None = None,
     errors: int | None = None,
 ) -> "DuplexProcess":
@@ -99,7 +99,7 @@ class DuplexProcess(GuardedProcess):
     def __init__(
         self, request: bytes, *, grace: float, stop_timeout: float, at_gate: AtGate | None, errors: int | None
     ) -> None:
-        super().__init__(request, grace=grace, output=HeadAndTail(ERRORS_KEPT, head=0), watcher=None)
+        super().__init__(request, grace=grace, output=HeadAndTail(ERRORS_KEPT_BYTES, head=0), watcher=None)
         self._stop_timeout = stop_timeout
         self._at_gate = at_gate
         self._errors = errors
@@ -120,7 +120,9 @@ class DuplexProcess(GuardedProcess):
                 await self._at_gate(self.identity)
             if not await self._begin():
                 raise LaunchFailed(
-                    errno.ETIMEDOUT, f"its warden was killed, or has not answered within {START_TIMEOUT:.0f} s", None
+                    errno.ETIMEDOUT,
+                    f"its warden was killed, or has not answered within {START_TIMEOUT_SECONDS:.0f} s",
+                    None,
                 )
             with _without_group():
                 async with anyio.create_task_group() as group:
@@ -231,7 +233,7 @@ def _without_group() -> Iterator[None]:
         raise own[0] from None
 
 
-async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN) -> Answer:
+async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN_SECONDS) -> Answer:
     """Make sure that nothing is left of a process whose owner has died; return what was found of the process itself.
 
     Its warden ends it and all it started, and is waited for first. If the warden hangs, it is ended with all below it;
@@ -241,8 +243,8 @@ async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN) -
     if former.host != HOST:
         return "not ours"
     guard = former.guard, former.guard_started_at
-    with anyio.move_on_after(GRACE + GIVE_UP_AFTER + margin):
+    with anyio.move_on_after(GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + margin):
         while await anyio.to_thread.run_sync(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
-            await anyio.sleep(_PAUSE)
+            await anyio.sleep(_PAUSE_SECONDS)
     await end_orphaned_process(*guard, 0.0)
-    return await end_orphaned_process(former.pid, former.started_at, GRACE)
+    return await end_orphaned_process(former.pid, former.started_at, GRACE_SECONDS)

@@ -26,19 +26,19 @@ import anyio
 from anyio import AsyncContextManagerMixin, CancelScope
 from anyio.lowlevel import checkpoint
 
-from supervisor.tools.descendants import find, send
+from supervisor.tools.descendants import find_process, send_signal
 from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
 from supervisor.tools.launcher import fork_warden
 from supervisor.tools.orphaned import end_orphaned_process
-from supervisor.tools.orphans import GRACE as ORPHANS_GRACE
+from supervisor.tools.orphans import GRACE_SECONDS as ORPHANS_GRACE
 from supervisor.tools.output import HeadAndTail
-from supervisor.tools.termination import GIVE_UP_AFTER
+from supervisor.tools.termination import GIVE_UP_AFTER_SECONDS
 from supervisor.tools.warden import GO, pack, unpack
 
-START_TIMEOUT = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)
-_BUSY_PAUSE = 0.01  # seconds until we ask a launcher again that is busy with hundreds of starts
+START_TIMEOUT_SECONDS = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)
+_BUSY_PAUSE_SECONDS = 0.01  # seconds until we ask a launcher again that is busy with hundreds of starts
 _CHUNK = 65536
-_DRAINED = 2**21  # the most bytes that are read after the end: more than a pipe can hold
+_DRAINED_BYTES = 2**21  # the most bytes that are read after the end: more than a pipe can hold
 
 
 class GuardedProcess(AsyncContextManagerMixin):
@@ -121,7 +121,7 @@ class GuardedProcess(AsyncContextManagerMixin):
         If this raises a cancellation, nothing has run.
         """
         await self.release()
-        with anyio.move_on_after(START_TIMEOUT, shield=True):
+        with anyio.move_on_after(START_TIMEOUT_SECONDS, shield=True):
             while not self._has_begun and self._failure is None and await self._receive():
                 pass
         if self._failure is not None:
@@ -129,12 +129,12 @@ class GuardedProcess(AsyncContextManagerMixin):
         return self._has_begun
 
     async def _start(self) -> None:
-        with anyio.move_on_after(START_TIMEOUT):
+        with anyio.move_on_after(START_TIMEOUT_SECONDS):
             # If the launcher or a spare warden died meanwhile, only the request was lost: another one is asked.
             if not (await self._reach_gate() or await self._reach_gate()):
                 raise LaunchFailed(errno.ECHILD, "the launcher does not start, or is killed at once", None)
         if not self.pid:
-            raise LaunchFailed(errno.ETIMEDOUT, f"not started within {START_TIMEOUT:.0f} s", None)
+            raise LaunchFailed(errno.ETIMEDOUT, f"not started within {START_TIMEOUT_SECONDS:.0f} s", None)
 
     async def _reach_gate(self) -> bool:
         self._close()
@@ -147,7 +147,7 @@ class GuardedProcess(AsyncContextManagerMixin):
                 self._wire.setblocking(False)
                 streams = self._open_streams(theirs)
                 while not _try_fork(wire, streams):  # noqa: ASYNC110 - we wait for another process
-                    await anyio.sleep(_BUSY_PAUSE)
+                    await anyio.sleep(_BUSY_PAUSE_SECONDS)
             except OSError as error:
                 raise LaunchFailed(error.errno, f"{error.strerror} (starting a process)", None) from error
             if sys.platform != "darwin":  # macOS loses a descriptor in transit when its sender closes it
@@ -256,7 +256,7 @@ class GuardedProcess(AsyncContextManagerMixin):
         try:
             with suppress(OSError):
                 self._wire.shutdown(socket.SHUT_WR)
-            is_heard = await self._hear_out(self._grace + GIVE_UP_AFTER)
+            is_heard = await self._hear_out(self._grace + GIVE_UP_AFTER_SECONDS)
             if not is_heard and not _is_stopped(self._guard):
                 is_heard = await self._hear_out(self.margin)
             if not is_heard:
@@ -281,20 +281,20 @@ class GuardedProcess(AsyncContextManagerMixin):
 
     async def _end_warden(self) -> None:
         """Kill a warden that is stopped, or does not finish; the launcher then ends what it guarded."""
-        warden = find(self._guard[0]) if self._guard else None
+        warden = find_process(self._guard[0]) if self._guard else None
         if warden is not None and warden.identity == self._guard:
-            send(warden, signal.SIGKILL)
-            await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER + self.margin)
+            send_signal(warden, signal.SIGKILL)
+            await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER_SECONDS + self.margin)
 
     async def _end_without_warden(self) -> None:
         self._trouble = self._trouble or "the process that guards the command was killed or stopped"
-        with anyio.move_on_after(self._grace + GIVE_UP_AFTER + self.margin, shield=True):
+        with anyio.move_on_after(self._grace + GIVE_UP_AFTER_SECONDS + self.margin, shield=True):
             answer = await end_orphaned_process(self.pid, self.started_at, self._grace)
             self._trouble += f"; the command itself: {answer}; processes that it had daemonized may still run"
 
     def _drain(self) -> None:
         drained = 0
-        while drained < _DRAINED and (count := self._read_chunk()):
+        while drained < _DRAINED_BYTES and (count := self._read_chunk()):
             drained += count
 
     def _sum_up(self, released_at: float) -> Finished:
@@ -325,7 +325,7 @@ class GuardedProcess(AsyncContextManagerMixin):
 
 
 def _is_stopped(guard: tuple[Any, ...]) -> bool:
-    seen = find(guard[0]) if guard else None
+    seen = find_process(guard[0]) if guard else None
     return seen is not None and seen.identity == guard and seen.is_stopped
 
 

@@ -34,8 +34,8 @@ from supervisor.tools.session_jobs import view_of
 
 log = FactLog(__name__)
 
-LOOK_AGAIN: Final = 0.2  # seconds between two looks at the jobs
-LEAVE_TIMEOUT: Final = 20.0  # seconds for which ending jobs may delay a supervisor that closes
+LOOK_AGAIN_SECONDS: Final = 0.2  # seconds between two looks at the jobs
+LEAVE_TIMEOUT_SECONDS: Final = 20.0  # seconds for which ending jobs may delay a supervisor that closes
 SESSION_ENDED: Final = "the end of its session"
 
 
@@ -112,7 +112,7 @@ class JobWatch:
         """Look at the jobs until cancelled; sleep while there are none."""
         while True:
             await self._has_jobs.wait()
-            await anyio.sleep(LOOK_AGAIN)
+            await anyio.sleep(LOOK_AGAIN_SECONDS)
             try:
                 await self.look()
             except StoreDied:
@@ -124,7 +124,7 @@ class JobWatch:
 
     async def leave(self) -> None:
         """The supervisor closes: end the jobs that end with it, and journal which have ended, for a bounded time."""
-        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as scope, suppress(StoreError, OSError):
+        with anyio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True) as scope, suppress(StoreError, OSError):
             await self.look(is_leaving=True)
         if scope.cancelled_caught:
             log.warning("jobs.left", count=len(self._watched))  # the next owner of their trees watches them

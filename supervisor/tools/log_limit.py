@@ -8,7 +8,8 @@ itself says where the hole is. No other record of it exists.
 Rules
 - The warden looks twice a second while its job runs, and once more at its end. In between a job can write as fast as
   the disk accepts it. The log of a job whose warden was killed has no bound.
-- What stays: the first `HEAD` bytes, less the line at their end that says what happened, and at least the last `TAIL`.
+- What stays: the first `HEAD_BYTES`, less the line at their end that says what happened, and at least the last
+  `TAIL_BYTES`.
 - This works on Linux, in file systems with holes (ext4, xfs, btrfs, tmpfs, overlays of them). Elsewhere there is no
   bound.
 - Only the standard library, and little of it: the launcher imports this module without the rest of the package.
@@ -21,12 +22,14 @@ from typing import Any
 
 from supervisor.tools.descendants import PROC
 
-LOOK_EVERY = 0.5  # seconds between two looks at a log
-LIMIT = 64 * 2**20  # bytes on disk above which a log is cut
-HEAD = 2**20
-TAIL = 32 * 2**20
+LOOK_EVERY_SECONDS = 0.5  # seconds between two looks at a log
+LIMIT_BYTES = 64 * 2**20  # bytes on disk above which a log is cut
+HEAD_BYTES = 2**20
+TAIL_BYTES = 32 * 2**20
 NOTE = b"\n[supervisor: what came between the first MiB of this log and its end, 32 MiB at least, is gone]\n"
-_BLOCK = 2**16  # only whole blocks of a file system become a hole, the rest becomes zeros: a multiple of any block size
+_BLOCK_BYTES = (
+    2**16
+)  # only whole blocks of a file system become a hole, the rest becomes zeros: a multiple of any block size
 _KEEP_SIZE_AND_PUNCH_HOLE = 3
 
 Punch = Callable[[int, int, int, int], int]
@@ -52,11 +55,15 @@ def reopen(output: int) -> int | None:
 
 
 def trim(log: int, punch: Punch) -> None:
-    """Cut the middle out of a log that takes more than `LIMIT` bytes on disk."""
+    """Cut the middle out of a log that takes more than `LIMIT_BYTES` bytes on disk."""
     found = os.fstat(log)
-    end = (found.st_size - TAIL) // _BLOCK * _BLOCK
-    if found.st_blocks * 512 > LIMIT and end > HEAD and punch(log, _KEEP_SIZE_AND_PUNCH_HOLE, HEAD, end - HEAD) == 0:
-        os.pwrite(log, NOTE, HEAD - len(NOTE))
+    end = (found.st_size - TAIL_BYTES) // _BLOCK_BYTES * _BLOCK_BYTES
+    if (
+        found.st_blocks * 512 > LIMIT_BYTES
+        and end > HEAD_BYTES
+        and punch(log, _KEEP_SIZE_AND_PUNCH_HOLE, HEAD_BYTES, end - HEAD_BYTES) == 0
+    ):
+        os.pwrite(log, NOTE, HEAD_BYTES - len(NOTE))
 
 
 def read_kept(log: int, start: int, limit: int) -> tuple[bytes, int]:

@@ -12,12 +12,12 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from supervisor.tools.descendants import Seen, below, find, table
+from supervisor.tools.descendants import Seen, find_process, process_table, processes_below
 from supervisor.tools.termination import Termination
 
 Answer = Literal["gone", "ended", "refused", "not ours"]
 
-_PAUSE = 0.02  # seconds between two looks at the processes that are left
+_PAUSE_SECONDS = 0.02  # seconds between two looks at the processes that are left
 
 
 async def end_orphaned_process(pid: int, started_at: float | None, grace: float = 2.0) -> Answer:
@@ -30,7 +30,7 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
     A process that had left the session *and* lost its parent is not found. Its warden ends such a process, or the
     launcher, unless both were killed. The same holds for the processes that a gone process left behind.
     """
-    meant = await anyio.to_thread.run_sync(find, pid)
+    meant = await anyio.to_thread.run_sync(find_process, pid)
     if meant is None:
         return "gone"
     if started_at is None or meant.started_at != started_at or pid in (os.getpid(), 1):
@@ -43,13 +43,13 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
         is_led = any(seen.identity == meant.identity for seen in alive)
         if ending.step(alive, time.monotonic(), group=meant.pid if is_led and meant.group == meant.pid else None):
             return "refused"
-        await anyio.sleep(_PAUSE)
+        await anyio.sleep(_PAUSE_SECONDS)
     return "ended"
 
 
 def _left_of(meant: Seen, ending: Termination) -> list[Seen]:
-    processes = table()
-    below_it = below(processes, meant.pid)
+    processes = process_table()
+    below_it = processes_below(processes, meant.pid)
     now = processes.get(meant.pid)
     is_there = now is not None and now.identity == meant.identity
     return [

@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from supervisor.tools.descendants import Seen, below, table
+from supervisor.tools.descendants import Seen, process_table, processes_below
 from supervisor.tools.termination import Termination
 
-GRACE = 2.0  # seconds from SIGTERM to SIGKILL; only the killed warden knew the command's own grace
+GRACE_SECONDS = 2.0  # seconds from SIGTERM to SIGKILL; only the killed warden knew the command's own grace
 SHORTEST, LONGEST = 0.002, 0.05  # seconds between two looks
 KILLED = "the process that guards the command was killed; what the command had started was ended"
 
@@ -91,7 +91,7 @@ class Orphans:
                     else:
                         wire.close()
                 if status:
-                    self._ending = self._ending or Termination(term_at=time.monotonic(), grace=GRACE)
+                    self._ending = self._ending or Termination(term_at=time.monotonic(), grace=GRACE_SECONDS)
                     self._pause = SHORTEST
 
     def step(self) -> None:
@@ -112,5 +112,5 @@ class Orphans:
 
     def _alive(self) -> list[Seen]:
         # Wardens are left out, so the walk does not reach what is below them.
-        others = {pid: seen for pid, seen in table().items() if pid not in self._wardens}
-        return [seen for seen in below(others, os.getpid()).values() if not seen.is_zombie]
+        others = {pid: seen for pid, seen in process_table().items() if pid not in self._wardens}
+        return [seen for seen in processes_below(others, os.getpid()).values() if not seen.is_zombie]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-CAP: Final = 30_000
+CAP_CHARACTERS: Final = 30_000
 """Characters of a command's output that a model gets, or as many as bytes were kept."""
 FOREIGN: Final = 0.3
 """From this share of bytes on that are not UTF-8, output is not text. Text in an older encoding has fewer."""
@@ -75,7 +75,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         if is_binary(self.head + self.tail):
             return describe(self.head, self.total)
         head, tail = self.head, self.tail
-        cap = max(CAP, len(head) + len(tail))
+        cap = max(CAP_CHARACTERS, len(head) + len(tail))
         if len(escape(head)) + len(escape(tail)) > cap:  # an escape is longer than its byte
             end = tail if self.is_truncated else head
             head, tail = without_split_end(_fit(head, cap)), without_split_start(_fit(end[::-1], cap)[::-1])

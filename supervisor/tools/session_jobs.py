@@ -23,8 +23,8 @@ from supervisor.core.values import JobView, ToolResult
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import Output, without_split_end, without_split_start
 
-OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns by default
-LARGEST_OUTPUT: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
+OUTPUT_LIMIT_BYTES: Final = 30_000  # bytes of a log that one call returns by default
+LARGEST_OUTPUT_BYTES: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
 
 
 @tool(policy="allow")
@@ -36,7 +36,7 @@ async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
 
 @tool(policy="allow")
 async def job_output(
-    context: ToolContext, job: str, offset: int | None = None, limit: int = OUTPUT_LIMIT
+    context: ToolContext, job: str, offset: int | None = None, limit: int = OUTPUT_LIMIT_BYTES
 ) -> ToolResult[str]:
     """Return the output of a job: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
@@ -49,7 +49,7 @@ async def job_output(
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
     try:
-        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT), offset)
+        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT_BYTES), offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)

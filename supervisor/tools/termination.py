@@ -17,11 +17,11 @@ import signal
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from supervisor.tools.descendants import Seen, command_of, send
+from supervisor.tools.descendants import Seen, command_of, send_signal
 
 How = Literal["terminated", "killed", "refused", "stuck"]
 
-GIVE_UP_AFTER = 2.0  # seconds after SIGKILL, for a process that hangs in the kernel (a dead network drive)
+GIVE_UP_AFTER_SECONDS = 2.0  # seconds after SIGKILL, for a process that hangs in the kernel (a dead network drive)
 
 
 class Ended(NamedTuple):
@@ -39,13 +39,13 @@ class Termination:
     `term_at` is when SIGTERM is due, `grace` the seconds from there to SIGKILL.
     """
 
-    send = staticmethod(send)
+    send = staticmethod(send_signal)
     """Sends a process a signal, and says what came of it."""
 
     def __init__(self, *, term_at: float, grace: float) -> None:
         self._term_at = term_at
         self._kill_at = term_at + grace
-        self._give_up_at = self._kill_at + GIVE_UP_AFTER
+        self._give_up_at = self._kill_at + GIVE_UP_AFTER_SECONDS
         self._seen: dict[tuple[int, float], Ended] = {}
         self._alive: set[tuple[int, float]] = set()
         self._signalled: dict[tuple[int, float], signal.Signals] = {}  # the last signal that each process got

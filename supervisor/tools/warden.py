@@ -47,8 +47,8 @@ import sys
 import time
 from typing import Any, NamedTuple, NoReturn
 
-from supervisor.tools.descendants import PROC, Seen, below, started_at, table
-from supervisor.tools.log_limit import LOOK_EVERY, Punch, find_punch, reopen, trim
+from supervisor.tools.descendants import PROC, Seen, process_table, processes_below, started_at
+from supervisor.tools.log_limit import LOOK_EVERY_SECONDS, Punch, find_punch, reopen, trim
 from supervisor.tools.orphans import Orphans
 from supervisor.tools.spare import FREE, STAY, Spare
 from supervisor.tools.termination import Termination
@@ -57,9 +57,11 @@ GO = b"g"
 READY = b"r"
 TAKE = b"t"
 END_JOB = signal.SIGUSR1
-LINGER = 0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
-TAKE_TIMEOUT = 30.0  # seconds in which the process of a command must take what it is to run
-LONGEST = 3600.0  # seconds that it sleeps at a time: poll counts milliseconds, and not very far
+LINGER_SECONDS = (
+    0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
+)
+TAKE_TIMEOUT_SECONDS = 30.0  # seconds in which the process of a command must take what it is to run
+LONGEST_SECONDS = 3600.0  # seconds that it sleeps at a time: poll counts milliseconds, and not very far
 REPORTED = 100  # leftover processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # All signals whose disposition is not the default here: exec would hand "ignored" on to the command.
@@ -324,7 +326,7 @@ class Warden:
         if self._record is not None:
             signal.signal(END_JOB, lambda *_: None)
         self.is_remembered = self._record is not None or len(streams) == 3
-        self._gate.settimeout(TAKE_TIMEOUT)
+        self._gate.settimeout(TAKE_TIMEOUT_SECONDS)
         socket.send_fds(self._gate, [TAKE], streams)
         self._gate.sendall(order)
         is_logged = self._record is not None and self._place.punch is not None
@@ -434,7 +436,7 @@ class Warden:
                 self._is_late = True
                 return True
             # After that check: the wake-up at the gate may have been for the exit, and there would be no second one.
-            pauses = [each for each in (left, None if self._log is None else LOOK_EVERY) if each is not None]
+            pauses = [each for each in (left, None if self._log is None else LOOK_EVERY_SECONDS) if each is not None]
             ready = self._wait(min(pauses, default=None), *self._owner)
             self._trim_log()
         return False
@@ -456,7 +458,7 @@ class Warden:
         now = time.monotonic()
         if not is_ended and not self._report_exit(now, is_ended=False):
             return
-        ending = Termination(term_at=now if is_ended else now + LINGER, grace=self._grace)
+        ending = Termination(term_at=now if is_ended else now + LINGER_SECONDS, grace=self._grace)
         is_told, was_signalled, pause = not is_ended, False, 0.002
         while not self._is_nobody_left():
             self._send_reports()
@@ -518,8 +520,8 @@ class Warden:
         return False
 
     def _alive(self, ending: Termination) -> list[Seen]:
-        processes = table()
-        mine = below(processes, os.getpid())
+        processes = process_table()
+        mine = processes_below(processes, os.getpid())
         if not self._place.is_subreaper:
             mine |= {pid: s for pid, s in processes.items() if s.group == self._leader or ending.knows(s)}
         # A zombie that is our child and could not be reaped has threads that still run.
@@ -530,7 +532,9 @@ class Warden:
         poll = select.poll()
         for fd in (*fds, self._place.wakeup):
             poll.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(min(seconds, LONGEST) * 1000)))}
+        ready = {
+            fd for fd, _ in poll.poll(None if seconds is None else max(1, int(min(seconds, LONGEST_SECONDS) * 1000)))
+        }
         if self._place.wakeup in ready:
             self._is_told_to_end |= END_JOB in os.read(self._place.wakeup, 4096)
         return ready

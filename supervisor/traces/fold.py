@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.text.masks import hide, mask
+from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.traces import names
 
 _GOOD: Final = ("succeeded", "cancelled", "ok", "denied")
@@ -164,7 +164,7 @@ class SessionFold:
         request, arguments = asked
         found = {**self.attributes, **call_attributes(request.tool, operation), names.RESULT: kind}
         if self._contents:
-            shown = hide(mask(msgspec.json.decode(arguments), request.secret))
+            shown = hide(mask_arguments(msgspec.json.decode(arguments), request.secret))
             found[names.TOOL_CALL_ARGUMENTS] = msgspec.json.encode(shown).decode()
             found[names.TOOL_CALL_RESULT] = content
         error = None if kind in _GOOD else reason

@@ -30,7 +30,7 @@ from supervisor.transcripts.formats import (
     Plan,
     ShapeError,
     Wish,
-    begins,
+    begins_with,
     decode_blocks,
     iso,
     to_drop,
@@ -175,7 +175,7 @@ class ClaudeCode:
 def _mark_reply(blocks: list[ClaudeBlock], at: int, index: Index) -> None:
     for block in blocks:
         if block.type == "tool_use":
-            index.mark(at, CALL if block.id and begins(block.input, "{") else UNANSWERABLE, block.id)
+            index.mark(at, CALL if block.id and begins_with(block.input, "{") else UNANSWERABLE, block.id)
 
 
 def _mark_user(blocks: list[ClaudeBlock], at: int, index: Index) -> None:

@@ -111,7 +111,7 @@ def iso(now: datetime) -> str:
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
 
 
-def begins(raw: msgspec.Raw, bracket: str) -> bool:
+def begins_with(raw: msgspec.Raw, bracket: str) -> bool:
     """Return whether a raw value begins with this bracket or quote."""
     view = memoryview(raw)
     return len(view) > 0 and view[0] == ord(bracket)
@@ -119,7 +119,7 @@ def begins(raw: msgspec.Raw, bracket: str) -> bool:
 
 def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any]:
     """Decode the blocks of a message; a message that is a string has none."""
-    if begins(content, '"'):
+    if begins_with(content, '"'):
         return []
     try:
         return decoder.decode(content)

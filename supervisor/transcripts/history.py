@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.events import MessageImported
 from supervisor.core.sessions.transcript import TEXT
 from supervisor.transcripts.claude_code import ClaudeCode
@@ -35,7 +35,7 @@ from supervisor.transcripts.index import ENTRY
 from supervisor.transcripts.liveness import find_holder
 from supervisor.transcripts.session import Reader, RefusedError, Session, judging, read_session
 
-_BLOCK: Final = 1 << 18
+_BLOCK_BYTES: Final = 1 << 18
 
 
 class Said(NamedTuple):
@@ -65,7 +65,7 @@ class History:
         """Return the SHA-256 of the text as it was judged."""
         found, left = hashlib.sha256(), self._session.size
         self._lines.file.seek(0)
-        while left and (block := self._lines.file.read(min(_BLOCK, left))):
+        while left and (block := self._lines.file.read(min(_BLOCK_BYTES, left))):
             found.update(block)
             left -= len(block)
         return found.hexdigest()
@@ -177,10 +177,10 @@ def _event(said: Said, now: datetime, said_at: datetime | None, *, is_lost: bool
     return MessageImported(
         at=now,
         role=said.role,
-        text=printable(said.text),
+        text=printable_text(said.text),
         said_at=said_at,
-        tool=said.tool and printable(said.tool),
-        call=said.call and printable(said.call),
+        tool=said.tool and printable_text(said.tool),
+        call=said.call and printable_text(said.call),
         is_error=said.is_error,
         is_lost=is_lost,
     )

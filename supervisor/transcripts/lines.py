@@ -24,12 +24,12 @@ from typing import Any, Final
 
 import msgspec
 
-BLOCK: Final = 1 << 16
+BLOCK_BYTES: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
 _NUL: Final = b"\0"
 
 
-def read_lines(file: io.RawIOBase, size: int, block: int = BLOCK) -> Iterator[tuple[int, memoryview]]:
+def read_lines(file: io.RawIOBase, size: int, block: int = BLOCK_BYTES) -> Iterator[tuple[int, memoryview]]:
     """Yield the offset of each line of the first `size` bytes, and the line without its line feed. `block`: bytes that
     are read at once."""
     buffer = bytearray(block)
@@ -72,8 +72,8 @@ def is_utf8(line: memoryview) -> bool:
     """Return whether a line is UTF-8, in little memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for begin in range(0, len(line), BLOCK):
-            decoder.decode(line[begin : begin + BLOCK])
+        for begin in range(0, len(line), BLOCK_BYTES):
+            decoder.decode(line[begin : begin + BLOCK_BYTES])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
@@ -84,7 +84,7 @@ def _measure(file: io.RawIOBase, limit: int) -> tuple[int, bool]:
     """Return the length of the line that begins here, and whether it contains a NUL."""
     seen = 0
     has_nul = False
-    while seen < limit and (block := file.read(min(BLOCK, limit - seen))):
+    while seen < limit and (block := file.read(min(BLOCK_BYTES, limit - seen))):
         found = block.find(b"\n")
         end = found if found >= 0 else len(block)
         has_nul = has_nul or block.find(_NUL, 0, end) >= 0

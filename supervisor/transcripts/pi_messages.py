@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.sessions.transcript import is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins, decode_blocks, iso
+from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins_with, decode_blocks, iso
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 from supervisor.transcripts.lines import TooDeepError
 
@@ -105,7 +105,7 @@ def _calls(content: msgspec.Raw) -> list[tuple[int, str]]:
 
 
 def _is_whole(block: PiBlock) -> bool:
-    if not block.id or not begins(block.arguments, "{"):
+    if not block.id or not begins_with(block.arguments, "{"):
         return False
     return block.partialJson is ABSENT or _is_buffer_of(block.arguments, block.partialJson)
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.sessions.transcript import TEXT
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import Processes, find_holder
@@ -115,19 +115,19 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     yield from (Path(error.filename) for error in closed)  # reported like a file that cannot be read
 
 
-def repair(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
+def repair_file(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
     """Examine a file and, if the options say so, repair it; give all files of a run the same `processes`."""
-    report = Report(path=printable(str(path)), state="refused")
+    report = Report(path=printable_text(str(path)), state="refused")
     try:
         with judging(path):
             _repair(report, path, now, options, processes or Processes())
     except UnknownFormatError as error:
-        report.state, report.reason, report.format = "unknown", printable(str(error)), error.format
+        report.state, report.reason, report.format = "unknown", printable_text(str(error)), error.format
     except RefusedError as error:
-        report.state, report.reason = "refused", printable(str(error))
+        report.state, report.reason = "refused", printable_text(str(error))
         report.format = report.format or error.format
     except OSError as error:
-        report.state, report.reason = "refused", printable(f"{path}: {error.strerror or error}")
+        report.state, report.reason = "refused", printable_text(f"{path}: {error.strerror or error}")
     return report
 
 
@@ -159,7 +159,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
     if session.is_compressed and not as_copy:
         raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
     if as_copy and _is_done(session, options):
-        report.state, report.written = "repaired", printable(str(copy_path(session)))
+        report.state, report.written = "repaired", printable_text(str(copy_path(session)))
         report.notes.append("the repaired copy already exists")
         return
     check_writable(session)
@@ -174,9 +174,9 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
             return
         written = write_plan(session, plan, now, as_copy=as_copy)
     report.state = "repaired"
-    report.written = printable(str(written.target))
-    report.backup = printable(str(written.backup)) if written.backup else None
-    report.torn_moved_to = printable(str(written.torn)) if written.torn else None
+    report.written = printable_text(str(written.target))
+    report.backup = printable_text(str(written.backup)) if written.backup else None
+    report.torn_moved_to = printable_text(str(written.torn)) if written.torn else None
 
 
 def _plan(session: Session, now: datetime, options: Options) -> Plan:
@@ -245,7 +245,9 @@ def _tell(report: Report, session: Session) -> None:
 
 def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -> None:
     report.added = [
-        Line(None if a.after is None else a.after + 1, printable(a.call_id), printable(a.tool), a.line.decode())
+        Line(
+            None if a.after is None else a.after + 1, printable_text(a.call_id), printable_text(a.tool), a.line.decode()
+        )
         for a in plan.additions
     ]
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]

@@ -42,9 +42,11 @@ from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 from supervisor.transcripts.recognised import database_of, name_of
 
-_PACKED: Final = 1 << 13  # compressed bytes that are unpacked at once; the result may be thousands of times as long
-_UNPACKED_AT_LEAST: Final = 64 << 20
-_UNPACKED_AT_MOST: Final = 8 << 30
+_PACKED_BYTES: Final = (
+    1 << 13
+)  # compressed bytes that are unpacked at once; the result may be thousands of times as long
+_UNPACKED_AT_LEAST_BYTES: Final = 64 << 20
+_UNPACKED_AT_MOST_BYTES: Final = 8 << 30
 _RATIO: Final = 1000  # no known session is compressed as much; a bomb has 30,000
 _SQLITE = b"SQLite format 3\0"
 FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
@@ -195,7 +197,7 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             ) from None
         with tempfile.TemporaryFile(buffering=0) as unpacked:
             try:
-                limit = min(max(_UNPACKED_AT_LEAST, _RATIO * stamp.size), _UNPACKED_AT_MOST)
+                limit = min(max(_UNPACKED_AT_LEAST_BYTES, _RATIO * stamp.size), _UNPACKED_AT_MOST_BYTES)
                 is_whole = _unpack(file, unpacked, zstandard.ZstdDecompressor(), limit)
             except zstandard.ZstdError as error:
                 raise RefusedError(f"{real} cannot be unpacked ({error}); it may be damaged") from None
@@ -213,7 +215,7 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> b
     Returns False if the last frame is cut off, which zstandard's own streams do not report.
     """
     frame = None
-    while packed := file.read(_PACKED):
+    while packed := file.read(_PACKED_BYTES):
         while packed:
             frame = frame or decompressor.decompressobj()
             into.write(frame.decompress(packed))

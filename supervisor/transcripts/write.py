@@ -33,7 +33,7 @@ from supervisor.transcripts.formats import Plan, iso
 from supervisor.transcripts.liveness import is_alive, is_stale, lock_path, own_starttime, read_lock
 from supervisor.transcripts.session import ChangedError, Reader, RefusedError, Session, Stamp
 
-_BLOCK = 1 << 18
+_BLOCK_BYTES = 1 << 18
 
 
 class Written(NamedTuple):
@@ -177,7 +177,7 @@ def repaired(session: Session, plan: Plan, lines: Reader) -> Iterator[bytes]:
 def _bytes(lines: Reader, begin: int, end: int) -> Iterator[bytes]:
     lines.file.seek(begin)
     while begin < end:
-        block = lines.file.read(min(_BLOCK, end - begin))
+        block = lines.file.read(min(_BLOCK_BYTES, end - begin))
         if not block:
             raise ChangedError("the file became shorter while it was being repaired; run the repair again")
         begin += len(block)
@@ -250,7 +250,7 @@ def _keep_backup(session: Session, now: datetime) -> Path:
 def _copy(source: Path, target: Path) -> None:
     was = source.stat()
     with source.open("rb") as old, open(target, "xb", opener=_privately) as new:
-        while block := old.read(_BLOCK):
+        while block := old.read(_BLOCK_BYTES):
             new.write(block)
         new.flush()
         os.fchmod(new.fileno(), stat.S_IMODE(was.st_mode))

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 log = FactLog(__name__)
 
-LOOK_FOR_OTHERS = 0.2  # seconds between two checks for commits of other processes
-SHUTDOWN_TIMEOUT = 10.0  # seconds for executing calls to finish when the supervisor is stopped (R8)
-UNWIND_TIMEOUT = 5.0  # seconds after that for cancelled runs to end; the log names those that do not
+LOOK_FOR_OTHERS_SECONDS = 0.2  # seconds between two checks for commits of other processes
+SHUTDOWN_TIMEOUT_SECONDS = 10.0  # seconds for executing calls to finish when the supervisor is stopped (R8)
+UNWIND_TIMEOUT_SECONDS = 5.0  # seconds after that for cancelled runs to end; the log names those that do not
 
 
 @asynccontextmanager
@@ -281,11 +281,11 @@ async def _stop(runner: Runner) -> None:
     with anyio.CancelScope(shield=True):
         runner.attempts.is_draining = runner.attempts.is_closed = True
         try:
-            with anyio.move_on_after(SHUTDOWN_TIMEOUT):
+            with anyio.move_on_after(SHUTDOWN_TIMEOUT_SECONDS):
                 await runner.attempts.wait_until(lambda: not runner.is_executing)
         finally:  # a second, native cancellation ends the wait
             runner.attempts.suspend_all("the supervisor was stopped")
-        with anyio.move_on_after(UNWIND_TIMEOUT):
+        with anyio.move_on_after(UNWIND_TIMEOUT_SECONDS):
             await runner.attempts.wait_until(lambda: runner.attempts.is_empty)
             return
         for each in unfinished(runner):
@@ -296,14 +296,14 @@ async def _stop(runner: Runner) -> None:
 async def _look_for_others(runner: Runner) -> None:
     """Apply the decisions and cancels of other processes, and their other entries."""
     while runner.journal.store.is_durable:
-        await anyio.sleep(LOOK_FOR_OTHERS)
+        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS)
         runner.journal.catch_up()
 
 
 async def _keep_log_short(store: Store) -> None:
     thread = anyio.CapacityLimiter(1)  # its own: all shared threads may be in use
     while store.is_durable:
-        await anyio.sleep(LOOK_FOR_OTHERS)
+        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS)
         if store.wants_checkpoint():
             try:
                 await anyio.to_thread.run_sync(store.checkpoint, limiter=thread)

@@ -24,7 +24,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
@@ -34,7 +34,7 @@ from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.loading import why_not_here
 from supervisor.wiring.app import serving
 
-LONG: Final = 10.0  # seconds after which a replay without a result counts as undecided
+LONG_SECONDS: Final = 10.0  # seconds after which a replay without a result counts as undecided
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_replay(
-    entries: Iterable[JournalEntry], agents: Mapping[str, AgentSpec[Any, Any]], *, seconds: float = LONG
+    entries: Iterable[JournalEntry], agents: Mapping[str, AgentSpec[Any, Any]], *, seconds: float = LONG_SECONDS
 ) -> list[Checked]:
     """Replay the open sessions among these journal entries with agents of these names.
 
@@ -125,7 +125,7 @@ def _open_states(rows: list[JournalEntry]) -> dict[str, SessionState]:
     journals: dict[str, list[e.AnyEvent]] = {}
     for row in rows:
         journals.setdefault(row.session, []).append(row.event)
-    states = {session: replay(session, events) for session, events in journals.items() if _is_session(events)}
+    states = {session: replay_journal(session, events) for session, events in journals.items() if _is_session(events)}
     mine = {session: state for session, state in states.items() if why_not_here(state.facts.agent) is None}
     return {session: state for session, state in mine.items() if state.phase == "open"}
 

@@ -25,11 +25,11 @@ from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.interpreter import tuned
 from supervisor.temporal.client.cards import NamespaceCards
 from supervisor.temporal.client.served import ServedSupervisor
-from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.connection import connect_to_server, prepare
 from supervisor.temporal.mirror.store import FileFeed, MirrorFile
 from supervisor.wiring.app import serving
 
-FILLING: Final = 10.0
+FILLING_SECONDS: Final = 10.0
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def open_cluster(
 ) -> AsyncIterator[StoreSupervisor]:
     """Serve a namespace. Raises as `open_temporal`; InvalidInput for a file that is no mirror of it; StoreError."""
     check_routes(routes, channels, people)
-    client = await connect(named)
+    client = await connect_to_server(named)
     await prepare(client, named)
     store.open()
     feed = FileFeed(store)
@@ -53,7 +53,7 @@ async def open_cluster(
         feed.open()
         supervisor = ServedSupervisor(client, named, store, feed, people, agents)
         near, cards = supervisor.near, NamespaceCards(supervisor.runner, client, named, channels)
-        with anyio.move_on_after(FILLING):
+        with anyio.move_on_after(FILLING_SECONDS):
             await supervisor.mirror.follow_all()
         await cards.find_lost(feed)
         supervisor.runner.journal.catch_up()

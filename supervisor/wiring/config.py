@@ -37,7 +37,7 @@ from supervisor.system.settling import note_ours
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_DEEPEST: Final = 50  # levels below a key of the top level
+_DEEPEST_LEVELS: Final = 50  # levels below a key of the top level
 _LONGEST: Final = 64  # bits of a number
 TAKEN: Final = ("web", "terminal")
 """Names of channels that no table has."""
@@ -222,7 +222,7 @@ def _find_odd(document: dict[str, Any]) -> str | None:
     write, or is a text that is no path and no name; None if there is none."""
     for key, value in document.items():
         level, depth = [value], 0
-        while level and depth <= _DEEPEST:
+        while level and depth <= _DEEPEST_LEVELS:
             if any(isinstance(each, int) and each.bit_length() > _LONGEST for each in level):
                 return key
             if any(isinstance(each, str) and "\0" in each for each in level):

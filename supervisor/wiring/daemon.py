@@ -50,7 +50,7 @@ log = FactLog(__name__)
 
 OPEN_FILES: Final = 8192
 """Files and connections that a daemon may have open, if the system allows it. Its processes inherit the limit."""
-SECRET: Final = 32
+SECRET_BYTES: Final = 32
 """Bytes of the secret that signs cookies."""
 
 
@@ -287,8 +287,8 @@ def store_secret(store: Path) -> bytes:
         finally:
             made.unlink()
     secret, why = path.read_bytes(), why_not_ours(path, OTHERS_USE)
-    if len(secret) != SECRET or why is not None:
-        problem = why or f"{path} has {len(secret)} bytes instead of {SECRET}"
+    if len(secret) != SECRET_BYTES or why is not None:
+        problem = why or f"{path} has {len(secret)} bytes instead of {SECRET_BYTES}"
         raise StoreUnreadable(f"{problem}. It signs logins: remove it, and all people sign in once more")
     return secret
 
@@ -297,7 +297,7 @@ def _make_secret(path: Path) -> None:
     """Make a file with a new secret. Raises FileExistsError."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_bytes(SECRET))
+        file.write(secrets.token_bytes(SECRET_BYTES))
         file.flush()
         os.fsync(file.fileno())
 

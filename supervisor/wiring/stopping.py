@@ -39,9 +39,9 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GRACE: Final = 10
+GRACE_SECONDS: Final = 10
 """Seconds for which executing calls may go on, for the message. `open_supervisor` enforces them."""
-LIMIT = 20.0
+LIMIT_SECONDS = 20.0
 """Seconds after the first signal at which the process ends in any case."""
 STOPPED_READING: Final = 128 + signal.SIGPIPE
 """The exit code after the reader of our output has gone (`| head`)."""
@@ -159,7 +159,7 @@ class _Ear:
         while True:
             left = None if ends_at is None else max(0.0, ends_at - time.monotonic())
             if not select.select([self._ears], [], [], left)[0]:
-                self._end(f"Stopped by force after {LIMIT:g} s. {_held_by()}")
+                self._end(f"Stopped by force after {LIMIT_SECONDS:g} s. {_held_by()}")
             for byte in os.read(self._ears, 64):
                 if byte == _CLOSE:
                     return
@@ -169,8 +169,8 @@ class _Ear:
             if len(self.received) > 1:
                 self._end()
             if self.received and ends_at is None:
-                ends_at = time.monotonic() + LIMIT
-                _say(f"Stopping: executing calls have {GRACE} s to end. Repeat the signal to stop at once.")
+                ends_at = time.monotonic() + LIMIT_SECONDS
+                _say(f"Stopping: executing calls have {GRACE_SECONDS} s to end. Repeat the signal to stop at once.")
                 os.write(self._tell, b"!")
 
     def _end(self, why: str = "") -> None:

@@ -5,7 +5,7 @@ import pytest
 from acp_scenes import ForkingStore, allow, answer_all, ask, deny, events, new_home, opened, real_backend, say
 
 from supervisor.core import events as e
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 __all__ = ["new_home", "real_backend"]
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_a_death_after_any_commit_loses_nothing_and_repeats_nothing(home, 
     await _carry_on(store, home, decide, script)
     assert len(store.lives) >= 7
     for left, its_home in store.lives:
-        before = [approval for _, approval in replay("top", events(left, "top")).pending_approvals()]
+        before = [approval for _, approval in replay_journal("top", events(left, "top")).pending_approvals()]
         seen, said = await _carry_on(left, its_home, decide, script)
         assert {*before} <= {*seen}
         begun = len(events(left, "top", e.ToolCallStarted))

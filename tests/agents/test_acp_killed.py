@@ -15,8 +15,8 @@ from nest import Nests
 
 from supervisor import Approve, Deny, NotFound, SqliteStore
 from supervisor.core import events as e
-from supervisor.core.sessions.state import replay
-from supervisor.tools.descendants import find
+from supervisor.core.sessions.state import replay_journal
+from supervisor.tools.descendants import find_process
 
 __all__ = ["real_backend"]
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")]
@@ -114,7 +114,7 @@ async def test_a_kill_around_any_commit_repeats_no_effect_and_loses_no_request(
     for at in points(tmp_path / "undisturbed", side):
         folder = tmp_path / str(at)
         deaths += dies(folder, at)
-        pending = {approval for _, approval in replay("top", journal(folder)).pending_approvals()}
+        pending = {approval for _, approval in replay_journal("top", journal(folder)).pending_approvals()}
         said, seen = await live(folder, script)
         assert (said, pending - seen) == ("done", set()), at
         home, finished = Home(folder / "home"), journal(folder, e.ToolCallFinished)
@@ -133,14 +133,14 @@ async def test_a_deaf_agent_is_gone_before_the_next_one_begins(anyio_backend_nam
         while "yes" not in home.outcomes:
             await anyio.sleep(0.02)
     (agent,) = home.pids
-    child = find(int((tmp_path / "home" / "child").read_text()))
-    assert child.session != find(agent).session
+    child = find_process(int((tmp_path / "home" / "child").read_text()))
+    assert child.session != find_process(agent).session
     owner.signal(signal.SIGKILL)
     owner.end()
     said, _ = await live(tmp_path, "heedful")
     assert said == "done"
     assert (home.living, home.lines("overlaps"), home.effects) == ([], [], [])
-    assert find(child.pid) is None or find(child.pid).is_zombie
+    assert find_process(child.pid) is None or find_process(child.pid).is_zombie
     (lost,) = journal(tmp_path, e.ToolCallFinished)
     assert (lost.kind, json.loads(bytes(lost.details))["reason"]) == ("interrupted", "lost")
     assert "lost" in home.prompts[1]

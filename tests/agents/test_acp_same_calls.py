@@ -2,13 +2,13 @@
 
 import pytest
 
-from supervisor.agents.acp.permissions import CODEX, MAX_CLAIM, TITLE, claims_in, is_same, read
+from supervisor.agents.acp.permissions import CODEX, MAX_CLAIM_CHARACTERS, TITLE, claims_in, is_same, read_request
 from supervisor.core.calls.rules import allow, policy_of
 
 
 def request(program=CODEX, **told):
     """Return a request of a program with these fields of a tool call."""
-    return read("coder", {"toolCallId": "c1", "kind": "execute", **told}, [], program)
+    return read_request("coder", {"toolCallId": "c1", "kind": "execute", **told}, [], program)
 
 
 def codex(call, command):
@@ -69,8 +69,8 @@ def test_without_raw_input_the_same_call_is_one_of_which_a_person_saw_the_same(n
 @pytest.mark.parametrize(
     "content",
     [
-        [_diff("x" * (MAX_CLAIM + 1))],
-        [_text("x" * (MAX_CLAIM + 1))],
+        [_diff("x" * (MAX_CLAIM_CHARACTERS + 1))],
+        [_text("x" * (MAX_CLAIM_CHARACTERS + 1))],
         [{"type": "terminal", "terminalId": "t1"}],
         [{"type": "content", "content": {"type": "image", "data": "", "mimeType": "image/png"}}],
     ],

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from supervisor.agents.acp.json_lines import LOGGED, LONGEST, LineTooLong, Messages, read_message
+from supervisor.agents.acp.json_lines import LOGGED_LINES, LONGEST_BYTES, LineTooLong, Messages, read_message
 from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.tools.finished import Finished
 from supervisor.tools.output import Output
@@ -84,9 +84,9 @@ def test_other_lines_are_skipped(raw):
 def test_a_line_may_have_64_mib_and_no_more():
     """The memory for a longer one is bounded by that."""
     frame = b'{"method":"", "params":""}'
-    fits = frame[:-2] + b"x" * (LONGEST - len(frame)) + frame[-2:]
+    fits = frame[:-2] + b"x" * (LONGEST_BYTES - len(frame)) + frame[-2:]
     (message,) = read(fits[start : start + 65536] for start in range(0, len(fits), 65536))
-    assert len(message["params"]) == LONGEST - len(frame)
+    assert len(message["params"]) == LONGEST_BYTES - len(frame)
     too_long = Messages(longest=2**20)
     tracemalloc.start()
     with pytest.raises(LineTooLong):
@@ -98,7 +98,7 @@ def test_a_line_may_have_64_mib_and_no_more():
 def test_a_flood_of_garbage_does_not_flood_the_log(caplog):
     with caplog.at_level(logging.WARNING):
         assert read([b"garbage\n" * 100_000]) == []
-    assert len(caplog.records) == LOGGED + 1
+    assert len(caplog.records) == LOGGED_LINES + 1
 
 
 class Scripted:

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor import Approve, Deny, MemoryStore, SqliteStore, open_supervisor
 from supervisor.agents.mcp_proxy.callers import Caller, Offered
-from supervisor.agents.mcp_proxy.calls import KEPT, NO_TALK, Calls
+from supervisor.agents.mcp_proxy.calls import KEPT_SECONDS, NO_TALK, Calls
 from supervisor.agents.mcp_proxy.replies import NOTE
 from supervisor.testing import fast_disk, fresh_process
 
@@ -103,7 +103,7 @@ async def client(store):
 async def test_a_result_is_kept_for_five_minutes_for_the_next_equal_call():
     """Then the call is a new one."""
     async with client(MemoryStore()) as it:
-        for waits in (KEPT - 10, KEPT + 10):
+        for waits in (KEPT_SECONDS - 10, KEPT_SECONDS + 10):
             it.may_answer = anyio.Event()
             first = it.call()
             await it.approve()
@@ -125,14 +125,14 @@ async def test_a_result_that_was_kept_is_kept_no_longer_by_a_later_process(tmp_p
         await it.leave(first)
         it.may_answer.set()
         await anyio.sleep(10)
-    await anyio.sleep(KEPT)
+    await anyio.sleep(KEPT_SECONDS)
     async with client(SqliteStore(tmp_path / "s.db")) as it:
         await anyio.sleep(1)
         it.call()
         assert (len(await it.pending()), it.sent) == (1, [])
 
 
-@pytest.mark.parametrize("later", [KEPT - 60, KEPT + 60])
+@pytest.mark.parametrize("later", [KEPT_SECONDS - 60, KEPT_SECONDS + 60])
 async def test_a_result_that_came_as_its_process_ended_is_kept_from_then_on(tmp_path, later):
     """However late the next process begins."""
     async with client(SqliteStore(tmp_path / "s.db")) as it:
@@ -142,8 +142,8 @@ async def test_a_result_that_came_as_its_process_ended_is_kept_from_then_on(tmp_
     await anyio.sleep(later)
     async with client(SqliteStore(tmp_path / "s.db")) as it:
         it.call()
-        assert await it.replied() == ([({"number": 1}, True)] if later < KEPT else [])
-        assert (len(await it.pending()), it.sent) == (int(later > KEPT), [])
+        assert await it.replied() == ([({"number": 1}, True)] if later < KEPT_SECONDS else [])
+        assert (len(await it.pending()), it.sent) == (int(later > KEPT_SECONDS), [])
 
 
 async def test_a_denial_waits_until_a_client_hears_it():

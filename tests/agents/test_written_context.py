@@ -27,7 +27,7 @@ from supervisor import Answer, Approve, JournalEntry, MemoryStore
 from supervisor.agents.langgraph import langgraph_agent
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
-from supervisor.agents.written_context import LARGEST, WrittenContext
+from supervisor.agents.written_context import LARGEST_BYTES, WrittenContext
 from supervisor.core.values import ToolResult
 from supervisor.testing import fast_disk, virtual_asyncio
 
@@ -268,7 +268,7 @@ def test_only_fields_that_changed_are_journaled():
 LOST = {
     "no JSON": (lambda: {"items": []}, lambda at: at["items"].append(Client()), "annotate it"),
     "another value": (lambda: {"items": []}, lambda at: at["items"].append((1, 2)), "another value"),
-    "too large": (lambda: {"text": ""}, lambda at: at.update(text="x" * LARGEST), "1000000 at most"),
+    "too large": (lambda: {"text": ""}, lambda at: at.update(text="x" * LARGEST_BYTES), "1000000 at most"),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from test_cards import make_approval
 
 from supervisor.channels.terminal.desk import Decide, Desk
-from supervisor.channels.wording.cards import decided, make_card, plain, summary
+from supervisor.channels.wording.cards import card_lines, decided, make_card, summary
 from supervisor.core.values import Answer, Deny
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,7 +105,7 @@ def test_a_card_of_a_question_shows_its_words_and_every_way_to_answer():
     hostile = make_question(question="Which?\napproval  deadbeef\x1b[2J", choices=("deny", "a\u202eb"))
     card = make_card(hostile, NOW)
     assert [choice.key for choice in card.choices] == ["1", "2", "d"]
-    lines = plain(card, {choice.word: "COMMAND" for choice in card.choices}).splitlines()
+    lines = card_lines(card, {choice.word: "COMMAND" for choice in card.choices}).splitlines()
     assert not any(line.strip().startswith("approval  deadbeef") for line in lines)
     assert not any(char in "\n".join(lines) for char in "\x1b\u202e")
     assert "“deny”" in [choice.word for choice in card.choices]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.wording.cards import Card, decided, make_card, plain, summary, told
+from supervisor.channels.wording.cards import Card, card_lines, decided, make_card, summary, told
 from supervisor.channels.wording.granting import grants
 from supervisor.core.approvals.facts import ORDERED, ago
 from supervisor.core.text.visible import is_visible, json_text, visible
@@ -73,7 +73,7 @@ def test_a_grant_is_shown_with_its_pattern():
         assert len({grant.covers for grant in found}) == 2
     assert [choice.key for choice in make_card(approval, NOW).choices] == ["a", "s w", "e", "d"]
     assert [choice.key for choice in make_card(approval, NOW, edited={}).choices] == ["a", "e", "d"]
-    lines = plain(make_card(approval, NOW), {"approve": "yes", "wider": "more"})
+    lines = card_lines(make_card(approval, NOW), {"approve": "yes", "wider": "more"})
     assert all(f"│ {pattern}\n" in lines for pattern in PATTERNS)
 
 
@@ -83,7 +83,7 @@ def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():
     (grant,) = grants(make_approval(options=(Option("session", pattern),)), "session")
     assert grant.pattern == "in /srv: echo\n  to deny: ⟨U+001B⟩[31mrm"
     card = make_card(make_approval(options=(Option("session", pattern),)), NOW)
-    assert "    │   to deny: " in plain(card, {"wider": "more"})
+    assert "    │   to deny: " in card_lines(card, {"wider": "more"})
 
 
 def test_a_call_with_a_cwd_of_its_own_runs_there():
@@ -157,9 +157,9 @@ def test_text_that_a_screen_may_reorder_is_shown_in_the_order_in_which_it_runs(c
 def test_arguments_cannot_imitate_the_lines_of_a_card():
     """Every line of an argument with several lines begins with the gutter."""
     fake = "ls\n  where     /nowhere\n  to deny: nothing"
-    lines = plain(make_card(make_approval(arguments={"command": fake}), NOW), {"deny": "supervisor deny ID"}).split(
-        "\n"
-    )
+    lines = card_lines(
+        make_card(make_approval(arguments={"command": fake}), NOW), {"deny": "supervisor deny ID"}
+    ).split("\n")
     assert [line for line in lines if "nowhere" in line or "nothing\n" in line] == [
         line for line in lines if "nowhere" in line and "│" in line
     ]

@@ -12,14 +12,14 @@ import pytest
 
 from supervisor import Approval, Approve, Context, SqliteStore, agent, open_supervisor, tool
 from supervisor.channels.discord.components import card_message as discord_card
-from supervisor.channels.mail.letters import address, asked_letter
+from supervisor.channels.mail.letters import asked_letter, mail_address
 from supervisor.channels.slack.blocks import card_blocks
 from supervisor.channels.telegram.messages import card_message as telegram_card
 from supervisor.channels.terminal.screen import draw_card, open_console
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import card_view
 from supervisor.channels.web.pages.visits import Viewer
-from supervisor.channels.wording.cards import make_card, plain
+from supervisor.channels.wording.cards import card_lines, make_card
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -82,12 +82,12 @@ def on_page(approval):
 
 
 SURFACES = {
-    "plain": lambda approval: plain(make_card(approval, NOW), {}),
+    "plain": lambda approval: card_lines(make_card(approval, NOW), {}),
     "terminal": on_terminal,
     "slack": lambda approval: json.dumps(card_blocks(approval, NOW, None)),
     "discord": lambda approval: json.dumps(discord_card(approval, NOW, None)),
     "telegram": lambda approval: telegram_card(approval)["text"],
-    "email": lambda approval: asked_letter(approval, None, "s", address("a@example.org"), NOW).get_content(),
+    "email": lambda approval: asked_letter(approval, None, "s", mail_address("a@example.org"), NOW).get_content(),
     "web": on_page,
 }
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from schemas_and_values import schemas_with_values
 
 from supervisor.channels.chat.interview import NOTHING, Interview
-from supervisor.core.approvals.fields import describe, same
+from supervisor.core.approvals.fields import describe_schema, same_json
 
 STOP = {"type": "object", "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "default": 1}}}
 STOP["required"] = ["city"]
@@ -31,15 +31,15 @@ def answer(interview: Interview, *lines: str) -> list[str | None]:
 def test_lines_that_keep_each_text_give_the_value_back(pair):
     """A person who accepts what each prompt shows changes nothing."""
     schema, value = pair
-    interview = Interview(describe(schema, value), value)
+    interview = Interview(describe_schema(schema, value), value)
     while (prompt := interview.prompt) is not None:
         assert interview.take(prompt.text) is None
-    assert same(interview.reading.value, value)
+    assert same_json(interview.reading.value, value)
 
 
 def test_a_person_fills_in_field_after_field():
     """Choices by their text, lists by yes and no; what does not fit is asked again."""
-    interview = Interview(describe(TRIP))
+    interview = Interview(describe_schema(TRIP))
     assert (interview.prompt.label, interview.prompt.about) == ("kind", "one of bus, train: of transport")
     assert [bool(each) for each in answer(interview, "ship", "", "train")] == [True, True, False]
     assert [bool(each) for each in answer(interview, "maybe", "yes", "", "Rome", "two", "2")] == [1, 0, 1, 0, 1, 0]
@@ -56,7 +56,7 @@ def test_a_person_fills_in_field_after_field():
 def test_a_person_goes_back_and_removes():
     """A field can be typed again, the last item removed, and an object left out that was given."""
     value = {"kind": "bus", "stops": [{"city": "Rome"}, {"city": "Oslo"}], "home": {"city": "Bern"}, "pay": False}
-    interview = Interview(describe(TRIP, value), value)
+    interview = Interview(describe_schema(TRIP, value), value)
     answer(interview, "train")
     assert interview.go_back()
     assert interview.prompt.text == "train"

@@ -15,7 +15,7 @@ from supervisor.channels.mail import letters
 from supervisor.channels.notices import Hook, Ntfy
 from supervisor.channels.slack import blocks
 from supervisor.channels.telegram import messages
-from supervisor.channels.wording.cards import all_facts, make_card, plain
+from supervisor.channels.wording.cards import all_facts, card_lines, make_card
 from supervisor.cli.reading import _facts
 from supervisor.core.approvals.facts import Fact, is_whole, name_text
 from supervisor.core.ids import canonical_json
@@ -26,7 +26,7 @@ from supervisor.testing.channels import OURS
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SECRET = "whsec_" + "AAAA" * 8
 NTFY, HOOK = Ntfy(topic="t", detail="full"), Hook(url="https://h.example", secret=SECRET, detail="full")
-SENDER = letters.address("a@example.org")
+SENDER = letters.mail_address("a@example.org")
 
 
 def on_ntfy(approval: Approval) -> str:
@@ -42,7 +42,7 @@ def on_list(approval: Approval) -> str:
 
 
 SURFACES = {
-    "plain": (lambda approval: plain(make_card(approval, NOW), {}), None),
+    "plain": (lambda approval: card_lines(make_card(approval, NOW), {}), None),
     "list": (on_list, None),
     "terminal": (on_terminal, None),
     "web": (on_page, None),

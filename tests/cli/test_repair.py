@@ -195,14 +195,11 @@ def test_a_pipe_is_not_waited_for(run, tmp_path):
     assert run(tmp_path / "pipe.jsonl")[0] == 6
 
 
-ODD_CALL = (
-    r'{"type":"message","id":"b0000001","parentId":null,"message":{"role":"assistant","stopReason":"toolUse",'
-    r'"content":[{"type":"toolCall","id":"\ud800","name":"\ud800","arguments":{}}]}}'
-)
+ODD_CALL = '{"type":"message","id":"b0000001","parentId":null,"message":{"role":"assistant","content":[{"type":5}]}}'
 
 
 def test_a_file_that_cannot_be_judged_keeps_no_other_from_it_and_the_json_whole(run, session, tmp_path):
-    """An unexpected error (here, an id with half a character) becomes a report of its file."""
+    """An error in one file (here, a part of a message whose type is no text) becomes the report of that file."""
     good, better = session(STUCK), session("claude_code/dangling-at-the-end", "later")
     odd = tmp_path / "in-the-middle.jsonl"
     odd.write_text(good.read_text().splitlines()[0] + "\n" + ODD_CALL + "\n")

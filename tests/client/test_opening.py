@@ -26,7 +26,7 @@ from supervisor import (
     SupervisorError,
     open_remote,
 )
-from supervisor.client.connection import LARGEST_ANSWER, LARGEST_GREETING
+from supervisor.client.connection import LARGEST_ANSWER_BYTES, LARGEST_GREETING_BYTES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 TOKEN = "token-of-olga"
@@ -233,7 +233,7 @@ async def test_the_program_of_the_guide_decides():
 
 async def test_a_list_that_does_not_end_and_an_answer_without_end_are_given_up():
     """A hostile server fills neither the memory nor the time of its client."""
-    size = LARGEST_GREETING + 1
+    size = LARGEST_GREETING_BYTES + 1
 
     def pages(request):
         return answer({"items": [], "next": f"n{len(wire.said)}", "cursor": "c"})
@@ -255,7 +255,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
     def pages(request):
         asked.append(int(re.search(r"limit=(\d+)", request.path)[1]))
         if asked[-1] > 100:
-            return b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\r\n" + b" " * (LARGEST_ANSWER + 1)
+            return b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\r\n" + b" " * (LARGEST_ANSWER_BYTES + 1)
         return answer({"items": [], "next": None, "cursor": "c"})
 
     async with wired(pages) as wire, open_remote(wire.url, token=TOKEN) as remote:

@@ -12,7 +12,7 @@ from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.core.values import Option
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -158,7 +158,7 @@ def journals(draw, max_size=18):
         event = draw(st.sampled_from([event for event in POSSIBLE if is_legal(state, event)]))
         state.apply(event)
         events.append(event)
-    assert replay("s", events) == state
+    assert replay_journal("s", events) == state
     return events
 
 

@@ -9,7 +9,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import child_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.forking import Cut, copy_tree, later_calls
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 SPAWN = "spawn:a:0#1"
 CHILD = child_session_id("s", f"1 {SPAWN}")
@@ -38,7 +38,7 @@ def copied(tree, entry: int, session: str = "s"):
     for name, event in entries:
         journals.setdefault(name, []).append(event)
     for name, events in journals.items():
-        replay(name, events)
+        replay_journal(name, events)
     return journals
 
 

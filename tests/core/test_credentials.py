@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.core.text.masks import credentials, hide, hides, unmask
+from supervisor.core.text.masks import find_credentials, hide, hides, unmask
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----"
@@ -84,13 +84,13 @@ def test_a_private_key_ends_with_the_first_end_that_is_near_enough(text, longest
         rf"[\s\S]{{0,{longest}}}?(?:-----END (?P=key)-----|\Z)"
         r"|(?<![A-Za-z0-9_-])AKIA[A-Z0-9]{16}(?![A-Za-z0-9_])|(?<=redis://:)p(?=@)"
     )
-    assert [*credentials(text, longest)] == [found.span() for found in written.finditer(text)]
+    assert [*find_credentials(text, longest)] == [found.span() for found in written.finditer(text)]
 
 
 def test_a_text_of_nothing_but_begins_is_read_once():
     """To look for the end of each would take an hour."""
     text = "-----BEGIN PRIVATE KEY-----" * 80_000 + "-----BEGIN RSA PRIVATE KEY-----" + " " * 2_000_001
-    assert not [*credentials(text, 2_000_000)]
+    assert not [*find_credentials(text, 2_000_000)]
 
 
 TEXTS = st.lists(st.sampled_from([*KNOWN, *PROSE, "redis://:p@h/", "[secret 2]", " ", "x"]), max_size=4).map(" ".join)

@@ -13,7 +13,7 @@ from supervisor.core.ids import (
     canonical_json,
     check_session_id,
     child_session_id,
-    digest,
+    digest_of_value,
     id_from,
     new_approval_id,
     new_session_id,
@@ -89,16 +89,16 @@ def test_a_text_that_could_be_a_path_or_is_not_visible_is_not_a_session_id(sessi
 @given(JSON, JSON)
 def test_equal_values_have_one_digest_and_others_have_another(value, other):
     """The approved arguments are those that run (A9)."""
-    assert (digest(value) == digest(other)) == (canonical_json(value) == canonical_json(other))
-    assert re.fullmatch("[0-9a-f]{64}", digest(value))
+    assert (digest_of_value(value) == digest_of_value(other)) == (canonical_json(value) == canonical_json(other))
+    assert re.fullmatch("[0-9a-f]{64}", digest_of_value(value))
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(max_size=3), st.integers(), max_size=5))
 def test_the_order_of_names_does_not_matter(arguments):
     """A call with the same arguments is the same call."""
-    assert digest(arguments) == digest(dict(reversed(arguments.items())))
-    assert digest(arguments) != digest({**arguments, "one more": 1})
+    assert digest_of_value(arguments) == digest_of_value(dict(reversed(arguments.items())))
+    assert digest_of_value(arguments) != digest_of_value({**arguments, "one more": 1})
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,7 +6,7 @@ from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions.machine import APPROVAL, OPERATION, RUN, advance, next_approval_status, symbol
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 OPERATION_CELLS = """
                           -         requested asked     approved  denied    withdrawn expired   executing waiting
@@ -150,14 +150,14 @@ ON_OPERATIONS = [
 @pytest.mark.parametrize(("state", "name", "to"), ON_OPERATIONS)
 def test_an_operation_follows_its_table_or_does_not_change(state, name, to):
     """An illegal event raises, and changes nothing of the session."""
-    session, before = replay("s", story(*WAYS[state])), replay("s", story(*WAYS[state]))
+    session, before = replay_journal("s", story(*WAYS[state])), replay_journal("s", story(*WAYS[state]))
     if to == ".":
         with pytest.raises(IllegalEvent):
             session.apply(event_of(name))
         assert session == before
     else:
         if name == "OperationRecalled":  # legal for an operation that a restart has kept, with its result
-            session = replay("s", story("OperationFinished", event_of("RunRestarted", kept=CALLS[:1])))
+            session = replay_journal("s", story("OperationFinished", event_of("RunRestarted", kept=CALLS[:1])))
         session.apply(event_of(name))
         assert session.operations[CALLS[0]].state == to
 
@@ -211,9 +211,9 @@ def test_an_event_outside_the_table_does_not_change_an_approvals_status(name):
 )
 def test_a_run_that_was_told_to_stop_neither_asks_nor_sleeps(event):
     """W8: these events are legal before the cancel, and not after it."""
-    replay("s", story("ToolCallRequested.asking", event))
+    replay_journal("s", story("ToolCallRequested.asking", event))
     with pytest.raises(IllegalEvent):
-        replay("s", story("ToolCallRequested.asking", "CancelRequested")).apply(event)
+        replay_journal("s", story("ToolCallRequested.asking", "CancelRequested")).apply(event)
 
 
 def test_an_unknown_event_is_illegal_everywhere():
@@ -223,4 +223,4 @@ def test_an_unknown_event_is_illegal_everywhere():
         pass
 
     with pytest.raises(IllegalEvent):
-        replay("s", story()).apply(Rumour(at=AT))
+        replay_journal("s", story()).apply(Rumour(at=AT))

@@ -10,7 +10,7 @@ from journals import POSSIBLE, event_of, journals
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.overlay import ListOverlay, MapOverlay
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 from supervisor.testing import replaced
 
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -61,7 +61,7 @@ def assert_same(state, other):
 @given(journals(), BATCHES)
 def test_a_draft_equals_a_full_copy_and_changes_nothing_before_it_lands(events, batches):
     """A3, A5: also if a plan is refused half-way, or the store refuses the commit."""
-    live = replay("s", events)
+    live = replay_journal("s", events)
     for plans, becomes in batches:
         before, draft, copied, taken = full_copy(live), live.draft(), full_copy(live), []
         for plan in plans:
@@ -77,19 +77,19 @@ def test_a_draft_equals_a_full_copy_and_changes_nothing_before_it_lands(events, 
         if becomes == "landed":
             draft.land()
             live, events = draft, [*events, *taken]
-        assert_same(live, replay("s", events))
+        assert_same(live, replay_journal("s", events))
 
 
 @FEW
 @given(journals(), PLANS, PLANS)
 def test_a_draft_that_has_landed_has_plain_maps_and_accepts_later_events(events, plan, notes):
     """The live state is mostly read; deferred entries, and entries of other processes, are applied to it."""
-    live = replay("s", events).draft()
+    live = replay_journal("s", events).draft()
     events = [*events, *(event for event in plan if take(live, [event])[0])]
     live.land()
     assert not any(isinstance(getattr(live, name), MapOverlay | ListOverlay) for name in GROWING)
     events += [event for event in notes if take(live, [event])[0]]
-    assert_same(live, replay("s", events))
+    assert_same(live, replay_journal("s", events))
 
 
 BEGINNING = [event_of(name) for name in ("SessionCreated", "RunStarted", "JobStarted")]
@@ -133,7 +133,7 @@ def count_calls(work):
 def test_a_draft_of_a_short_session_is_made_and_lands_without_a_call_for_each_map(drafts):
     """Every commit does so. A long session has an overlay for each map that is not empty, also of its jobs."""
     started = event_of("JobStarted")
-    few, many = replay("s", BEGINNING), replay("s", BEGINNING)
+    few, many = replay_journal("s", BEGINNING), replay_journal("s", BEGINNING)
     for number in range(60):
         many.apply(msgspec.structs.replace(started, job=str(number)))
     draft = many.draft()

@@ -3,7 +3,7 @@
 import pytest
 
 from supervisor.core.calls.content import shown_content
-from supervisor.core.calls.rules import Rule, allow, ask, checked, deny, named_paths, policy_of
+from supervisor.core.calls.rules import Rule, allow, ask, checked_rule, deny, named_paths, policy_of
 from supervisor.core.declarations.tool_spec import tool
 
 FILE = "/srv/app/supervisor.toml"
@@ -145,8 +145,8 @@ def test_an_allow_of_a_folder_covers_what_is_settled_below_it():
 
 def test_a_rule_of_a_path_is_kept_as_one():
     """Also if a process that adds it knows the name of the tool only; a command is none."""
-    assert checked(allow(move, "/srv/app/")).paths
-    assert checked(Rule(kind="deny", tool="x", pattern="/srv/app/**", paths=True)).pattern == "/srv/app/**"
+    assert checked_rule(allow(move, "/srv/app/")).paths
+    assert checked_rule(Rule(kind="deny", tool="x", pattern="/srv/app/**", paths=True)).pattern == "/srv/app/**"
     assert not deny("shell", "/usr/bin/rm").paths
     assert said([allow("shell"), deny("shell", "/srv/**")], "shell", {"command": "ls"}, command="command") == "ask"
 

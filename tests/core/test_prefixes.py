@@ -16,7 +16,7 @@ from supervisor.core.calls.programs import (
     family,
     is_launcher,
 )
-from supervisor.core.calls.rules import Rule, allow, checked, deny, policy_of, why_void
+from supervisor.core.calls.rules import Rule, allow, checked_rule, deny, policy_of, why_void
 from supervisor.core.errors import InvalidInput
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "prefixes.md"
@@ -116,8 +116,8 @@ def test_a_prefix_that_lost_its_review_allows_nothing_and_stops_no_start(prefix)
         assert said([rule], prefix) is said([rule], f"{prefix} a") is None
         assert LOST[prefix] in (why_void(rule) or "")
         with pytest.raises(InvalidInput):
-            checked(rule)
-    assert said([checked(allow("shell", f"{prefix} *", unreviewed=True))], f"{prefix} a") == "allow"
+            checked_rule(rule)
+    assert said([checked_rule(allow("shell", f"{prefix} *", unreviewed=True))], f"{prefix} a") == "allow"
     assert why_void(allow("shell", "git status *")) is why_void(deny("shell", f"{prefix} *")) is None
 
 

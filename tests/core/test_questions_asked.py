@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.core.approvals.questions import check_answer, question, read_answer
+from supervisor.core.approvals.questions import check_answer, make_question, read_answer
 from supervisor.core.declarations.foreign_schema import checkable
-from supervisor.core.declarations.schemas import misfit, schema_of
+from supervisor.core.declarations.schemas import schema_misfit, schema_of
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval
 
@@ -68,7 +68,7 @@ def test_a_value_fits_the_schema_if_and_only_if_it_fits_the_type(type_, value):
     except msgspec.ValidationError:
         fits = False
     if fits is False or type_ is not Decimal:  # a number fits Decimal, too, but its schema wants text
-        assert (misfit(value, schema) is None) == fits
+        assert (schema_misfit(value, schema) is None) == fits
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_value_fits_the_schema_if_and_only_if_it_fits_the_type(type_, value):
 )
 def test_texts_of_a_format_are_checked(type_, fits, not_):
     """Text in JSON whose Python type is more than text."""
-    assert misfit(fits, schema_of(type_)) is None
-    assert misfit(not_, schema_of(type_)) is not None
+    assert schema_misfit(fits, schema_of(type_)) is None
+    assert schema_misfit(not_, schema_of(type_)) is not None
 
 
 @pytest.mark.parametrize("type_", [bytes, set[int], object])
@@ -95,7 +95,7 @@ def test_a_type_that_could_only_be_checked_in_part_is_refused(type_):
 
 def asked(choices=None, schema=None):
     """Return a question as surfaces see it."""
-    made = question("Well?", choices, schema)
+    made = make_question("Well?", choices, schema)
     facts = dict.fromkeys(("id", "session", "root_session", "agent", "operation", "tool", "digest", "cwd"), "x")
     return Approval(
         **facts, path=("x",), arguments=None, options=(), requester="x", status="pending", created_at=datetime.now(UTC),
@@ -140,10 +140,14 @@ def test_an_invalid_answer_is_refused(choices, schema, text):
 
 def test_questions_differ_by_their_text_and_their_valid_answers():
     """Their operations' ids are derived from both; the words of a question are a readable part of its id."""
-    made = [question("Which env?", None, None), question("Which env?", ["a"], None), question("Which env?", None, bool)]
+    made = [
+        make_question("Which env?", None, None),
+        make_question("Which env?", ["a"], None),
+        make_question("Which env?", None, bool),
+    ]
     assert len({each.digest for each in made}) == 3
     assert {each.name for each in made} == {"Which-env"}
-    assert question("où:/#?", None, None).name == "o"
+    assert make_question("où:/#?", None, None).name == "o"
 
 
 @dataclass
@@ -178,5 +182,5 @@ def test_a_schema_of_references_that_double_each_other_is_checked_soon(word):
     """A server sends a short schema. Its check must not block each session of the process for years."""
     parts = {f"a{n}": {word: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
     schema = checkable({"$ref": "#/$defs/a0", "$defs": {**parts, "a60": {"type": "string"}}})
-    assert misfit("fits", schema) is None
-    assert len(misfit(1, schema) or "") in range(1, 1001)
+    assert schema_misfit("fits", schema) is None
+    assert len(schema_misfit(1, schema) or "") in range(1, 1001)

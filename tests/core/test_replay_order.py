@@ -6,8 +6,8 @@ from journals import AT, event_of, story
 
 from supervisor import agent
 from supervisor.core.sessions.replay_order import ReplayOrder
-from supervisor.core.sessions.restarts import Ended, restart
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.restarts import Ended, next_restart
+from supervisor.core.sessions.state import replay_journal
 
 
 @agent(restart="transient", max_restarts=1000, restart_period=1e6)
@@ -20,7 +20,7 @@ class Racing(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.state = replay("s", story())
+        self.state = replay_journal("s", story())
         self.count = 0
         self.known = {}  # by operation: the results that the agent had been given when it asked for it
         self.live = []  # the results that the agent was given, in order
@@ -85,7 +85,7 @@ class Racing(RuleBasedStateMachine):
 
     def end(self, ended, given):
         """Another attempt follows: it surely asks again only for what was asked for by then."""
-        event, why_not = restart(self.state, transient, ended, AT, 0.5)
+        event, why_not = next_restart(self.state, transient, ended, AT, 0.5)
         assert event is not None, why_not
         self.state.apply(event)
         self.known = {name: count for name, count in self.known.items() if count <= given}
@@ -168,8 +168,8 @@ TestRacing.settings = settings(deadline=None, max_examples=100, stateful_step_co
 def test_a_waiter_that_is_gone_does_not_delay_others(turns, gone):
     """The turn of a cancelled waiter counts as taken, before or after its result has come."""
     operations = [f"call:t{n}:0#1" for n in turns]
-    state = replay("s", story(*(event_of("ToolCallRequested", name, given=0) for name in operations)))
-    order = ReplayOrder(replay("s", story()))
+    state = replay_journal("s", story(*(event_of("ToolCallRequested", name, given=0) for name in operations)))
+    order = ReplayOrder(replay_journal("s", story()))
     for place in gone:
         order.give(operations[place])
     for name in operations:
@@ -184,7 +184,7 @@ def test_nothing_new_begins_before_the_whole_journal_was_asked_for_again():
     """The barrier: also for operations without a result, and for those that a scope of the agent's own ended."""
     asked = [event_of("ToolCallRequested", f"call:t{n}:0#1", given=0) for n in (1, 2, 3)]
     ended = [event_of("OperationAbandoned", "call:t2:0#1"), event_of("ToolCallFinished", "call:t3:0#1")]
-    order = ReplayOrder(replay("s", story(*asked, *ended)))
+    order = ReplayOrder(replay_journal("s", story(*asked, *ended)))
     for n in (3, 1, 2):
         assert order.is_replaying
         order.claim(f"call:t{n}:0#1")
@@ -195,7 +195,7 @@ def test_an_operation_journaled_late_is_asked_for_before_the_results_in_between(
     """The place of an operation is where the agent asked for it, wherever its entry is."""
     step, call = event_of("OperationFinished", "step:f:0#1", given=0), event_of("ToolCallRequested", given=1)
     late = event_of("ToolCallRequested", "call:late:0#1", given=0)
-    state = replay("s", story(step, call, late))
+    state = replay_journal("s", story(step, call, late))
     order = ReplayOrder(state)
     order.claim("step:f:0#1")
     assert order.front(state) is None
@@ -208,7 +208,7 @@ def test_an_operation_asked_for_during_a_save_comes_before_later_results():
     among them: a replay gives it after the request."""
     first, second, third = (f"call:{name}:0#1" for name in "abc")
     asked = [event_of("ToolCallRequested", name, given=0) for name in (first, second)]
-    state = replay("s", story(*asked, *(event_of("ToolCallFinished", name) for name in (first, second))))
+    state = replay_journal("s", story(*asked, *(event_of("ToolCallFinished", name) for name in (first, second))))
     order = ReplayOrder(state)
     for name in (first, second):
         order.claim(name)
@@ -230,7 +230,7 @@ def test_children_awaited_in_turn_that_end_in_reverse_do_not_wait_for_each_other
     ]
     ended = [event_of("ChildEnded", child=child) for child in ("child2", "child1")]
     awaited = [event_of("OperationFinished", f"outcome:child{n}:0#1", kind="outcome", given=n + 1) for n in (1, 2)]
-    state = replay("s", story(*spawned, *ended, *awaited))
+    state = replay_journal("s", story(*spawned, *ended, *awaited))
     order = ReplayOrder(state)
     for name in ("spawn:a:0#1", "spawn:a:0#2", "outcome:child1:0#1", "outcome:child2:0#1"):
         order.claim(name)

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.programs import LOST
-from supervisor.core.calls.rules import Rule, allow, checked, policy_of
+from supervisor.core.calls.rules import Rule, allow, checked_rule, policy_of
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import Rulebook, replay
+from supervisor.core.sessions.state import Rulebook, replay_journal
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = st.sampled_from(["r1", "r2", "r3"])
@@ -42,7 +42,7 @@ def lawful(events):
 def test_a_rule_stands_until_it_is_revoked_and_is_found_by_tool_and_tree(events):
     """Also after it was read from disk; a rule of another tree or tool is not found, and each names its author."""
     taken, standing = lawful(events)
-    book = replay(RULES, [e.decode_event(e.encode_event(event)) for event in taken])
+    book = replay_journal(RULES, [e.decode_event(e.encode_event(event)) for event in taken])
     assert list(book.standing) == list(standing)
     assert all(rule.by == "ana" and rule.added_at == AT for rule in book.standing.values())
     for tool in ("shell", "deploy"):
@@ -58,8 +58,8 @@ def test_a_rule_stands_until_it_is_revoked_and_is_found_by_tool_and_tree(events)
 def test_a_prefix_that_lost_its_review_is_not_the_same_rule_as_a_marked_one(prefix):
     """So the marked one, which the error of the other advises, is added beside it and allows."""
     lost = Rule(kind="allow", tool="shell", pattern=f"{prefix} *", id="r1")
-    marked = checked(allow("shell", f"{prefix} *", unreviewed=True))
-    book = replay(RULES, [e.RuleAdded(at=AT, rule=lost, by="ana")])
+    marked = checked_rule(allow("shell", f"{prefix} *", unreviewed=True))
+    book = replay_journal(RULES, [e.RuleAdded(at=AT, rule=lost, by="ana")])
     assert book.find_same(marked) is None
     book.apply(e.RuleAdded(at=AT, rule=replace(marked, id="r2"), by="ana"))
     assert book.find_same(marked).id == "r2"
@@ -72,7 +72,7 @@ def test_a_prefix_that_lost_its_review_is_not_the_same_rule_as_a_marked_one(pref
 def test_a_refused_event_changes_nothing_and_a_draft_is_separate(events, last):
     """A commit may still refuse a draft."""
     taken, _ = lawful(events)
-    book, draft = replay(RULES, taken), replay(RULES, taken).draft()
+    book, draft = replay_journal(RULES, taken), replay_journal(RULES, taken).draft()
     if lawful([*taken, last])[0] == taken:
         with pytest.raises(IllegalEvent):
             draft.apply(last)
@@ -87,7 +87,7 @@ def test_rules_and_sessions_do_not_accept_each_others_events():
     """The journal of rules belongs to no session, and a session's journal has no rules."""
     rule = e.RuleAdded(at=AT, rule=Rule(kind="deny", tool="t", id="r1"), by="ana")
     with pytest.raises(StoreUnreadable):
-        replay("s", [rule])
+        replay_journal("s", [rule])
     with pytest.raises(IllegalEvent):
         Rulebook(id=RULES).apply(e.MessageReceived(at=AT, message="m", text="t", by="ana"))
     with pytest.raises(IllegalEvent):

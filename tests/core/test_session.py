@@ -8,7 +8,7 @@ from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, QUESTION, event_of, 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.sessions.machine import OPERATION, RUN, next_approval_status, symbol
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 
 FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
@@ -69,7 +69,7 @@ def is_forgotten(operation, saved):
 @given(journals())
 def test_an_event_is_applied_if_the_tables_allow_it_and_else_changes_nothing(events):
     """After a refusal each field of the state is as before."""
-    before = replay("s", events)
+    before = replay_journal("s", events)
     for event in POSSIBLE:
         state = before.draft()
         if is_lawful(events, event, before):
@@ -89,7 +89,7 @@ def test_live_state_equals_replayed_state_after_every_event(events):
     for length, event in enumerate(events, start=1):
         live.apply(event)
         from_disk = [e.decode_event(e.encode_event(event)) for event in events[:length]]
-        assert live == replay("s", from_disk)
+        assert live == replay_journal("s", from_disk)
 
 
 @FEW
@@ -98,7 +98,7 @@ def test_live_state_equals_replayed_state_after_every_event(events):
 )
 def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
     """Later operations, and those that wait for a result, are kept in the same order; the rest of the state, too."""
-    state, saved = replay("s", events), event_of("StateSaved", counts=counts, state=msgspec.Raw(b"[8]"))
+    state, saved = replay_journal("s", events), event_of("StateSaved", counts=counts, state=msgspec.Raw(b"[8]"))
     if not is_lawful(events, saved, state):
         return
     kept = {operation: record for operation, record in state.operations.items() if not is_forgotten(operation, saved)}
@@ -122,7 +122,7 @@ def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
 @given(journals(max_size=15), st.lists(st.sampled_from(POSSIBLE), max_size=12))
 def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_to_end(events, happening):
     """Cards, reminders and answers to other operations leave it asleep, also after a restart."""
-    state = replay("s", events)
+    state = replay_journal("s", events)
     waiting_for = state.waiting_for
     for event in happening:
         if not is_legal(state, event):
@@ -150,7 +150,7 @@ def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(even
             status = dict.fromkeys(asked, "")
         elif getattr(event, "operation", None) in status:
             status[event.operation] = next_approval_status(status[event.operation], event)
-        state = replay("s", events[:length])
+        state = replay_journal("s", events[:length])
         saves += isinstance(event, e.StateSaved)
         pending = [(operation, f"approval of {operation}") for operation in asked if status[operation] == "pending"]
         assert saves or sorted(state.pending_approvals()) == sorted(pending)
@@ -160,7 +160,7 @@ def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(even
 @given(journals())
 def test_results_are_in_the_order_of_the_journal(events):
     """The replay order is computed from `order` and `answered`. That an operation was abandoned is a result, too."""
-    state = replay("s", events)
+    state = replay_journal("s", events)
     places = [state.operations[operation].answered for operation in state.order]
     assert places == sorted(places)
     assert {*state.order} == {name for name, record in state.operations.items() if not record.is_open}
@@ -200,29 +200,29 @@ def test_an_entry_that_this_program_does_not_know_is_refused(body):
 def test_a_journal_that_contradicts_itself_is_refused_as_damaged():
     """An entry is missing in its middle: that session is not run, and others are (R1)."""
     with pytest.raises(StoreUnreadable):
-        replay("s", story("ToolCallStarted"))
+        replay_journal("s", story("ToolCallStarted"))
 
 
 @pytest.mark.parametrize("name", ["ApprovalDecided.approve", "ApprovalDecided.deny", "ApprovalWithdrawn"])
 def test_an_answer_to_another_approval_does_not_count_for_this_one(name):
     """A2: an answer names its approval."""
-    state = replay("s", story("ToolCallRequested.asking"))
+    state = replay_journal("s", story("ToolCallRequested.asking"))
     with pytest.raises(IllegalEvent):
         state.apply(event_of(name, approval="another"))
-    assert state == replay("s", story("ToolCallRequested.asking"))
+    assert state == replay_journal("s", story("ToolCallRequested.asking"))
 
 
 def test_a_save_does_not_forget_a_call_that_has_no_result():
     """T1: a forgotten call could never get its one result."""
-    state = replay("s", story("ToolCallRequested.asking"))
+    state = replay_journal("s", story("ToolCallRequested.asking"))
     with pytest.raises(IllegalEvent):
         state.apply(event_of("StateSaved", counts={"call:t:0": 1}))
-    assert state == replay("s", story("ToolCallRequested.asking"))
+    assert state == replay_journal("s", story("ToolCallRequested.asking"))
 
 
 def test_attempts_that_append_nothing_are_counted_and_anything_else_ends_the_count():
     """R5: this count bounds a crash loop."""
-    barren = replay("s", story("AttemptStarted", "AttemptStarted", "AttemptStarted"))
+    barren = replay_journal("s", story("AttemptStarted", "AttemptStarted", "AttemptStarted"))
     barren.apply(event_of("ForkTaken"))
     assert (barren.barren, barren.attempts) == (3, 3)
     barren.apply(event_of("AttemptSettled"))
@@ -233,14 +233,17 @@ def test_edited_arguments_are_those_that_run():
     """A8: they replace all of the call's arguments."""
     edit = event_of("ApprovalDecided.approve", arguments=msgspec.Raw(b'{"n":2}'))
     asked = [event_of("ToolCallRequested.asking", arguments=msgspec.Raw(b'{"n":1}'))]
-    assert bytes(replay("s", story(*asked, "ApprovalDecided.approve")).operations[CALLS[0]].arguments) == b'{"n":1}'
-    assert bytes(replay("s", story(*asked, edit)).operations[CALLS[0]].arguments) == b'{"n":2}'
+    assert (
+        bytes(replay_journal("s", story(*asked, "ApprovalDecided.approve")).operations[CALLS[0]].arguments)
+        == b'{"n":1}'
+    )
+    assert bytes(replay_journal("s", story(*asked, edit)).operations[CALLS[0]].arguments) == b'{"n":2}'
 
 
 def test_a_child_is_open_from_its_spawn_to_its_outcome():
     """W9: its parent learns of it once."""
     (spawn, child), _ = CHILDREN.items()
-    state = replay("s", story(event_of("OperationFinished", spawn, kind="spawn", child=child)))
+    state = replay_journal("s", story(event_of("OperationFinished", spawn, kind="spawn", child=child)))
     assert (state.open_children, state.is_answered(child)) == ([child], False)
     state.apply(event_of("ChildEnded", child=child))
     assert (state.open_children, state.is_answered(child)) == ([], True)
@@ -255,7 +258,7 @@ def test_a_message_leaves_the_inbox_once(taken_by):
         "receive": [event_of("OperationFinished", "receive::0#1", kind="receive", message="message1"), "RunFinished"],
         "turn": ["RunFinished", event_of("RunStarted", message="message1"), "RunFinished"],
     }
-    state = replay("s", story("MessageReceived", *takes[taken_by]))
+    state = replay_journal("s", story("MessageReceived", *takes[taken_by]))
     with pytest.raises(IllegalEvent):
         state.apply(event_of("RunStarted", message="message1"))
     assert (state.inbox, state.is_open) == ({}, False)
@@ -265,7 +268,7 @@ def test_a_turn_begins_without_operations_and_keeps_unreceived_messages():
     """The agent does not ask again for the operations of the run before."""
     spoken = [event_of("MessageReceived", message=message) for message in ("message1", "message2")]
     turn = event_of("RunStarted", message="message1", input=msgspec.Raw(b'"go on"'))
-    state = replay("s", story(*spoken, "OperationFinished", "StateSaved", "RunFinished", turn))
+    state = replay_journal("s", story(*spoken, "OperationFinished", "StateSaved", "RunFinished", turn))
     assert (state.runs, bytes(state.input), [*state.inbox]) == (2, b'"go on"', ["message2"])
     assert (state.operations, state.order, state.saved, state.counts, state.outcome) == ({}, [], None, {}, None)
 
@@ -289,4 +292,4 @@ def test_a_session_without_a_beginning_raises():
     """Nothing is invented for a missing entry."""
     with pytest.raises(IllegalEvent):
         _ = SessionState(id="s").facts
-    assert replay("s", story()).facts.at == AT
+    assert replay_journal("s", story()).facts.at == AT

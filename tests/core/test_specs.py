@@ -15,7 +15,7 @@ import supervisor.core.declarations.tool_context
 from supervisor.core.declarations.agent_spec import agent
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
 from supervisor.core.declarations.tool_spec import tool
-from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.encoding import from_json, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ToolResult
 
@@ -354,7 +354,7 @@ def test_a_name_for_type_checkers_only_needs_no_quotes_where_annotations_are_laz
 @given(st.text(alphabet=st.characters() | st.characters(categories=["Cs"]), max_size=6))
 def test_any_text_can_be_made_printable_and_valid_text_is_unchanged(text):
     """Output of a program, or a text from a person's system, can always be journaled."""
-    shown = printable(text)
+    shown = printable_text(text)
     assert from_json(to_json(shown, "it"), str, "it") == shown
     is_text = not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
     assert (shown == text) == is_text

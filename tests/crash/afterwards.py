@@ -14,7 +14,7 @@ import scenario
 from supervisor import Answer, Approve, Deny, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -43,8 +43,8 @@ class Story:
         events: dict[str, list[e.AnyEvent]] = {}
         for row in self.rows:
             events.setdefault(row.session, []).append(row.event)
-        self.rules = replay(RULES, events.pop(RULES, []))
-        self.states = {session: replay(session, found) for session, found in events.items()}
+        self.rules = replay_journal(RULES, events.pop(RULES, []))
+        self.states = {session: replay_journal(session, found) for session, found in events.items()}
 
     def tree(self, root: str) -> list[SessionState]:
         return [state for state in self.states.values() if state.facts.root == root]

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from supervisor import SqliteStore
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 from supervisor.runtime.journal.writer import Journal
 
 
@@ -18,14 +18,14 @@ class Replayed:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._states = {RULES: replay(RULES, [])}
+        self._states = {RULES: replay_journal(RULES, [])}
         self._position = 0
 
     def differences(self, journal: Journal) -> Iterator[str]:
         """Return the differences between the live states of a process and its store; there should be none."""
         for row in self._store.rows(self._position, journal.position):
             if row.session not in self._states:
-                self._states[row.session] = replay(row.session, [])
+                self._states[row.session] = replay_journal(row.session, [])
             self._states[row.session].apply(row.event)
         self._position = journal.position
         for session, live in journal.states.items():

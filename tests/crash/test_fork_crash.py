@@ -8,7 +8,7 @@ import pytest
 
 from supervisor import SqliteStore
 from supervisor.core import events as e
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 PROGRAM = """
 import os, signal, sys
@@ -64,6 +64,6 @@ def test_a_killed_fork_exists_completely_or_not_at_all(tmp_path, backend, when, 
     assert len(found) == sessions
     assert [row.event.fork for row in store.journal("s") if isinstance(row.event, e.ForkTaken)] == ["f"] * bool(found)
     for row in found:
-        assert replay(row.id, [each.event for each in store.journal(row.id)]).forked is not None
+        assert replay_journal(row.id, [each.event for each in store.journal(row.id)]).forked is not None
     assert [each.session for each in store.find_approvals(pending=False, root="f")] == []
     store.close()

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor import SqliteStore
 from supervisor.core import events as e
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 PROGRAM = """
 import json, sys
@@ -48,7 +48,7 @@ def read(folder) -> list[e.Event]:
     store.open()
     found = [row.event for row in store.journal("s")]
     store.close()
-    assert replay("s", found).length == len(found)
+    assert replay_journal("s", found).length == len(found)
     return found
 
 

@@ -16,7 +16,7 @@ from fuzz_programs import is_denied, may_be_cut_off, operations
 from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
@@ -44,7 +44,7 @@ class Story:
                 continue
             events[row.session].append(row.event)
         self.events = events
-        self.states: dict[str, SessionState] = {name: replay(name, found) for name, found in events.items()}
+        self.states: dict[str, SessionState] = {name: replay_journal(name, found) for name, found in events.items()}
         self.told = [json.loads(line) for line in self.lines("told")]
         self.effects = collections.Counter(self.lines("effects"))
         self.ops = {op["id"]: op for op in operations(case["program"])}

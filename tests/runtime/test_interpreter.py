@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.system.interpreter import AFTER, SWITCH_INTERVAL, switching_fast, tuned
+from supervisor.system.interpreter import AFTER, SWITCH_INTERVAL_SECONDS, switching_fast, tuned
 
 
 @tool
@@ -76,7 +76,7 @@ def test_threads_are_switched_faster_only_in_a_tuned_interpreter() -> None:
     with switching_fast():
         assert sys.getswitchinterval() == before
     with tuned(), switching_fast():
-        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_SECONDS)
     assert sys.getswitchinterval() == before
 
 

@@ -15,7 +15,7 @@ from store_stories import asked, at, cancelled, created, decided, everything, fi
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 
@@ -108,7 +108,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["r1", "r2"]), is_kept=st.booleans())
     def add_or_revoke_a_rule(self, name, is_kept):
-        known = self.states.get(RULES) or replay(RULES, [])
+        known = self.states.get(RULES) or replay_journal(RULES, [])
         event = e.RuleRevoked(at=at(9), rule=name, by="ben") if name in known.standing else ruled(name)
         for store in self.stores:
             assert store.begin()

@@ -22,7 +22,7 @@ from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 
 
 def test_appended_entries_come_back_in_order(store):
@@ -120,7 +120,7 @@ def test_the_journal_of_rules_needs_no_beginning_and_is_not_a_session(store):
     append(store, (RULES, e.RuleRevoked(at=at(3), rule="r1", by="ben")), ("a", finished()))
     assert [row.position for row in store.journal(RULES)] == [5, 6, 7]
     assert [row.session for row in store.rows(3)] == ["a", RULES, RULES, RULES, "a"]
-    assert list(replay(RULES, [row.event for row in store.journal(RULES)]).standing) == ["r2"]
+    assert list(replay_journal(RULES, [row.event for row in store.journal(RULES)]).standing) == ["r2"]
     assert [row.id for row in store.find_sessions()] == [row.id for row in before] == ["a"]
     assert store.get_session(RULES) is None
 

@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from supervisor.system.finalizing import end, note_native_threads
+from supervisor.system.finalizing import end_process, note_native_threads
 from supervisor.system.loading import load_agent, load_agents
 from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
@@ -37,4 +37,4 @@ async def replay() -> None:
 if __name__ == "__main__":
     anyio.run(replay)
     note_native_threads()
-    end(0)
+    end_process(0)

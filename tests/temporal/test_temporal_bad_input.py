@@ -104,7 +104,7 @@ async def test_a_search_attribute_that_may_not_be_made_is_named(enter):
     """With the command that makes it. The server refuses a type that there is not."""
     url = await namespace()
     enter(replaced(connection, "_WANTED", {"SupervisorOther": (99, "Keyword")}))
-    client = await connection.connect(read_temporal_url(url))
+    client = await connection.connect_to_server(read_temporal_url(url))
     with pytest.raises(ServerError, match="temporal operator search-attribute create"):
         await connection.prepare(client, read_temporal_url(url))
 

@@ -193,7 +193,7 @@ async def test_a_rescue_says_what_it_waits_for():
         await supervisor.start(resting, session="c")
         while not [row for row in await supervisor.find_entries("c") if isinstance(row.event, e.ToolCallStarted)]:
             await anyio.sleep(0.1)
-        with replaced(rescue_module, "MOVED_WITHIN", 0.5), pytest.raises(ServerUnavailable, match="sleeping"):
+        with replaced(rescue_module, "MOVED_WITHIN_SECONDS", 0.5), pytest.raises(ServerUnavailable, match="sleeping"):
             await rescue(supervisor, "c", goes_on=False, by="ana")
         assert await rescue(supervisor, "c", goes_on=False, by="ana") == "parked"
 

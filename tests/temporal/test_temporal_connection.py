@@ -16,7 +16,7 @@ from supervisor import Context, InvalidInput, NotAuthenticated, ServerUnavailabl
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal
-from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.connection import connect_to_server, prepare
 from supervisor.temporal.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -171,7 +171,7 @@ async def run_printed(error: pytest.ExceptionInfo) -> None:
 async def test_a_worker_without_the_right_to_make_search_attributes_prints_the_command():
     """Another person runs it, and then the worker finds them."""
     store = read_temporal_url(await namespace())
-    client = await connect(store)
+    client = await connect_to_server(store)
 
     async def refuse(*_, **__) -> None:
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
@@ -199,7 +199,7 @@ async def test_a_client_that_comes_before_the_first_worker_prints_the_command():
 async def test_a_search_attribute_of_another_type_is_named():
     """With both types, and the command that removes it."""
     store = read_temporal_url(await namespace())
-    client = await connect(store)
+    client = await connect_to_server(store)
     kinds = {"SupervisorPending": IndexedValueType.INDEXED_VALUE_TYPE_INT}
     request = AddSearchAttributesRequest(namespace=store.namespace, search_attributes=kinds)
     await client.operator_service.add_search_attributes(request)

@@ -80,7 +80,7 @@ async def test_a_step_that_is_given_up_ends_and_the_tree_goes_on():
     url = await namespace()
     with anyio.fail_after(100):
         async with open_temporal(url) as supervisor:
-            with replaced(long_steps, "GIVEN_UP", 0.02):
+            with replaced(long_steps, "GIVEN_UP_SECONDS", 0.02):
                 async with working(url, [crowd, nosy]):
                     run = await supervisor.start(crowd, 100)
                     await anyio.sleep(3)  # it is tried again and again

@@ -14,7 +14,7 @@ from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.client.runs import TemporalRun
-from supervisor.temporal.connection import connect
+from supervisor.temporal.connection import connect_to_server
 from supervisor.temporal.mirror import mirror
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.namespace import NamespaceReader
@@ -69,7 +69,7 @@ async def terminate(url: str, session: str) -> None:
 async def following(url: str):
     """A supervisor that follows every tree, as a server does."""
     named = read_temporal_url(url)
-    supervisor = TemporalSupervisor(await connect(named), named)
+    supervisor = TemporalSupervisor(await connect_to_server(named), named)
     await supervisor.mirror.follow_all()
     yield supervisor
 

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal.connection import border, is_no_workflow, is_not_ready
+from supervisor.temporal.connection import is_no_workflow, is_not_ready, server_errors
 from supervisor.temporal.workflow import bridge
 from supervisor.testing import replaced
 
@@ -38,7 +38,7 @@ ERRORS = [
 @pytest.mark.parametrize("maybe_done", [True, False])
 def test_an_error_of_the_server_becomes_one_of_ours(status, message, expected, maybe_done):
     """A broken connection is a server that does not answer, and whether the request was done is kept."""
-    with pytest.raises(expected) as caught, border(STORE, maybe_done=maybe_done):
+    with pytest.raises(expected) as caught, server_errors(STORE, maybe_done=maybe_done):
         raise RPCError(message, RPCStatusCode[status], b"")
     assert type(caught.value) is expected
     if expected is ServerUnavailable:
@@ -65,7 +65,7 @@ def test_a_missing_thing_is_known_by_the_failure_alone(message, failure, is_name
     """A message may hold the name of anything. Rules that cannot be read are not taken for rules that do not exist."""
     error = missing(message, failure)
     assert is_no_workflow(error) is is_workflow
-    with pytest.raises(NotFound) as caught, border(STORE):
+    with pytest.raises(NotFound) as caught, server_errors(STORE):
         raise error
     assert ("namespace create" in str(caught.value)) is is_namespace
 

@@ -184,7 +184,7 @@ async def test_a_decision_that_comes_while_a_tree_moves_counts_in_the_next_workf
         return waits[-1]
 
     enter(wrapped(RunningTree, "_leave_workflow", move))
-    enter(replaced(moving, "UNWIND", 0.1))
+    enter(replaced(moving, "UNWIND_SECONDS", 0.1))
     url = await namespace()
     async with working(url, [lingering]), open_temporal(url) as supervisor:
         run = await supervisor.start(lingering, session="l")

@@ -212,7 +212,7 @@ async def test_a_converter_decodes_what_it_encodes_as_the_usual_one_does():
 
 async def test_a_result_is_capped_before_it_is_stored(folder, enter):
     """With a folder, too. Then the error does not ask for one."""
-    enter(replaced(payloads, "LARGEST_STORED", 1_500_000))
+    enter(replaced(payloads, "LARGEST_STORED_BYTES", 1_500_000))
     url = await namespace()
     async with working(url, [large]):
         outcome, _ = await decided(url, "x" * 1_000_000)

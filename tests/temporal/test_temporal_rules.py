@@ -124,7 +124,7 @@ async def test_rules_outlive_the_workflow_that_keeps_them(enter):
 
 async def test_rules_that_are_too_large_are_refused(enter):
     """Together they are read before each call. None of those that hold is lost."""
-    enter(replaced(rules, "LARGEST", 2500))
+    enter(replaced(rules, "LARGEST_BYTES", 2500))
     url = await namespace()
     async with working(url, [pressing]), open_temporal(url) as supervisor:
         for each in "ab":

@@ -19,7 +19,7 @@ from supervisor.temporal import open_temporal
 from supervisor.temporal.client import cards as cards_of_namespace
 from supervisor.temporal.client.cards import NamespaceCards
 from supervisor.temporal.client.remote import TemporalSupervisor
-from supervisor.temporal.connection import connect
+from supervisor.temporal.connection import connect_to_server
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import MirrorStore
 from supervisor.testing import replaced, wrapped
@@ -171,7 +171,7 @@ async def claimed(enter):
     enter(replaced(cards_of_namespace, "STALE", timedelta(seconds=1)))
     url = await namespace()
     named, begun = read_temporal_url(url), datetime.now(UTC)
-    client = await connect(named)
+    client = await connect_to_server(named)
 
     def server() -> NamespaceCards:
         return NamespaceCards(TemporalSupervisor(client, named).runner, client, named, [Chat()])

@@ -17,7 +17,7 @@ from real_processes import new_marker, no_descriptor_left, processes_with, real_
 from supervisor import Context, SqliteStore, agent, open_supervisor, tool
 from supervisor.core import events as e
 from supervisor.tools import shell
-from supervisor.tools.descendants import find
+from supervisor.tools.descendants import find_process
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +157,7 @@ async def die_during_call(backend, folder, given):
     store.close()
     owner.send_signal(signal.SIGSTOP)  # else the owner would end the command itself
     assert owner.stops()
-    warden = find(find(began.process).parent)
+    warden = find_process(find_process(began.process).parent)
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that neither acts on the end of the other
         for pid in (warden.pid, warden.parent):
             os.kill(pid, number)
@@ -170,7 +170,7 @@ async def test_an_orphaned_process_of_a_lost_call_is_ended_before_anything_else(
     """T9: the process is found by pid and start time; the synthesised result says so, and nothing runs again."""
     given = {"folder": str(tmp_path), "marker": marker}
     began = await die_during_call(anyio_backend_name, tmp_path, given)
-    assert find(began.process) is not None
+    assert find_process(began.process) is not None
     result, _ = await go_on(tmp_path / "state.db", long_call, given)
     assert (result["kind"], result["details"]["orphaned_process"]) == ("interrupted", "ended")
     assert processes_with(marker) == []

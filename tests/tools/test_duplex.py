@@ -19,7 +19,7 @@ from real_processes import (  # noqa: F401 - fixtures
 )
 
 from supervisor.core.marker import CALL_MARKER
-from supervisor.tools.descendants import below, find, table
+from supervisor.tools.descendants import find_process, process_table, processes_below
 from supervisor.tools.duplex import InputClosed, LaunchFailed, open_duplex
 from supervisor.tools.launcher import launcher_pid
 
@@ -223,7 +223,7 @@ async def test_a_process_is_identified_before_its_command_begins(talk, tmp_path)
     kept = []
 
     async def keep(identity):
-        assert find(identity.pid).started_at == identity.started_at
+        assert find_process(identity.pid).started_at == identity.started_at
         assert not (tmp_path / "ran").exists()
         kept.append(identity)
 
@@ -246,7 +246,7 @@ async def test_a_killed_warden_takes_the_process_along(talk, tmp_path, marker):
     """All waits of the owner end."""
     async with talk(DEAF, stop_timeout=0) as process:
         await exists(tmp_path / "ready")
-        os.kill(find(process.pid).parent, signal.SIGKILL)
+        os.kill(find_process(process.pid).parent, signal.SIGKILL)
         assert await all_of(process) == b""
         finished = await process.wait()
     assert (finished.exit_code, finished.signal) == (None, None)
@@ -265,5 +265,7 @@ async def test_processes_come_and_go_and_leave_no_zombie(talk):
         for _ in range(10):
             group.start_soon(one)
     with anyio.fail_after(60):  # a spare warden of other commands, with one process, may stay
-        while len(left := below(table(), launcher_pid())) > 2 or any(each.is_zombie for each in left.values()):
+        while len(left := processes_below(process_table(), launcher_pid())) > 2 or any(
+            each.is_zombie for each in left.values()
+        ):
             await anyio.sleep(0.01)

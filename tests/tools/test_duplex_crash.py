@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from real_processes import new_marker, processes_with, real_backend  # noqa: F401 - fixtures
 
-from supervisor.tools.descendants import find, is_alive
+from supervisor.tools.descendants import find_process, is_alive
 from supervisor.tools.duplex import ProcessIdentity, end_former_process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")]
@@ -45,7 +45,7 @@ def owner(request, anyio_backend_name, marker, tmp_path):
 async def test_a_kill_of_the_owner_ends_all_at_once(owner, marker):
     """The warden does not wait for the time that a block gives on leaving. A later process finds nothing left."""
     started, identity = owner
-    assert find(identity.pid)
+    assert find_process(identity.pid)
     started.kill()
     with anyio.fail_after(60):
         assert await end_former_process(identity) in ("gone", "not ours")
@@ -68,19 +68,19 @@ async def test_the_next_process_lets_the_former_one_tidy_up(owner, tmp_path):
 async def test_a_process_without_owner_launcher_and_warden_is_ended_by_the_next(owner, marker):
     """The identity that was kept is enough, and another process with that pid is left alone."""
     started, identity = owner
-    launcher = find(identity.guard).parent
+    launcher = find_process(identity.guard).parent
     for pid in (started.pid, launcher, identity.guard):
         os.kill(pid, signal.SIGSTOP)
     for pid in (launcher, identity.guard, started.pid):
         os.kill(pid, signal.SIGKILL)
     started.wait()
-    assert find(identity.pid)
+    assert find_process(identity.pid)
     with anyio.fail_after(60):
         another = msgspec.structs.replace(identity, started_at=identity.started_at - 1)
         assert await end_former_process(another) == "not ours"
         elsewhere = msgspec.structs.replace(identity, host="elsewhere")
         assert await end_former_process(elsewhere) == "not ours"
-        assert find(identity.pid)
+        assert find_process(identity.pid)
         assert await end_former_process(identity) == "ended"
     for line in processes_with(marker):  # what had left its session, and lost all its guards
         os.kill(int(line.split()[0]), signal.SIGKILL)

@@ -19,8 +19,8 @@ from supervisor.core import events as e
 from supervisor.tools import job_kill, job_output, jobs, log_limit, shell
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, end_job, is_guarded, make_job_folder
-from supervisor.tools.descendants import find
-from supervisor.tools.session_jobs import LARGEST_OUTPUT
+from supervisor.tools.descendants import find_process
+from supervisor.tools.session_jobs import LARGEST_OUTPUT_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -154,7 +154,7 @@ async def test_a_kept_job_outlives_session_and_supervisor(call, tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     await call_shell(call, keeper, store)
     (began,) = reading(store.path, lambda s: events(s, "s", e.JobStarted))
-    assert find(began.process) is not None
+    assert find_process(began.process) is not None
     assert await end_job(began, "a test") == "ended"
     with anyio.fail_after(60):
         while is_guarded(began):  # the last thing that its warden does is to write down the end
@@ -249,10 +249,10 @@ async def read_log_of(call, *places):
 @pytest.mark.skipif(sys.platform != "linux", reason="holes in files are asked for as Linux has them")
 async def test_a_long_log_is_bounded_and_says_so(call):
     """Its middle is removed; an offset stays valid, and a reader of that part is told how much is missing."""
-    head_size = log_limit.HEAD
+    head_size = log_limit.HEAD_BYTES
     talk = {**call, "command": "yes 0123456789abcde | head -c 83886080; echo last"}
     (head, middle, tail), found = await read_log_of(talk, (head_size - 100, 1000), (head_size, 1000), (None, 5))
-    assert (found.st_size, found.st_blocks * 512 <= log_limit.LIMIT) == (83886085, True)
+    assert (found.st_size, found.st_blocks * 512 <= log_limit.LIMIT_BYTES) == (83886085, True)
     assert head["value"].encode().endswith(log_limit.NOTE)
     start, gone = middle["details"]["offset"], middle["details"]["omitted"]
     assert (gone > 0, start - gone) == (True, head_size)
@@ -280,7 +280,7 @@ async def test_the_output_of_a_job_ends_with_its_state_and_next_offset(call):
 async def test_one_read_of_a_log_is_bounded(call):
     """Whatever limit a model invents, one piece is bounded and says where the next one begins."""
     (piece,), _ = await read_log_of({**call, "command": "head -c 3000000 /dev/zero"}, (0, 2**62))
-    assert piece["details"]["next_offset"] == LARGEST_OUTPUT
+    assert piece["details"]["next_offset"] == LARGEST_OUTPUT_BYTES
 
 
 @agent
@@ -334,7 +334,7 @@ async def test_an_end_while_no_process_watched_is_journaled_at_the_next_start(an
     began = crash_with_job(anyio_backend_name, path, call)
     let_go(call)
     with anyio.fail_after(60):
-        while find(began.guard) is not None and process_state(began.guard) != "Z":
+        while find_process(began.guard) is not None and process_state(began.guard) != "Z":
             await anyio.sleep(0.02)
         store = SqliteStore(path)
         async with open_supervisor(store, unattended="allow") as supervisor:
@@ -350,7 +350,7 @@ async def test_a_job_that_is_gone_without_a_record_is_lost_once(anyio_backend_na
     os.kill(began.guard, signal.SIGKILL)
     os.killpg(began.process, signal.SIGKILL)
     with anyio.fail_after(60):
-        while find(began.process) is not None and process_state(began.process) not in ("Z", None):
+        while find_process(began.process) is not None and process_state(began.process) not in ("Z", None):
             await anyio.sleep(0.02)
         for _ in range(2):
             store = SqliteStore(path)

@@ -17,7 +17,7 @@ from real_processes import (  # noqa: F401 - fixtures
 )
 
 from supervisor.tools.background import BackgroundProcess, make_job_folder
-from supervisor.tools.descendants import find
+from supervisor.tools.descendants import find_process
 from supervisor.tools.launcher import launcher_pid
 from supervisor.tools.process import open_process
 
@@ -42,21 +42,21 @@ async def test_a_stopped_warden_is_killed_and_frees_nothing(env, tmp_path):
             await process.release()
             while not (tmp_path / "ready").exists():
                 await anyio.sleep(0.01)
-            warden = find(process.pid).parent
+            warden = find_process(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
             finished = await process.wait(0.1)
     assert finished.timed_out
     assert "killed" in {each.how for each in finished.escaped}
-    assert find(warden) is None
+    assert find_process(warden) is None
 
 
 async def test_a_stopped_warden_of_a_command_that_never_began_is_killed(env, tmp_path):
     """The gate stays shut."""
     with anyio.fail_after(60):
         async with open_process("touch ran", env=env, cwd=tmp_path, grace=0.1) as process:
-            warden = find(process.pid).parent
+            warden = find_process(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
-    assert find(warden) is None
+    assert find_process(warden) is None
     assert not (tmp_path / "ran").exists()
 
 

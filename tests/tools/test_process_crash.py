@@ -10,7 +10,7 @@ import anyio
 import pytest
 from real_processes import new_marker, processes_with, real_backend  # noqa: F401 - fixtures
 
-from supervisor.tools.descendants import find, started_at
+from supervisor.tools.descendants import find_process, started_at
 from supervisor.tools.launcher import launcher_pid
 from supervisor.tools.process import end_orphaned_process, open_process
 
@@ -118,7 +118,7 @@ async def test_a_fork_with_our_sockets_keeps_no_command_alive(marker, tmp_path):
     owner.kill()
     owner.wait()
     with anyio.fail_after(60):
-        while find(pid) or find(warden):
+        while find_process(pid) or find_process(warden):
             await anyio.sleep(0.02)
     os.kill(int((tmp_path / "fork").read_text()), signal.SIGKILL)
     await nothing_left(marker)
@@ -130,13 +130,13 @@ async def test_an_orphaned_process_is_ended_by_pid_and_start_time(anyio_backend_
     owner, (pid, started, warden) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
     os.kill(owner.pid, signal.SIGSTOP)  # else the owner would end the command itself
     os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent may not have stopped the process yet
-    for each in (find(warden).parent, warden):  # the launcher would end what the warden leaves
+    for each in (find_process(warden).parent, warden):  # the launcher would end what the warden leaves
         os.kill(each, signal.SIGKILL)
     owner.kill()
     owner.wait()
     assert await end_orphaned_process(pid, started - 1, 0.1) == "not ours"
     assert await end_orphaned_process(pid, None, 0.1) == "not ours"
-    assert find(pid) is not None
+    assert find_process(pid) is not None
     assert await end_orphaned_process(pid, started, 0.1) == "ended"
     await nothing_left(marker, pid, started)
     assert await end_orphaned_process(pid, started, 0.1) in ("gone", "not ours")
@@ -147,7 +147,7 @@ async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
     with anyio.fail_after(60):
         async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}) as process:
             await process.release()
-            os.kill(find(process.pid).parent, signal.SIGKILL)
+            os.kill(find_process(process.pid).parent, signal.SIGKILL)
             finished = await process.wait(30)
     assert (finished.exit_code, finished.signal, finished.timed_out) == (None, None, False)
     assert finished.trouble
@@ -159,11 +159,11 @@ async def test_a_stopped_warden_does_not_hang_its_owner(marker):
         async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}, grace=0.1) as process:
             process.margin = 0.0
             await process.release()
-            warden = find(process.pid).parent
+            warden = find_process(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
             finished = await process.wait(0.1)
     assert finished.trouble
-    assert find(warden) is None
+    assert find_process(warden) is None
     await nothing_left(marker)
 
 

@@ -18,7 +18,7 @@ from real_processes import (  # noqa: F401 - fixtures
     run_past_deadline,
 )
 
-from supervisor.tools.descendants import find
+from supervisor.tools.descendants import find_process
 from supervisor.tools.process import open_process
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
             await process.release()
             while not (tmp_path / "ready").exists():
                 await anyio.sleep(0.005)
-            warden = find(process.pid).parent
+            warden = find_process(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
             while process_state(warden) != "T":
                 await anyio.sleep(0.005)
@@ -63,7 +63,7 @@ async def test_an_exit_is_seen_when_the_release_wakes_the_warden_too(env):
     """T1: a warden that was stopped learns of release and death in one wake-up, and there is no second one."""
     with anyio.fail_after(20):
         async with open_process("sleep 1000", env=env) as process:
-            warden = find(process.pid).parent
+            warden = find_process(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
             while process_state(warden) != "T":
                 await anyio.sleep(0.005)

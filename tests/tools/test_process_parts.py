@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from supervisor.testing import replaced
 from supervisor.tools import descendants
-from supervisor.tools.descendants import Seen, below, command_of, find, send, table
+from supervisor.tools.descendants import Seen, command_of, find_process, process_table, processes_below, send_signal
 from supervisor.tools.output import HeadAndTail
 from supervisor.tools.termination import Termination
 
@@ -109,36 +109,36 @@ def test_a_process_that_may_not_be_signalled_is_not_waited_for(sent):
 def test_descendants_are_found_through_all_generations():
     """A table with a branch, an unrelated process, and a loop that an inconsistent read could show."""
     processes = {each.pid: each for each in (seen(2), seen(3, parent=2), seen(4, parent=3), seen(5), seen(6, parent=6))}
-    assert set(below(processes, 2)) == {3, 4}
-    assert set(below(processes, 6)) == set()
+    assert set(processes_below(processes, 2)) == {3, 4}
+    assert set(processes_below(processes, 6)) == set()
 
 
 def test_the_table_has_this_process_and_its_children():
     """Real processes, by their pid, parent, group and session."""
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
-        found = table()[child.pid]
+        found = process_table()[child.pid]
         assert (found.parent, found.group, found.session) == (os.getpid(), child.pid, child.pid)
-        assert found == find(child.pid)
+        assert found == find_process(child.pid)
         assert "sleep" in command_of(child.pid) or "python" in command_of(child.pid)
-        assert child.pid in below(table(), os.getpid())
-        assert send(found._replace(started_at=found.started_at - 1), signal.SIGKILL) == "gone"
+        assert child.pid in processes_below(process_table(), os.getpid())
+        assert send_signal(found._replace(started_at=found.started_at - 1), signal.SIGKILL) == "gone"
         assert child.poll() is None
-        assert send(found, signal.SIGKILL) == "sent"
+        assert send_signal(found, signal.SIGKILL) == "sent"
     finally:
         child.kill()
         child.wait()
-    assert find(child.pid) is None
-    assert send(found, signal.SIGKILL) == "gone"
+    assert find_process(child.pid) is None
+    assert send_signal(found, signal.SIGKILL) == "gone"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its `ps` is compared with /proc")
 def test_ps_and_proc_agree(enter):
     """The table of other platforms shows the same processes."""
-    ours = find(os.getpid())
+    ours = find_process(os.getpid())
     enter(replaced(descendants, "PROC", False))
-    theirs = find(os.getpid())
+    theirs = find_process(os.getpid())
     assert theirs[0] == ours[0]
     assert theirs[2:] == ours[2:]
-    assert os.getpid() in table()
+    assert os.getpid() in process_table()
     assert "python" in command_of(os.getpid())

@@ -19,7 +19,7 @@ from real_processes import (  # noqa: F401 - fixtures
     run,
 )
 
-from supervisor.tools.descendants import below, find, started_at, table
+from supervisor.tools.descendants import find_process, process_table, processes_below, started_at
 from supervisor.tools.launcher import launcher_pid
 from supervisor.tools.process import open_process
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", rea
 
 def wardens():
     """Return the launcher's wardens that live."""
-    return {pid for pid, seen in table().items() if seen.parent == launcher_pid() and not seen.is_zombie}
+    return {pid for pid, seen in process_table().items() if seen.parent == launcher_pid() and not seen.is_zombie}
 
 
 async def find_spare(env):
@@ -38,7 +38,7 @@ async def find_spare(env):
         while len(wardens()) != 1:
             await anyio.sleep(0.01)
         (spare,) = wardens()
-        while not [each for each in below(table(), spare).values() if each.session == each.pid]:
+        while not [each for each in processes_below(process_table(), spare).values() if each.session == each.pid]:
             await anyio.sleep(0.01)  # its process for the next command has not begun yet
         return spare
 
@@ -50,7 +50,7 @@ def descriptors_of(pid):
 async def test_a_warden_guards_one_command_after_the_other(env):
     spare = await find_spare(env)
     async with open_process(["true"], env=env) as process:
-        assert find(process.pid).parent == spare
+        assert find_process(process.pid).parent == spare
         await process.release()
         assert (await process.wait(60)).exit_code == 0
     assert await find_spare(env) == spare
@@ -85,7 +85,7 @@ async def test_a_killed_spare_fails_no_command(env, whom):
     """The next command is given to another warden, and does not know of it."""
     for _ in range(5):
         spare = await find_spare(env)
-        (waiting,) = below(table(), spare)
+        (waiting,) = processes_below(process_table(), spare)
         os.kill(spare if whom == "spare" else waiting, signal.SIGKILL)
         finished = await run("echo whole", env=env)
         assert (finished.output.text, finished.exit_code, finished.trouble) == ("whole\n", 0, None)
@@ -95,10 +95,10 @@ async def test_a_spare_is_no_orphan_of_a_killed_warden(env, marker):
     """The launcher ends what the killed warden left, and no other process."""
     async with open_process("sleep 1000", env=env) as process:
         await process.release()
-        spare = await find_other_spare(find(process.pid).parent, env)
-        os.kill(find(process.pid).parent, signal.SIGKILL)
+        spare = await find_other_spare(find_process(process.pid).parent, env)
+        os.kill(find_process(process.pid).parent, signal.SIGKILL)
         assert (await process.wait(60)).trouble
-    assert find(spare) is not None
+    assert find_process(spare) is not None
     assert (await run("true", env=env)).exit_code == 0
 
 

@@ -15,7 +15,7 @@ from supervisor import Approve, Context, MemoryStore, SqliteStore, agent, open_s
 from supervisor.core import events as e
 from supervisor.tools import job_output, jobs, shell
 from supervisor.tools.background import look_at
-from supervisor.tools.output import CAP, Output
+from supervisor.tools.output import CAP_CHARACTERS, Output
 
 pytestmark = pytest.mark.anyio
 
@@ -156,9 +156,9 @@ async def test_output_that_is_not_text_is_one_line(code, kind):
 @pytest.mark.parametrize("share", [1, 4, 20])
 def test_the_text_of_some_foreign_bytes_is_within_the_cap(share):
     """An escape has four characters. Both ends are kept, and the count of what is left out is exact."""
-    raw = (b"\xe9" + b"x" * share) * (CAP // (share + 1))
+    raw = (b"\xe9" + b"x" * share) * (CAP_CHARACTERS // (share + 1))
     shown = Output(head=raw, total=len(raw)).shown
-    assert len(shown) <= CAP + 100
+    assert len(shown) <= CAP_CHARACTERS + 100
     if share > 3:
         assert shown.startswith("\\xe9x")
         assert shown.endswith("xxx")

@@ -20,9 +20,9 @@ from supervisor.tools.finished import Finished
 
 log = FactLog(__name__)
 
-LONGEST: Final = 64 * 2**20  # bytes of a line, without its end
-LOGGED: Final = 100  # lines of a process that are no messages and are logged
-SHOWN: Final = 200  # characters of each
+LONGEST_BYTES: Final = 64 * 2**20  # bytes of a line, without its end
+LOGGED_LINES: Final = 100  # lines of a process that are no messages and are logged
+SHOWN_CHARACTERS: Final = 200  # characters of each
 
 Message = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ class Talking(Streams, Protocol):
 class Messages:
     """The messages in a stream of bytes, which comes in chunks of any size."""
 
-    def __init__(self, longest: int = LONGEST) -> None:
+    def __init__(self, longest: int = LONGEST_BYTES) -> None:
         self._longest = longest
         self._line = bytearray()
         """The beginning of a line whose end has not come."""
@@ -81,10 +81,12 @@ class Messages:
 
     def _skip(self, line: bytearray) -> None:
         self._skipped += 1
-        if self._skipped <= LOGGED:
-            log.warning("line.skipped", beginning=line[:SHOWN].decode("utf-8", "backslashreplace"), size=len(line))
-        if self._skipped == LOGGED:
-            log.warning("lines.unlogged", reason=f"{LOGGED} lines were no messages; the next ones are not logged")
+        if self._skipped <= LOGGED_LINES:
+            log.warning(
+                "line.skipped", beginning=line[:SHOWN_CHARACTERS].decode("utf-8", "backslashreplace"), size=len(line)
+            )
+        if self._skipped == LOGGED_LINES:
+            log.warning("lines.unlogged", reason=f"{LOGGED_LINES} lines were no messages; the next ones are not logged")
 
 
 def read_message(line: bytes | bytearray) -> Message | None:

@@ -24,7 +24,7 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 UNREAD: Final = 10_000  # messages to a process that wait
-LAST_WORDS: Final = 2_000  # characters of its standard error that an error quotes
+LAST_WORDS_CHARACTERS: Final = 2_000  # characters of its standard error that an error quotes
 
 Id = int | str | None
 
@@ -196,6 +196,6 @@ class Peer:
             finished = await self._process.wait()
             code, signal = finished.exit_code, finished.signal
             ended = "unknown how" if code is signal is None else f"signal {signal}" if code is None else f"code {code}"
-        words = self._process.stderr_tail().strip()[-LAST_WORDS:]
+        words = self._process.stderr_tail().strip()[-LAST_WORDS_CHARACTERS:]
         reason = f"the process has ended ({ended})" if ended else self._reason
         return Disconnected(reason, code, signal, words)

@@ -29,8 +29,8 @@ import msgspec
 
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
 from supervisor.core.calls.paths import OF_AGENTS
-from supervisor.core.encoding import printable
-from supervisor.core.ids import digest
+from supervisor.core.encoding import printable_text
+from supervisor.core.ids import digest_of_value
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
@@ -40,7 +40,7 @@ WORDS: Final = "the agent's words"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
 ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
-MAX_CLAIM: Final = 65_536  # characters
+MAX_CLAIM_CHARACTERS: Final = 65_536  # characters
 CODEX: Final = "codex-acp"
 """The name that Codex gives itself in `agentInfo`."""
 OF_ONE_REQUEST: Final = ("call_id", "turn_id", "started_at_ms")
@@ -91,7 +91,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
         return allowing(self.options) is None or rejecting(self.options) is None
 
 
-def read(
+def read_request(
     agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]], program: str | None = None
 ) -> Permission:
     """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here. `program`:
@@ -115,7 +115,10 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call. `told`: all that the agent has said of it."""
     fields, named = _fields(given), names_of_claims(_fields(given), CLAIMS)
     claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
-    return {**fields, **{named[name]: text[:MAX_CLAIM] for name, text in claims.items() if isinstance(text, str)}}
+    return {
+        **fields,
+        **{named[name]: text[:MAX_CLAIM_CHARACTERS] for name, text in claims.items() if isinstance(text, str)},
+    }
 
 
 def seen_of(told: Mapping[str, Any]) -> str:
@@ -125,9 +128,9 @@ def seen_of(told: Mapping[str, Any]) -> str:
     if (title, content, locations) == (None, None, None):
         return ""
     shown = (title or "", _texts(content), _diffs(content) or "", _places(locations) or "")
-    is_all = all(isinstance(each, str) and len(each) <= MAX_CLAIM for each in shown)
+    is_all = all(isinstance(each, str) and len(each) <= MAX_CLAIM_CHARACTERS for each in shown)
     is_all = is_all and all(map(_is_shown, content or ())) and all(map(_is_place, locations or ()))
-    return digest([title, content, locations]) if is_all else ""
+    return digest_of_value([title, content, locations]) if is_all else ""
 
 
 def _is_shown(part: Any) -> bool:
@@ -205,11 +208,11 @@ def rejecting(options: Iterable[Option]) -> str | None:
     return list(options)[found[0][1]].id if found else None
 
 
-def choices(options: Sequence[Option]) -> dict[str, Option]:
+def option_choices(options: Sequence[Option]) -> dict[str, Option]:
     """Return the options by the agent's names of them. Options that have one name, or none, get a number."""
     found: dict[str, Option] = {}
     for number, option in enumerate(options, 1):
-        name = printable(option.name).strip() or f"option {number}"
+        name = printable_text(option.name).strip() or f"option {number}"
         found[name if name not in found else f"{name} ({number})"] = option
     return found
 
@@ -239,7 +242,7 @@ def _diff(change: Mapping[str, Any]) -> str:
 
 
 def _is_long(change: Mapping[str, Any]) -> bool:
-    return sum(len(str(change.get(name) or "")) for name in ("oldText", "newText")) > MAX_CLAIM
+    return sum(len(str(change.get(name) or "")) for name in ("oldText", "newText")) > MAX_CLAIM_CHARACTERS
 
 
 def _places(locations: Any) -> str | None:

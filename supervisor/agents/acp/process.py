@@ -10,7 +10,7 @@ import msgspec
 from supervisor.agents.acp.conversation import AgentFailed
 from supervisor.agents.acp.run import Settings
 from supervisor.tools.duplex import (
-    GRACE,
+    GRACE_SECONDS,
     DuplexProcess,
     LaunchFailed,
     ProcessIdentity,
@@ -18,7 +18,7 @@ from supervisor.tools.duplex import (
     open_duplex,
 )
 
-END_OF_INPUT: Final = 2.0  # seconds that the agent has to exit when its input has ended
+END_OF_INPUT_SECONDS: Final = 2.0  # seconds that the agent has to exit when its input has ended
 
 
 @asynccontextmanager
@@ -34,8 +34,8 @@ async def open_agent(
             cwd=cwd,
             env=settings.env,
             mark=session,
-            stop_timeout=min(END_OF_INPUT, settings.stop_timeout / 20),
-            grace=min(GRACE, settings.stop_timeout / 20),
+            stop_timeout=min(END_OF_INPUT_SECONDS, settings.stop_timeout / 20),
+            grace=min(GRACE_SECONDS, settings.stop_timeout / 20),
             at_gate=lambda identity: save(msgspec.to_builtins(identity)),
         ) as process:
             yield process

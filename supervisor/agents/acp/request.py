@@ -8,7 +8,7 @@ from collections.abc import Callable
 import anyio
 
 from supervisor.agents.acp.conversation import Incoming
-from supervisor.agents.acp.permissions import Permission, allowing, choices, is_same, title_of
+from supervisor.agents.acp.permissions import Permission, allowing, is_same, option_choices, title_of
 from supervisor.agents.acp.saved import Asked
 from supervisor.core.ids import canonical_json
 
@@ -59,7 +59,7 @@ class Request:
 
 
 def asked_for(number: int, permission: Permission) -> Asked:
-    named = choices(permission.options) if permission.form is None and permission.is_question else {}
+    named = option_choices(permission.options) if permission.form is None and permission.is_question else {}
     return Asked(
         number=number,
         tool=permission.tool,
@@ -78,7 +78,7 @@ def option_for(asked: Asked, permission: Permission) -> str | None:
     """Return the id of the option that a person chose, or else of the one that allows once."""
     if asked.choice is None:
         return allowing(permission.options)
-    found = choices(permission.options).get(asked.choice)
+    found = option_choices(permission.options).get(asked.choice)
     return None if found is None else found.id
 
 

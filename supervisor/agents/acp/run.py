@@ -35,7 +35,7 @@ from supervisor.agents.acp.schema import Schema, load_schema
 from supervisor.seam.context import Context
 
 RESTARTS: Final = 3
-PERIOD: Final = 60.0  # seconds in which an agent is started again RESTARTS times
+PERIOD_SECONDS: Final = 60.0  # seconds in which an agent is started again RESTARTS times
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
 
 
@@ -114,9 +114,11 @@ class _Run:
             return
         waiting = requests.undecided
         now = anyio.current_time()
-        self._losses = [*(instant for instant in self._losses if instant > now - PERIOD), now]
+        self._losses = [*(instant for instant in self._losses if instant > now - PERIOD_SECONDS), now]
         if len(self._losses) > RESTARTS and not waiting:
-            raise AgentLost(f"{loss}. That was loss {len(self._losses)} within {PERIOD:g} s: it is not started again")
+            raise AgentLost(
+                f"{loss}. That was loss {len(self._losses)} within {PERIOD_SECONDS:g} s: it is not started again"
+            )
         is_wanted = self._can_reopen or requests.has_news
         if len(self._losses) > RESTARTS or not is_wanted:
             await requests.until(lambda: not waiting <= requests.undecided)

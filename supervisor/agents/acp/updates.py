@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 import anyio
 import msgspec
 
-from supervisor.agents.acp.permissions import KINDS, MAX_CLAIM
+from supervisor.agents.acp.permissions import KINDS, MAX_CLAIM_CHARACTERS
 
 WORK: Final = ("read", "edit", "delete", "move", "search", "execute", "fetch")
-LONGEST: Final = 1_000_000  # characters of one message that are kept
+LONGEST_CHARACTERS: Final = 1_000_000  # characters of one message that are kept
 _ENDED: Final = ("completed", "failed")
 _SILENT: Final = (
     "user_message_chunk",
@@ -31,7 +31,7 @@ _SILENT: Final = (
 _SHOW: Final = "show"
 """A piece of a message among the reports to make: it is shown, and not reported."""
 _LISTS: Final = ("content", "locations")
-_JOINED: Final = 10_000  # characters of the pieces that are shown as one, if they wait
+_JOINED_CHARACTERS: Final = 10_000  # characters of the pieces that are shown as one, if they wait
 _PIECES: Final = {"agent_message_chunk": "text", "agent_thought_chunk": "thought"}
 
 
@@ -155,20 +155,20 @@ class Updates:
         if self._kind != kind:
             self._end_message()
             self._kind = kind
-        if self._length < LONGEST:
-            self._pieces.append(text[: LONGEST - self._length])
+        if self._length < LONGEST_CHARACTERS:
+            self._pieces.append(text[: LONGEST_CHARACTERS - self._length])
             self._show(self._pieces[-1])
         self._length += len(text)
 
     def _show(self, text: str) -> None:
-        if self._to_report and self._to_report[-1][0] == _SHOW and len(self._to_report[-1][1]) < _JOINED:
+        if self._to_report and self._to_report[-1][0] == _SHOW and len(self._to_report[-1][1]) < _JOINED_CHARACTERS:
             text = self._to_report.pop()[1] + text
         self._tell(_SHOW, text)
 
     def _end_message(self) -> None:
         if not self._kind:
             return
-        kind, text, missing = self._kind, "".join(self._pieces), self._length - LONGEST
+        kind, text, missing = self._kind, "".join(self._pieces), self._length - LONGEST_CHARACTERS
         self._kind, self._pieces, self._length = "", [], 0
         if missing > 0:
             text += f"\n[{missing} characters more]"
@@ -189,7 +189,7 @@ def result_text(told: Mapping[str, Any]) -> str:
     text = "\n".join(part for part in parts if part)
     if not text and (output := told.get("rawOutput")) not in (None, {}, ""):
         text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-    return text[:MAX_CLAIM]
+    return text[:MAX_CLAIM_CHARACTERS]
 
 
 def _call_text(told: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from supervisor.agents.acp.saved import Asked
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Message
 
-LONGEST: Final = 2_000  # characters of one call, or of one message, in a prompt
-SUMMARY: Final = 16_000  # characters of a session's history that a new session is told
+LONGEST_CHARACTERS: Final = 2_000  # characters of one call, or of one message, in a prompt
+SUMMARY_CHARACTERS: Final = 16_000  # characters of a session's history that a new session is told
 
 
 def resumed(message: str, known: Iterable[tuple[Asked, bool]], *, was_prompted: bool) -> str:
@@ -39,8 +39,8 @@ def decided(known: Iterable[tuple[Asked, bool]]) -> str:
 def begun_anew(history: Sequence[Message], prompt: str) -> str:
     """Return a prompt for a new session that takes the place of one that could not be opened again."""
     text = "\n".join(f"[{each.kind}] {_cut(each.text)}" for each in history)
-    if len(text) > SUMMARY:
-        text = f"(the beginning is left out)\n{text[-SUMMARY:]}"
+    if len(text) > SUMMARY_CHARACTERS:
+        text = f"(the beginning is left out)\n{text[-SUMMARY_CHARACTERS:]}"
     said = ["This is what was said in it:", "", text, "", "It goes on with this:"] if text else ["It was about this:"]
     return "\n".join(
         ["The session in which you worked could not be opened again; this is a new one.", *said, "", prompt]
@@ -82,4 +82,8 @@ def _state(asked: Asked, is_approved: bool) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text) - LONGEST} characters more)"
+    return (
+        text
+        if len(text) <= LONGEST_CHARACTERS
+        else f"{text[:LONGEST_CHARACTERS]}... ({len(text) - LONGEST_CHARACTERS} characters more)"
+    )

@@ -32,9 +32,9 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 TOOL: Final = "permission"
-MOST: Final = 64 * 1024 * 1024  # bytes of one line
-CHUNK: Final = 64 * 1024  # bytes of one read
-PIECE: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
+MOST_BYTES: Final = 64 * 1024 * 1024  # bytes of one line
+CHUNK_BYTES: Final = 64 * 1024  # bytes of one read
+PIECE_BYTES: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -166,8 +166,8 @@ class _Lines(_Stream):
         while (end := self._held.find(b"\n", searched)) < 0:
             searched = len(self._held)
             await anyio.wait_readable(self._descriptor)
-            chunk = os.read(self._descriptor, CHUNK)
-            if not chunk or searched > MOST:
+            chunk = os.read(self._descriptor, CHUNK_BYTES)
+            if not chunk or searched > MOST_BYTES:
                 return None
             self._held += chunk
         line = bytes(self._held[:end])
@@ -190,7 +190,7 @@ class _Answers(_Stream):
             try:
                 while left:
                     await anyio.wait_writable(self._descriptor)
-                    left = left[os.write(self._descriptor, left[:PIECE]) :]
+                    left = left[os.write(self._descriptor, left[:PIECE_BYTES]) :]
             except (BrokenPipeError, ConnectionError):  # the client reads no more
                 self._ended()
                 return

@@ -26,7 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import StateSnapshot
 from pydantic_core import to_jsonable_python
 
-from supervisor.agents.model_arguments import held
+from supervisor.agents.model_arguments import journal_value
 from supervisor.core.ids import canonical_json
 
 
@@ -246,4 +246,4 @@ def _is_in(call: Asked, begun: Asked) -> bool:
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as JSON. What LangChain injects may be anything."""
-    return dict(held(to_jsonable_python(dict(arguments), fallback=repr)))
+    return dict(journal_value(to_jsonable_python(dict(arguments), fallback=repr)))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from supervisor.agents.framework import offered_call, word
+from supervisor.agents.framework import name_word, offered_call
 from supervisor.agents.langgraph.guard import Asked, GraphFailed
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -90,7 +90,7 @@ class Asking:
     async def _decide(self, name: str, path: list[str], request: "_Request") -> dict[str, Any]:
         """Ask a person, or the rules, about a call. Return the decision as the middleware reads it."""
         operations, allowed = self._ctx.named(name), request.allowed
-        tool_name = ".".join([self._name, *map(word, path[:-1]), word(request.tool)])
+        tool_name = ".".join([self._name, *map(name_word, path[:-1]), name_word(request.tool)])
         if allowed.isdisjoint({"approve", "edit"}) and "respond" in allowed:
             question = f"{tool_name} {json.dumps(request.arguments, ensure_ascii=False)}: {request.description}"
             return {"type": "respond", "message": await operations.ask(question)}

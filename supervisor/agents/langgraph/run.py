@@ -24,7 +24,7 @@ from supervisor.agents.langgraph.guard import (
 from supervisor.agents.langgraph.questions import Asking, asked_calls, ids_of
 from supervisor.agents.langgraph.threads import Place, checkpoint_of, config_of, place_of
 from supervisor.agents.langgraph.tools import Tools
-from supervisor.agents.model_arguments import held
+from supervisor.agents.model_arguments import journal_value
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -270,7 +270,7 @@ class GraphRun:
             return rest | self._end(state.values) | {"at": checkpoint_of(state)}
         name, paths, tools = self._settings.name, dict(_paths(state)), Tools(self._graph)
         for each in state.interrupts:
-            value = held(as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON"))
+            value = journal_value(as_json(each.value, f"agent {name}: an interrupt", "interrupt with a value of JSON"))
             path = paths.get(each.id, [])
             found = {"id": each.id, "path": path, "value": value, "schema": each.response_schema}
             where = asked_state(state, each.id)
@@ -294,7 +294,7 @@ class GraphRun:
         what, cure = f"the output of agent {self._settings.name}", "give a function that makes JSON of it: output=..."
         return {
             "output": as_json((self._settings.output or self._output)(values), what, cure),
-            "messages": held(messages_to_dict(messages)),
+            "messages": journal_value(messages_to_dict(messages)),
         }
 
     def _output(self, values: Any) -> Any:

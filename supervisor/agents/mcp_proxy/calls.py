@@ -11,7 +11,7 @@ Rules
   tool and arguments, in canonical JSON) gets it: see agents/open_requests.py. Two clients that call at the same time
   have two calls.
 - An approved call begins only while a client waits for it. Once it has begun, it ends without a client, too.
-- The result of a call that began for a client that has left is kept for KEPT seconds, and marked: it is no new one. A
+- The result of a call that began for a client that has left is kept for KEPT_SECONDS, and marked: it is no new one. A
   denial is kept until a client hears it.
 - Between the end of a call and the state that has its reply there is no await: a save of another task would drop it.
 - A question belongs to the server's process. So one that an earlier attempt left is withdrawn.
@@ -48,11 +48,11 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 REFERENCE: Final = "command:mcp-proxy"
-KEPT: Final = 300.0
+KEPT_SECONDS: Final = 300.0
 """Seconds for which a result waits for an equal call."""
 ENDED_AT: Final = "ended_at"
 """The detail of a result that says when the server gave it: the process that delivers it may be a later one."""
-WITHDRAWING: Final = 2.0  # seconds that questions get to be withdrawn when the connection ends
+WITHDRAWING_SECONDS: Final = 2.0  # seconds that questions get to be withdrawn when the connection ends
 NO_TALK: Final = "This session only carries the calls of MCP clients. Write to the client itself."
 _STEPS: Final = 100  # a question that waits is reached in fewer
 
@@ -165,7 +165,7 @@ class Calls:
 
     async def withdraw_questions(self) -> None:
         """Withdraw what the server asks: it hears no answer any more."""
-        with anyio.move_on_after(WITHDRAWING, shield=True):
+        with anyio.move_on_after(WITHDRAWING_SECONDS, shield=True):
             for question in [*self._questions.values()]:
                 question.scope.cancel()
                 await question.is_over.wait()
@@ -198,8 +198,8 @@ class Calls:
     def _left(self, request: Request) -> float:
         """Return the seconds for which another client may still get the reply."""
         if request.is_denied or request.ended_at is None:
-            return KEPT
-        return KEPT - (self._now() - request.ended_at).total_seconds()
+            return KEPT_SECONDS
+        return KEPT_SECONDS - (self._now() - request.ended_at).total_seconds()
 
     def _announce(self, new: "OpenCall | _OpenQuestion") -> None:
         self._new.append(new)

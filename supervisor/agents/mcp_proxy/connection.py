@@ -14,9 +14,9 @@ Rules
   random letters, so that no client has the same.
 - `tools/call` never passes by itself: one without an id, which would get no answer, is dropped and logged.
 - A client that gives up by a timeout of its own leaves the call running. Any other cancel of a running call is told the
-  server, too. It has ANSWERS_CANCEL seconds to answer, as the protocol asks no answer of it.
-- While a person is asked, a client with a progress token hears so every TELLS seconds. Clients count their timeouts
-  from the last progress, if they are told to.
+  server, too. It has ANSWERS_CANCEL_WITHIN_SECONDS, as the protocol asks no answer of it.
+- While a person is asked, a client with a progress token hears so every TELLS_EVERY_SECONDS. Some clients count
+  their timeouts from the last progress.
 - What the server says of its tools is taken from the lists that pass. It is never trusted but for a schema, with which
   edits are checked, and for read-only tools if the operator says so.
 - The protocol of July 2026 (`server/discover`) is not spoken: clients fall back to `initialize`.
@@ -49,9 +49,9 @@ ELICIT: Final = "elicitation/create"
 DISCOVER: Final = "server/discover"
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
 
-TELLS: Final = 10.0
-ANSWERS_CANCEL: Final = 2.0
-LAST_WORDS: Final = 1.0  # seconds for telling the client what a server that has ended has left unanswered
+TELLS_EVERY_SECONDS: Final = 10.0
+ANSWERS_CANCEL_WITHIN_SECONDS: Final = 2.0
+LAST_WORDS_SECONDS: Final = 1.0  # seconds for telling the client what a server that has ended has left unanswered
 _TIMED_OUT: Final = re.compile(r"time[d ]*[- ]?out", re.IGNORECASE)
 """How clients say that they have waited too long, in the reason of a cancel: "timed out", "request timeout"."""
 _LOST: Final = "the connection to the MCP server ended before it answered; the call may have run"
@@ -120,7 +120,7 @@ class Connection:
     async def _end_with_server(self, scope: anyio.CancelScope) -> None:
         """When the server has ended, let the calls that it left unanswered be answered, and end."""
         await self.server_ended.wait()
-        with anyio.move_on_after(LAST_WORDS):
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
             for caller, _ in [*self._callers.values()]:
                 if caller.call is not None and caller.call.is_running:
                     await caller.is_over.wait()
@@ -209,7 +209,7 @@ class Connection:
         """Show the client that its call is alive, until it is at the server, which shows its own progress."""
         number = 0
         while caller.token is not None:
-            await anyio.sleep(TELLS)
+            await anyio.sleep(TELLS_EVERY_SECONDS)
             number += 1
             if caller.call is not None and not caller.call.is_running:
                 # So little that it stays below what the server says later: progress never goes back.
@@ -251,7 +251,7 @@ class Connection:
 
             async def bound() -> None:
                 await flight.is_cancelled.wait()
-                await anyio.sleep(ANSWERS_CANCEL)
+                await anyio.sleep(ANSWERS_CANCEL_WITHIN_SECONDS)
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(bound)

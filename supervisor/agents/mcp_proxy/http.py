@@ -23,7 +23,7 @@ log = FactLog(__name__)
 Message = Mapping[str, Any]
 
 VERSION: Final = "mcp-protocol-version"
-CONNECTS: Final = 30.0  # seconds for a connection, and for what is sent
+CONNECT_SECONDS: Final = 30.0  # seconds for a connection, and for what is sent
 _UNREACHABLE: Final = -32000
 
 
@@ -73,7 +73,7 @@ class _Http:
 @asynccontextmanager
 async def open_http(url: str, headers: Mapping[str, str]) -> AsyncIterator[_Http]:
     """Give the messages of the server at a URL. A call may take as long as its deadline lets it."""
-    timeout = httpx2.Timeout(CONNECTS, read=None)
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
     async with (
         httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_Patient()) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=None) as (reads, writes),

@@ -27,7 +27,7 @@ OLD: Final = (
     "[this is the result of an earlier call, equal to this one, whose client had left before it was told. It did not "
     "run again]"
 )
-LARGEST: Final = 16 * 1024 * 1024  # bytes of an error that the journal keeps whole
+LARGEST_ERROR_BYTES: Final = 16 * 1024 * 1024  # bytes of an error that the journal keeps whole
 
 
 def read_reply(answer: Mapping[str, Any]) -> ToolResult[Any]:
@@ -39,7 +39,7 @@ def read_reply(answer: Mapping[str, Any]) -> ToolResult[Any]:
     if not isinstance(result, Mapping) and not isinstance(error, Mapping):
         raise ToolFailed("the MCP server answered with no result", reason="invalid_result", effect="maybe")
     text = text_of(result) if isinstance(result, Mapping) else str(dict(error or {}).get("message", "an error"))
-    if len(msgspec.json.encode(told)) > LARGEST:
+    if len(msgspec.json.encode(told)) > LARGEST_ERROR_BYTES:
         told = {}
     return ToolResult(kind="error", content=text, details={"reason": "server", "effect": "maybe", **told})
 

@@ -24,10 +24,10 @@ __all__ = ["LaunchFailed", "client_wire", "open_process"]
 
 log = FactLog(__name__)
 
-CHUNK: Final = 64 * 1024  # bytes of one read
-PIECE: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
+CHUNK_BYTES: Final = 64 * 1024  # bytes of one read
+PIECE_BYTES: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
 OURS: Final = "SUPERVISOR_"  # the beginning of our variables
-END_OF_INPUT: Final = 2.0  # seconds that a server has to exit when its input has ended
+END_OF_INPUT_SECONDS: Final = 2.0  # seconds that a server has to exit when its input has ended
 
 
 class _Descriptors:
@@ -43,13 +43,13 @@ class _Descriptors:
                 try:
                     while left:
                         await anyio.wait_writable(self._writes)
-                        left = left[os.write(self._writes, left[:PIECE]) :]
+                        left = left[os.write(self._writes, left[:PIECE_BYTES]) :]
                 except (BrokenPipeError, ConnectionError):
                     raise anyio.BrokenResourceError from None
 
     async def receive(self) -> bytes:
         await anyio.wait_readable(self._reads)
-        if not (chunk := os.read(self._reads, CHUNK)):
+        if not (chunk := os.read(self._reads, CHUNK_BYTES)):
             raise anyio.EndOfStream
         return chunk
 
@@ -87,5 +87,7 @@ def client_wire(reads: int = 0, writes: int = 1) -> Iterator[Lines]:
 async def open_process(command: Sequence[str], folder: str, mark: str) -> AsyncIterator[Lines]:
     """Start a server, and give its messages. Raises LaunchFailed."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    async with open_duplex(command, cwd=folder, env=env, mark=mark, stop_timeout=END_OF_INPUT, errors=2) as process:
+    async with open_duplex(
+        command, cwd=folder, env=env, mark=mark, stop_timeout=END_OF_INPUT_SECONDS, errors=2
+    ) as process:
         yield Lines(Wire(process))

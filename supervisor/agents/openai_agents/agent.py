@@ -35,7 +35,7 @@ from supervisor.agents.framework import (
     edit_line,
     framework_agent,
     may_end_run,
-    word,
+    name_word,
 )
 from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.declarations.agent_spec import AgentSpec
@@ -220,7 +220,7 @@ class _Bridge:
         """Return a copy of an agent, and of those to which it hands off, whose requests and calls are operations."""
         if (known := self._copies.get(id(agent))) is not None:
             return known
-        path = f"{self.path}.{word(agent.name)}" if self._copies else self.path
+        path = f"{self.path}.{name_word(agent.name)}" if self._copies else self.path
         for tool in agent.tools:
             self._check(path, tool)
         copied = copy.copy(agent)
@@ -336,7 +336,7 @@ class _Call:
             return written.with_changes(self._tool.name, result_of(await fn(arguments)))
 
         tool = foreign_tool(
-            f"{self._path}.{word(self._tool.name)}",
+            f"{self._path}.{name_word(self._tool.name)}",
             run,
             schema=self._tool.params_json_schema,
             description=self._tool.description,
@@ -356,7 +356,7 @@ class _Call:
         if not (has_raised or is_late) or not await may_end_run(self._bridge.ctx):
             return result.content
         if has_raised:
-            raise ToolRaised(f"tool {self._path}.{word(tool.name)}: {result.content}")
+            raise ToolRaised(f"tool {self._path}.{name_word(tool.name)}: {result.content}")
         late = ToolTimeoutError(tool_name=tool.name, timeout_seconds=cast(float, tool.timeout_seconds))
         if tool.timeout_behavior == "raise_exception":
             raise late

@@ -28,7 +28,7 @@ from supervisor.core.declarations.tool_context import StepContext
 from supervisor.seam.context import Context
 
 _usages: Final = TypeAdapter(Usage)
-CLOSE_TIMEOUT: Final = 5.0  # seconds that closing a connection may take
+CLOSE_TIMEOUT_SECONDS: Final = 5.0  # seconds that closing a connection may take
 
 
 class Loop(Protocol):
@@ -85,7 +85,7 @@ class Connections:
 
     async def idle(self) -> None:
         """Wait until the calls have ended: of a run that fails the SDK cancels them, and does not wait for that."""
-        with anyio.move_on_after(CLOSE_TIMEOUT):
+        with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS):
             while self._calls:
                 await self._is_idle.wait()
 
@@ -109,7 +109,7 @@ class Connections:
             connection.users -= 1
             if not connection.users:
                 del _shared[key]
-                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT_SECONDS):
                     await connection.manager.cleanup_all()
         self._used.clear()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 from agents import Agent, RunConfig
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 
-from supervisor.agents.framework import word
+from supervisor.agents.framework import name_word
 from supervisor.core.errors import InvalidInput
 
 
@@ -80,7 +80,7 @@ def _nested(agent: Agent[Any], options: Mapping[str, Any]) -> tuple[Agent[Any], 
         loop.refuse(agent.name)
     if loop is None:
         return agent, dict(options)
-    loop.path = f"{loop.path}.{word(agent.name)}"
+    loop.path = f"{loop.path}.{name_word(agent.name)}"
     _loop.set(Refusing("a hook, a guardrail or a function of instructions"))
     return loop.supervised(agent), {**options, "run_config": loop.run_config}
 

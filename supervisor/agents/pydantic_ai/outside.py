@@ -17,7 +17,7 @@ from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
-from supervisor.agents.framework import Names, word
+from supervisor.agents.framework import Names, name_word
 from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.errors import QuestionUnanswered
 from supervisor.core.text.visible import json_text
@@ -45,7 +45,7 @@ class AskedRun(Protocol):
 async def _result_of(run: AskedRun, call: ToolCallPart, metadata: Any) -> Any:
     """Ask a person for the result of a call."""
     arguments = read_arguments(call.tool_name, call.args or "{}").arguments
-    name = run.names.request(f"result of {word(call.tool_name)} {word(call.tool_call_id)}")
+    name = run.names.request(f"result of {name_word(call.tool_name)} {name_word(call.tool_call_id)}")
     also = f"\n{json_text(metadata, indent=2)}" if metadata else ""
     text = f"{run.name}.{call.tool_name} gets its result from a person. Its arguments: {json_text(arguments)}{also}"
     try:
@@ -104,7 +104,7 @@ class _Waiter(ExternalEventWaiter):
 
     async def wait(self, name: str, *, ask: Callable[[str], Awaitable[Any]], timeout: timedelta | None) -> Any:
         run = self._run
-        operation = run.names.request(f"event {word(name)}")
+        operation = run.names.request(f"event {name_word(name)}")
         token = f"{run.ctx.session} {operation}"
 
         async def body() -> Any:

@@ -22,8 +22,8 @@ from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from supervisor.agents.framework import RAISED, Names, ToolRaised, calling_sub_agents, edit_line, may_end_run, word
-from supervisor.agents.model_arguments import held, read_arguments
+from supervisor.agents.framework import RAISED, Names, ToolRaised, calling_sub_agents, edit_line, may_end_run, name_word
+from supervisor.agents.model_arguments import journal_value, read_arguments
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
 from supervisor.agents.written_context import WrittenContext
@@ -137,7 +137,7 @@ class _Call:
             return supervised.written.with_changes(self._name, result)
 
         tool = foreign_tool(
-            f"{supervised.name}.{word(self._name)}",
+            f"{supervised.name}.{name_word(self._name)}",
             run,
             schema=definition.parameters_json_schema,
             description=definition.description or "",
@@ -204,7 +204,7 @@ def _plain(metadata: Any) -> Any:
         found = to_jsonable_python(metadata, fallback=repr)
     except ValueError:
         found = repr(metadata)
-    return held(found)
+    return journal_value(found)
 
 
 def _details(reason: str, effect: str) -> dict[str, Any]:

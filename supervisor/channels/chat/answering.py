@@ -33,7 +33,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-RECORDED: Final = 1.0  # seconds
+RECORDED_SECONDS: Final = 1.0  # seconds
 
 
 class Pressed(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ class Answering:
         """Wait up to RECORDED seconds until the store holds the card that was pressed. A person may press before the
         card is recorded; if this process died between the decision and the record, no process would retire the card
         (R3)."""
-        with anyio.move_on_after(RECORDED):
+        with anyio.move_on_after(RECORDED_SECONDS):
             while approval.status == "pending" and self._channel not in approval.shown:
                 await anyio.sleep(0.02)
                 approval = await supervisor.get_approval(approval.id)
@@ -227,7 +227,7 @@ class Answering:
 
     def _line(self, approval: Approval, person: Person, now: datetime) -> str:
         may = "" if self._people.why_not_decide(person.name, approval) is None else ", for another person"
-        what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
+        what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE_UNITS, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
 
 
@@ -235,6 +235,6 @@ def _refused(why: str) -> str:
     return f"Not counted: {visible(why, kind='words')}. The approval still waits for a person who may decide it."
 
 
-LINE: Final = 200
+LINE_UNITS: Final = 200
 """UTF-16 units of one line of a list, without its id and age."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

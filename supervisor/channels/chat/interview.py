@@ -12,9 +12,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from supervisor.channels.wording.form_words import fields_of, is_optional, option_text, takes
+from supervisor.channels.wording.form_words import fields_of, is_optional, option_text, takes_words
 from supervisor.core.approvals.fields import Field
-from supervisor.core.approvals.forms import BLANK, ROOT, Reading, change, count_of, find, problem_at, read, write
+from supervisor.core.approvals.forms import (
+    BLANK,
+    ROOT,
+    Reading,
+    change_form_texts,
+    count_of,
+    find_field,
+    problem_at,
+    read_form_texts,
+    write_form_texts,
+)
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 
@@ -59,7 +69,7 @@ class Interview:
 
     def __init__(self, field: Field, value: Any = UNSET) -> None:
         self._field = field
-        self._texts = write(field, value)
+        self._texts = write_form_texts(field, value)
         self._step: _Step | None = next(self._steps(field, ROOT, ""), None)
 
     @property
@@ -68,7 +78,7 @@ class Interview:
         step = self._step
         if step is None:
             return None
-        field = find(self._field, step.place)
+        field = find_field(self._field, step.place)
         assert field is not None
         text = self._texts.get(step.place, "")
         match step.kind:
@@ -86,7 +96,7 @@ class Interview:
                 text = {"true": "yes", "false": "no"}.get(text, "")
             case _ if text == "" and self._texts.get(f"{step.place}{BLANK}") == "empty":
                 text = NOTHING
-        words = f"{takes(field)}{', optional' if is_optional(field) else ''}{_about(field)}"
+        words = f"{takes_words(field)}{', optional' if is_optional(field) else ''}{_about(field)}"
         offers = _YES_OR_NO if field.kind == "switch" else tuple(option_text(each) for each in field.options)
         return Prompt(step.label, words, text, "empty" in field.blanks, offers, is_optional(field))
 
@@ -105,7 +115,7 @@ class Interview:
             return "say yes or no"
         else:
             verb = "add" if said else "clear" if step.kind == "has" else ""
-            self._texts = change(self._field, self._texts, f"{verb}:{step.place}") if verb else self._texts
+            self._texts = change_form_texts(self._field, self._texts, f"{verb}:{step.place}") if verb else self._texts
             at += not (said and step.kind == "more")  # the steps of a new item are before the question for another
         self._go_to(at)
         return None
@@ -131,7 +141,7 @@ class Interview:
     @property
     def reading(self) -> Reading:
         """What was given."""
-        return read(self._field, self._texts)
+        return read_form_texts(self._field, self._texts)
 
     def _go_to(self, at: int) -> None:
         steps = [*self._steps(self._field, ROOT, "")]
@@ -139,7 +149,7 @@ class Interview:
 
     def _write(self, place: str, line: str) -> str | None:
         """Write a line into its field. Returns the problem of one that does not fit."""
-        field = find(self._field, place)
+        field = find_field(self._field, place)
         assert field is not None
         texts = self._texts
         if self.prompt is None or line != self.prompt.text:  # a text that is kept keeps what no content means, too
@@ -151,10 +161,10 @@ class Interview:
 
     def _remove_last(self, place: str, steps: list[_Step]) -> int:
         """Remove the last item of a list; returns by how many steps the form is shorter now."""
-        field = find(self._field, place)
+        field = find_field(self._field, place)
         assert field is not None
         last = count_of(field, self._texts, place) - 1
-        self._texts = change(self._field, self._texts, f"remove:{place}.{last}")
+        self._texts = change_form_texts(self._field, self._texts, f"remove:{place}.{last}")
         return len(steps) - len([*self._steps(self._field, ROOT, "")])
 
     def _steps(self, field: Field, place: str, label: str) -> Iterator[_Step]:

@@ -16,15 +16,15 @@ import msgspec
 from msgspec import UNSET
 
 from supervisor.channels.chat.presses import EDIT, REPLY
-from supervisor.channels.wording.form_words import fields_of, is_optional, option_text, takes
+from supervisor.channels.wording.form_words import fields_of, is_optional, option_text, takes_words
 from supervisor.channels.wording.lengths import length
 from supervisor.core.approvals.fields import Field
-from supervisor.core.approvals.forms import BLANK, ROOT, read, write
+from supervisor.core.approvals.forms import BLANK, ROOT, read_form_texts, write_form_texts
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
-OPTION: Final = 75
+OPTION_UNITS: Final = 75
 """UTF-16 units of the label of an option, on every platform."""
 _CARRIED: Final = ("text", "number", "switch", "choice", "date")
 
@@ -49,7 +49,7 @@ def modal_fields(code: str, approval: Approval, *, fields: int, options: int, ro
     field = _field(code, approval)
     if field is None:
         return []
-    texts = write(field, _value(approval))
+    texts = write_form_texts(field, _value(approval))
     found = [*_leaves(field, ROOT, "", texts)]
     if not 0 < len(found) <= fields or None in found:
         return []
@@ -57,7 +57,7 @@ def modal_fields(code: str, approval: Approval, *, fields: int, options: int, ro
     fits = all(
         length(each.text) <= room
         and len(each.options) <= options
-        and all(length(words) <= OPTION for _, words in each.options)
+        and all(length(words) <= OPTION_UNITS for _, words in each.options)
         for each in carried
     )
     return carried if fits else []
@@ -69,9 +69,9 @@ def read_modal(code: str, approval: Approval, given: Mapping[str, str]) -> str |
     field = _field(code, approval)
     if field is None:
         raise InvalidInput("this approval has no such form; look at it again")
-    first = write(field, _value(approval))
+    first = write_form_texts(field, _value(approval))
     kept = {name: text for name, text in first.items() if name.endswith(BLANK)}
-    reading = read(field, {**kept, **given})
+    reading = read_form_texts(field, {**kept, **given})
     return dict(reading.problems) or json_text(reading.value)
 
 
@@ -110,7 +110,7 @@ def _leaves(field: Field, place: str, label: str, texts: Mapping[str, str]) -> I
             name=place,
             kind="date" if field.kind == "date" else "text" if field.kind in ("text", "number") else "choice",
             label=label or "Your answer",
-            hint=": ".join(part for part in (takes(field), about) if part),
+            hint=": ".join(part for part in (takes_words(field), about) if part),
             text=texts.get(place, ""),
             is_required=field.blank is None and f"{place}{BLANK}" not in texts and not is_optional(field),
             options=(("true", "yes"), ("false", "no")) if field.kind == "switch" else tuple(options),

@@ -28,7 +28,7 @@ EDIT: Final = "edit"
 DENY: Final = "deny"
 EXPLAIN: Final = "explain"
 REPLY: Final = "reply"
-_TOLD_APART: Final = 60
+_TOLD_APART_CHARACTERS: Final = 60
 """Characters of a choice that a button shows on every platform. Choices that are equal in them are numbered."""
 FORMS: Final = (EDIT, EXPLAIN, REPLY)
 """Codes of presses that ask for a text before they decide."""
@@ -92,7 +92,7 @@ def _answers(approval: Approval) -> list[Button]:
     if approval.choices is None:
         return [Button(code=REPLY, label="Answer…", tone="yes")]
     labels = [visible(choice, kind="prose").strip() or "(empty)" for choice in approval.choices]
-    if len({label[:_TOLD_APART] for label in labels}) < len(labels):
+    if len({label[:_TOLD_APART_CHARACTERS] for label in labels}) < len(labels):
         labels = [f"{number}. {label}" for number, label in enumerate(labels, 1)]
     return [Button(code=f"choose.{place}", label=label) for place, label in enumerate(labels)]
 

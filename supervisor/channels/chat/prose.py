@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from supervisor.channels.wording.lengths import beginning, fit, length
+from supervisor.channels.wording.lengths import beginning_of_text, fit, length
 
 MOST: Final = 20
 """The length of the longest text, in full messages. A remark says how much is missing."""
@@ -26,7 +26,7 @@ _TRAPS: Final = re.compile(
     r"|\](?=:\s*\S{0,80}[:/.&%<\\])"  # [label]: https://example.org, to which [label] and [text][label] would lead
 )
 _FENCE: Final = re.compile(r" {0,3}(`{3,10}|~{3,10})([^`]*)")
-_OPENING: Final = 60  # UTF-16 units; a longer line that opens a block is not repeated
+_OPENING_UNITS: Final = 60  # UTF-16 units; a longer line that opens a block is not repeated
 
 
 def harmless(text: str) -> str:
@@ -39,16 +39,16 @@ def pieces(text: str, limit: int) -> list[str]:
     return list(_pieces(fit(text, MOST * limit), limit)) or [text.strip()]
 
 
-def ending(text: str, limit: int, *, is_cut: bool = False) -> str:
+def message_ending(text: str, limit: int, *, is_cut: bool = False) -> str:
     """Return a text as one message of at most `limit` UTF-16 units, at least 1000: all of it, or its end, after an
     ellipsis. `is_cut`: its beginning is missing already. A fenced block that is open is closed."""
     kept = text
-    if is_cut or length(text) > limit - _OPENING:
-        kept = beginning(text[::-1], limit - 2 * _OPENING)[::-1]
+    if is_cut or length(text) > limit - _OPENING_UNITS:
+        kept = beginning_of_text(text[::-1], limit - 2 * _OPENING_UNITS)[::-1]
         if 0 <= (line := kept.find("\n")) < len(kept) // 4:
             kept = kept[line + 1 :]
         opening = _open_fence(text[: len(text) - len(kept)])
-        again = f"{opening}\n" if opening is not None and len(opening) < _OPENING else ""
+        again = f"{opening}\n" if opening is not None and len(opening) < _OPENING_UNITS else ""
         kept = f"…\n{again}{kept}"
     if (opening := _open_fence(kept)) is not None and (fence := _FENCE.match(opening)) is not None:
         kept = f"{kept}\n{fence[1]}"
@@ -57,18 +57,18 @@ def ending(text: str, limit: int, *, is_cut: bool = False) -> str:
 
 def _pieces(rest: str, limit: int) -> Iterator[str]:
     while rest.strip():
-        head = beginning(rest, limit)
+        head = beginning_of_text(rest, limit)
         if head == rest:
             yield rest.strip("\n")
             return
-        head = beginning(rest, limit - _OPENING)  # room for the end of a fenced block
+        head = beginning_of_text(rest, limit - _OPENING_UNITS)  # room for the end of a fenced block
         cut = _place_to_cut(head)
         piece, rest = head[:cut].strip("\n"), rest[cut:].lstrip("\n")
         if (opening := _open_fence(piece)) is not None:
             fence = _FENCE.match(opening)
             assert fence is not None
             piece = f"{piece}\n{fence[1]}"
-            rest = f"{opening if len(opening) < _OPENING else fence[1]}\n{rest}"
+            rest = f"{opening if len(opening) < _OPENING_UNITS else fence[1]}\n{rest}"
         if piece.strip():
             yield piece
 

@@ -41,7 +41,7 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 PAGE: Final = 500  # sessions that are read at once
-CLEARING: Final = 3.0  # seconds that hiding a sign may take when the channel closes
+CLEARING_SECONDS: Final = 3.0  # seconds that hiding a sign may take when the channel closes
 _WAITS: Final = frozenset({"approval", "message", "children", "timer", "back_off", "blocked"})
 
 
@@ -305,7 +305,7 @@ class Telling:
                 await self._take_sign_away(session)
 
     async def _take_sign_away(self, session: str) -> None:
-        with anyio.move_on_after(CLEARING, shield=True):
+        with anyio.move_on_after(CLEARING_SECONDS, shield=True):
             try:
                 await self._chat.working(session, is_working=False)
             except (SupervisorError, OSError) as error:

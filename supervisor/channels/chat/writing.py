@@ -24,7 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.channels.chat.platform import WRITING, Chat, Piece
-from supervisor.channels.chat.prose import ending, harmless
+from supervisor.channels.chat.prose import harmless, message_ending
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.text.visible import visible
@@ -33,9 +33,9 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-SOON: Final = 2.0  # seconds in which a text that was said is posted, unless the platform is slow
-LONGEST: Final = 60.0
-BOUND: Final = 10.0  # seconds of one request
+SOON_SECONDS: Final = 2.0  # seconds in which a text that was said is posted, unless the platform is slow
+LONGEST_SECONDS: Final = 60.0
+BOUND_SECONDS: Final = 10.0  # seconds of one request
 _MARK: Final = f"{WRITING}:"
 _NOTHING: Final = StreamedText()
 
@@ -97,7 +97,7 @@ class Writing:
                 if not isinstance(error, ConnectionRefusedError):
                     await self._remove_lost()
             every = self._chat.edits_every(self._session)
-            await anyio.sleep(min(LONGEST, every * 2**failed) if failed else every)
+            await anyio.sleep(min(LONGEST_SECONDS, every * 2**failed) if failed else every)
 
     async def _look(self, supervisor: Supervisor, unlike: StreamedText | None = None) -> StreamedText:
         """Return what the agent has written, once it differs from `unlike`."""
@@ -112,7 +112,7 @@ class Writing:
         if written.text:
             await self._write(written)
         elif self._message is not None:
-            with anyio.move_on_after(SOON):  # what the agent has said is posted first
+            with anyio.move_on_after(SOON_SECONDS):  # what the agent has said is posted first
                 await self._has_said.wait()
             if not self._is_telling and not (await self._look(supervisor)).text:
                 self._remove()
@@ -122,14 +122,14 @@ class Writing:
         piece = Piece(session=self._session, text=text, mark=WRITING, by=self._by)
         count, before, found = self._count, self._message, None
         try:
-            with anyio.move_on_after(BOUND, shield=True):
+            with anyio.move_on_after(BOUND_SECONDS, shield=True):
                 found = await self._chat.show_writing(piece, before)
         except SupervisorError:
             if count == self._count:  # otherwise the message was removed meanwhile
                 raise
             return
         if found is None:
-            raise TimeoutError(f"no answer for {BOUND:g} s")
+            raise TimeoutError(f"no answer for {BOUND_SECONDS:g} s")
         if count != self._count:  # it stands below what has been said since then
             if found != before:
                 self._remove(found)
@@ -164,18 +164,18 @@ async def remove(chat: Chat, session: str, message: str) -> None:
     wait = 1.0
     while True:
         try:
-            with anyio.fail_after(BOUND, shield=True):
+            with anyio.fail_after(BOUND_SECONDS, shield=True):
                 return await chat.remove_writing(session, message)
         except SupervisorError as error:
             return log.warning("text.not_removed", channel=chat.name, session=session, error=str(error))
         except OSError as error:
             log.warning("text.not_removed", channel=chat.name, session=session, error=repr(error), again_in=wait)
         await anyio.sleep(wait)
-        wait = min(LONGEST, 2 * wait)
+        wait = min(LONGEST_SECONDS, 2 * wait)
 
 
 def text_of(written: StreamedText, room: int) -> str:
     """Return the text, or its end, as harmless Markdown in at most `room` UTF-16 units."""
     shown = visible(written.text[-2 * room :], kind="prose", lines=True)
     is_cut = len(written.text) > 2 * room or written.left_out > 0
-    return harmless(ending(harmless(shown), room - 1, is_cut=is_cut))
+    return harmless(message_ending(harmless(shown), room - 1, is_cut=is_cut))

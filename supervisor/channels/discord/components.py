@@ -52,10 +52,10 @@ MODAL_TEXT: Final = 4000
 MODAL_HINT: Final = 100
 FIELDS: Final = 5
 OPTIONS: Final = 25
-BODY: Final = 2800
+BODY_UNITS: Final = 2800
 """UTF-16 units of all facts in one card."""
 FIELD: Final = 1024
-GRANTS: Final = 2000
+GRANTS_UNITS: Final = 2000
 """UTF-16 units of all rules that one card offers: an embed may have 6,000 in all."""
 
 _ROW, _BUTTON, _SELECT, _TEXT_INPUT, _LABEL = 1, 2, 3, 4, 18
@@ -131,7 +131,7 @@ def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]
     card = make_card(approval, now)
     shown = draw(fact for fact in with_choices(card.facts, approval, LABEL) if fact.instant is None)
     inert = tuple(replace(each, label=_unended(each.label), text=_unended(each.text)) for each in shown)
-    facts, unseen = fit_facts(inert, BODY)
+    facts, unseen = fit_facts(inert, BODY_UNITS)
     return facts, unseen + max(0, length(_inert(card.headline)) - TITLE) + _overflow(facts)
 
 
@@ -215,7 +215,7 @@ def _that_fit(approval: Approval) -> tuple[list[Button], int]:
     if len(buttons) > IN_A_ROW * ROWS:
         return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
     fitting: list[Button] = []
-    room = GRANTS
+    room = GRANTS_UNITS
     for button in buttons:
         shown = length(code_block(button.grants, 10**9)) if button.grants else 0
         if shown <= min(room, FIELD) and _form_fits(button, approval):

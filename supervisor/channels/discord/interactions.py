@@ -24,7 +24,7 @@ Payload = dict[str, Any]
 Id = Annotated[str, msgspec.Meta(pattern=r"^\d{1,20}$")]
 """An id, which contains the time at which Discord made it."""
 
-WINDOW: Final = 300  # seconds
+WINDOW_SECONDS: Final = 300  # seconds
 PING: Final = 1
 MODAL: Final = 9
 PONG: Final[Payload] = {"type": 1}
@@ -64,7 +64,7 @@ def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, n
     try:
         signature, stamp = bytes.fromhex(named["x-signature-ed25519"]), named["x-signature-timestamp"]
         key.verify(signature, stamp.encode() + body)
-        return abs(now.timestamp() - int(stamp)) <= WINDOW
+        return abs(now.timestamp() - int(stamp)) <= WINDOW_SECONDS
     except (KeyError, ValueError, OverflowError, InvalidSignature):
         return False
 

@@ -15,7 +15,7 @@ import msgspec
 from supervisor.core.errors import SupervisorError
 from supervisor.system.http_requests import HttpClient, HttpReply
 
-REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
+REQUEST_TIMEOUT_SECONDS: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
 PAGE: Final = 100  # messages in one answer
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
@@ -49,7 +49,7 @@ class DiscordRest:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         headers = {"authorization": f"Bot {token}", "user-agent": AGENT}
-        self._client = HttpClient(base_url, headers=headers, timeout=REQUEST_TIMEOUT, transport=transport)
+        self._client = HttpClient(base_url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport)
 
     async def __aenter__(self) -> "DiscordRest":
         return self

@@ -23,10 +23,10 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-DESCRIPTION: Final = 4000  # UTF-16 units of one embed's text; Discord allows 4,096
+DESCRIPTION_UNITS: Final = 4000  # UTF-16 units of one embed's text; Discord allows 4,096
 SILENT: Final = 1 << 12  # the flag of a message that notifies no one
 THREAD_NAME: Final = 100
-KEPT: Final = 10_080  # minutes for which Discord lists a thread without messages: a week, its longest
+KEPT_MINUTES: Final = 10_080  # minutes for which Discord lists a thread without messages: a week, its longest
 _SESSION: Final = re.compile(r"discord-(\d+)")
 _BETWEEN: Final = " · "
 
@@ -60,7 +60,7 @@ class DiscordChat(Chat):
     """Discord, for conversations."""
 
     name = "discord"
-    room = DESCRIPTION
+    room = DESCRIPTION_UNITS
     sign_lasts = 8.0  # Discord hides the typing indicator after ten seconds
     can_edit = True
 
@@ -79,7 +79,7 @@ class DiscordChat(Chat):
         thread = await self._rest.call(
             "POST",
             f"/channels/{conversation}/messages/{posted['id']}/threads",
-            {"name": name, "auto_archive_duration": KEPT},
+            {"name": name, "auto_archive_duration": KEPT_MINUTES},
         )
         try:
             await self._rest.call("PUT", f"/channels/{thread['id']}/thread-members/{user}")

@@ -18,9 +18,9 @@ from typing import Final
 import anyio
 
 from supervisor.channels.mail.letters import (
-    address,
     asked_letter,
     decided_letter,
+    mail_address,
     reminder_letter,
     send_to,
     shown_facts,
@@ -36,7 +36,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-SELDOM: Final = 600.0
+SELDOM_SECONDS: Final = 600.0
 """Seconds between two checks that sign in: mail servers limit how often a user does."""
 
 Letter = Callable[[Approval, str | None, str, Address, datetime], EmailMessage]
@@ -69,9 +69,9 @@ class Email(Channel):
     ) -> None:
         self.name = name
         self._server = server
-        self._sender = address(sender)
+        self._sender = mail_address(sender)
         self._people = people
-        self._to = [address(each) for each in to]
+        self._to = [mail_address(each) for each in to]
         self._link = link
         self._tells_ends = tells_ends
         self._checked_at = float("-inf")
@@ -83,12 +83,12 @@ class Email(Channel):
 
     def at(self, place: str) -> "Email":
         there = copy(self)
-        there._to = [address(place.removeprefix("@"))]  # noqa: SLF001 # it is another one of this class
+        there._to = [mail_address(place.removeprefix("@"))]  # noqa: SLF001 # it is another one of this class
         return there
 
     async def check(self) -> str:
         now = anyio.current_time()
-        if now > self._checked_at + SELDOM:
+        if now > self._checked_at + SELDOM_SECONDS:
             await self._server.check()
             self._checked_at = now
         return f"{self._sender.addr_spec} by {self._server.host}"
@@ -132,7 +132,7 @@ class Email(Channel):
         found = {each.addr_spec.lower(): each for each in self._to}
         for written in self._people.find_mentioned(approval, mention, self.name):
             try:
-                found.setdefault(written.lower(), address(written))
+                found.setdefault(written.lower(), mail_address(written))
             except InvalidInput as error:
                 log.warning("recipient.left_out", channel=self.name, reason=str(error))
         return list(found.values())

@@ -40,7 +40,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 
-BODY: Final = 20_000
+BODY_UNITS: Final = 20_000
 """UTF-16 units of all facts in one message."""
 SUBJECT: Final = 120
 _POLICY: Final = SMTP.clone(max_line_length=200)
@@ -48,7 +48,7 @@ _POLICY: Final = SMTP.clone(max_line_length=200)
 INDENT: Final = "    "
 
 
-def address(written: str) -> Address:
+def mail_address(written: str) -> Address:
     """Return an address. Raises InvalidInput for a text that is none, or that holds more than one."""
     try:
         found = Address(addr_spec=written)
@@ -121,7 +121,7 @@ def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
         fact if fact.instant is None else replace(fact, text=f"{fact.instant.astimezone():%Y-%m-%d %H:%M:%S %Z}")
         for fact in with_choices(card.facts, approval, 0)
     ]
-    return fit_facts(draw(shown), BODY)
+    return fit_facts(draw(shown), BODY_UNITS)
 
 
 def send_to(letter: EmailMessage, recipients: Sequence[Address]) -> EmailMessage:

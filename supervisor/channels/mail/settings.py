@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from supervisor.channels.mail.channel import Email
-from supervisor.channels.mail.letters import address
+from supervisor.channels.mail.letters import mail_address
 from supervisor.channels.mail.smtp import Security, SmtpServer
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
 from supervisor.core.approvals.channel_kinds import KINDS
@@ -35,7 +35,7 @@ class EmailSettings(ChannelSettings, frozen=True, kw_only=True):
         written = [("sender", self.sender), *(("to", each) for each in self.to), *(("", each) for each in identities)]
         for key, each in written:
             try:
-                address(each)
+                mail_address(each)
             except InvalidInput as error:
                 yield key, str(error)
         if self.port is not None and not 0 < self.port < 65536:

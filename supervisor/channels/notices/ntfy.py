@@ -42,7 +42,7 @@ log = FactLog(__name__)
 
 TOPIC: Final = re.compile(r"[-_A-Za-z0-9]{1,64}")
 TITLE: Final = 200
-TEXT: Final = 1200  # UTF-16 units: at most 3,600 bytes; ntfy makes a file of more than 4,096
+TEXT_UNITS: Final = 1200  # UTF-16 units: at most 3,600 bytes; ntfy makes a file of more than 4,096
 QUIET: Final = 1  # the priority that makes no sound
 AGAIN: Final = "Still waits."
 CLOCKS_DIFFER: Final = timedelta(seconds=60)
@@ -103,7 +103,7 @@ class Ntfy(Notice):
         return shown_whole(approval, self._drawn(approval)) if self._detail == "full" else ()
 
     def _drawn(self, approval: Approval) -> tuple[DrawnFact, ...]:
-        return fit_facts(draw(asked_facts(approval)), TEXT)[0]
+        return fit_facts(draw(asked_facts(approval)), TEXT_UNITS)[0]
 
     async def _publish(self, approval: Approval, text: str, **more: Any) -> None:
         message = {

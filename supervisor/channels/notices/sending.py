@@ -20,8 +20,8 @@ from supervisor.system.http_requests import HttpClient, HttpReply
 
 Detail = Literal["link", "full"]
 
-TIMEOUT: Final = 10.0  # seconds of one request
-LARGEST: Final = 1024 * 1024
+TIMEOUT_SECONDS: Final = 10.0  # seconds of one request
+LARGEST_BYTES: Final = 1024 * 1024
 ADVICE: Final = {
     401: "; is the secret right?",
     403: "; may the token do this?",
@@ -52,7 +52,9 @@ class Notice(Channel):
         self._link = link
         self._detail = detail
         headers = {"accept-encoding": "identity"}  # so that the bound of an answer is one of what it takes in memory
-        self._client = HttpClient(server, headers=headers, timeout=TIMEOUT, largest=LARGEST, transport=transport)
+        self._client = HttpClient(
+            server, headers=headers, timeout=TIMEOUT_SECONDS, largest=LARGEST_BYTES, transport=transport
+        )
 
     async def serve(self, supervisor: Supervisor) -> None:
         try:

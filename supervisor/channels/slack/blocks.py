@@ -50,7 +50,7 @@ FIELDS: Final = 40  # of one form; Slack allows 100 blocks
 OPTIONS: Final = 100  # of one choice
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 TITLE: Final = 24
-BODY: Final = 2600
+BODY_UNITS: Final = 2600
 """UTF-16 units of all facts in one card, so that it stays readable on a phone."""
 
 Block = dict[str, Any]
@@ -100,7 +100,7 @@ def _fit(approval: Approval, now: datetime) -> tuple[tuple[DrawnFact, ...], int]
     drawn = (
         DrawnFact(fact=fact, label=fact.label, text=fact.text) for fact in with_choices(card.facts, approval, BUTTON)
     )
-    facts, unseen = fit_facts(tuple(drawn), BODY)
+    facts, unseen = fit_facts(tuple(drawn), BODY_UNITS)
     return facts, unseen + max(0, length(card.headline) - SECTION)
 
 

@@ -65,9 +65,9 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-WHISPER: Final = 20_000  # UTF-16 units in one answer
+WHISPER_UNITS: Final = 20_000  # UTF-16 units in one answer
 LIST: Final = 3000  # before <, > and & are written as entities
-CLOCKS_DIFFER: Final = 60.0  # seconds between our clock and Slack's, at most
+CLOCKS_DIFFER_SECONDS: Final = 60.0  # seconds between our clock and Slack's, at most
 GONE: Final = ("message_not_found", "thread_not_found", "channel_not_found")
 """Slack's error codes for a card that is gone."""
 OUT: Final = ("not_in_channel", "is_archived")
@@ -199,7 +199,7 @@ class Slack(Channel):
         home, thread = self._place_of(approval)
         if thread is None or home != conversation or not await self._is_in(conversation, thread, ts):
             thread = ts
-        within = approval.reminded_at.timestamp() - CLOCKS_DIFFER, _now().timestamp() + CLOCKS_DIFFER
+        within = approval.reminded_at.timestamp() - CLOCKS_DIFFER_SECONDS, _now().timestamp() + CLOCKS_DIFFER_SECONDS
         async with aclosing(self._web.messages(conversation, thread, within)) as messages:
             async for message in messages:
                 if any(block.get("block_id") == reminder_id(approval) for block in message.get("blocks") or ()):
@@ -255,7 +255,7 @@ class Slack(Channel):
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         places = dict.fromkeys([self._place_of(approval), (self._conversation, None)])
-        within = since.timestamp() - CLOCKS_DIFFER, until.timestamp() + CLOCKS_DIFFER
+        within = since.timestamp() - CLOCKS_DIFFER_SECONDS, until.timestamp() + CLOCKS_DIFFER_SECONDS
         for conversation, thread in places:
             try:
                 conversation = await self._opened(conversation)
@@ -349,7 +349,7 @@ class Slack(Channel):
                     if reply.is_late:
                         await self._whisper(act, text)
                     else:
-                        reply.give({"response_type": "ephemeral", "text": fit(inert(text), WHISPER)})
+                        reply.give({"response_type": "ephemeral", "text": fit(inert(text), WHISPER_UNITS)})
         except anyio.get_cancelled_exc_class():
             reply.drop()
             raise
@@ -421,7 +421,7 @@ class Slack(Channel):
 
     async def _whisper(self, act: Press | Words | Command, text: str) -> None:
         """Tell only the person who acted. If Slack refuses that, the decision still stands."""
-        text = fit(inert(text), WHISPER)
+        text = fit(inert(text), WHISPER_UNITS)
         where = {"channel": act.conversation or self._conversation, "user": act.user}
         if not isinstance(act, Command) and act.thread not in ("", act.message):
             where["thread_ts"] = act.thread

@@ -25,10 +25,10 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-CLOSING: Final = 5.0  # seconds that closing the connection may take
-PING: Final = 2.0  # seconds between two pings; after four without an answer, the SDK connects again
-LOOK: Final = 10.0  # seconds between two checks of the connection
-AGAIN: Final = 10.0  # seconds between two attempts to make the first connection
+CLOSING_SECONDS: Final = 5.0  # seconds that closing the connection may take
+PING_SECONDS: Final = 2.0  # seconds between two pings; after four without an answer, the SDK connects again
+LOOK_SECONDS: Final = 10.0  # seconds between two checks of the connection
+AGAIN_SECONDS: Final = 10.0  # seconds between two attempts to make the first connection
 
 Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
@@ -36,7 +36,7 @@ Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
 async def listen(app_token: str, web: WebClient, take: Take, note: Callable[[bool], None]) -> None:
     """Take requests until cancelled. `note`: told whether there is a connection, at each check."""
     async with BlockingPortal() as portal:
-        client = SocketModeClient(app_token=app_token, web_client=web, logger=_silent(), ping_interval=PING)
+        client = SocketModeClient(app_token=app_token, web_client=web, logger=_silent(), ping_interval=PING_SECONDS)
 
         def receive(connection: BaseSocketModeClient, request: SocketModeRequest) -> None:
             try:
@@ -58,12 +58,12 @@ async def listen(app_token: str, web: WebClient, take: Take, note: Callable[[boo
                     note(True)
                     break
                 except Exception as error:  # noqa: BLE001 # the SDK lets the exceptions of all its layers pass
-                    log.error("slack.not_connected", error=repr(error), again_in=AGAIN)
+                    log.error("slack.not_connected", error=repr(error), again_in=AGAIN_SECONDS)
                     note(False)
-                await anyio.sleep(AGAIN)
+                await anyio.sleep(AGAIN_SECONDS)
             await say_when_gone(client.is_connected, note)
         finally:
-            with anyio.move_on_after(CLOSING, shield=True):
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 await anyio.to_thread.run_sync(client.close, abandon_on_cancel=True)
             await portal.stop(cancel_remaining=True)
 
@@ -72,11 +72,13 @@ async def say_when_gone(is_connected: Callable[[], bool], note: Callable[[bool],
     """Log at each check that there is no connection, and once that it is back."""
     was_gone = False
     while True:
-        await anyio.sleep(LOOK)
+        await anyio.sleep(LOOK_SECONDS)
         is_gone = not is_connected()
         note(not is_gone)
         if is_gone or was_gone:
-            log.warning("slack.not_connected" if is_gone else "slack.connected", again_in=LOOK if is_gone else None)
+            log.warning(
+                "slack.not_connected" if is_gone else "slack.connected", again_in=LOOK_SECONDS if is_gone else None
+            )
         was_gone = is_gone
 
 

@@ -26,11 +26,11 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-MARKDOWN: Final = 12_000  # UTF-16 units of Markdown in one message
+MARKDOWN_UNITS: Final = 12_000  # UTF-16 units of Markdown in one message
 NO_MARKDOWN: Final = ("invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long")
 """Slack's error codes for a message with a block that it does not know, or that is too long when it is rendered."""
 EARLIER: Final = 50
-EARLIER_TEXT: Final = 4000  # UTF-16 units of each of them
+EARLIER_TEXT_UNITS: Final = 4000  # UTF-16 units of each of them
 WORKING: Final = "is working…"
 REACTION: Final = "eyes"
 DONE: Final = ("already_reacted", "no_reaction", "message_not_found")
@@ -69,7 +69,7 @@ class SlackChat(Chat):
     """Slack, for conversations. `people`: whose names stand for their ids."""
 
     name = "slack"
-    room = MARKDOWN
+    room = MARKDOWN_UNITS
     sign_lasts = 90.0  # Slack takes a status away after two minutes
     can_edit = True
 
@@ -145,7 +145,7 @@ class SlackChat(Chat):
         author = str(message.get("user") or message.get("username") or message.get("bot_id") or "an app")
         person = self._people.find_by_identity(self.name, author)
         text = plain_text(str(message.get("text") or ""))
-        return Earlier(author if person is None else person.name, fit(text, EARLIER_TEXT))
+        return Earlier(author if person is None else person.name, fit(text, EARLIER_TEXT_UNITS))
 
     async def seen(self, incoming: IncomingMessage) -> None:
         self._last[incoming.session] = incoming.message.partition(":")[2]

@@ -30,11 +30,11 @@ from supervisor.core.errors import SupervisorError
 
 T = TypeVar("T")
 
-REQUEST_TIMEOUT: Final = 10  # seconds that one request may take
+REQUEST_TIMEOUT_SECONDS: Final = 10  # seconds that one request may take
 AT_ONCE: Final = 4
 """The most requests at the same time: Slack allows about one message a second in each conversation, and short bursts.
 Requests for which a person waits have as many of their own."""
-LIMITED: Final = 30.0
+LIMITED_SECONDS: Final = 30.0
 AWAITED: Final = ("views.open", "chat.postEphemeral")
 """Methods for which a person at the screen waits."""
 
@@ -81,7 +81,7 @@ class SlackWeb:
     """Seconds from one call to the next of a method that was limited."""
 
     def __init__(self, token: str, base_url: str = "https://slack.com/api/") -> None:
-        self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
+        self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT_SECONDS, retry_handlers=[])
         self._turns = {kind: anyio.Semaphore(AT_ONCE) for kind in ("awaited", "usual", "passing")}
         """awaited: for requests for which a person waits; passing: that give way; usual: all others."""
         self._threads: anyio.CapacityLimiter | None = None
@@ -109,12 +109,14 @@ class SlackWeb:
 
     async def check_socket(self, app_token: str) -> None:
         """Ask whether the app may open a connection for Socket Mode. Raises as `write` does."""
-        client = WebClient(token=app_token, base_url=self.client.base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
+        client = WebClient(
+            token=app_token, base_url=self.client.base_url, timeout=REQUEST_TIMEOUT_SECONDS, retry_handlers=[]
+        )
         await self._call("apps.connections.open", client)
 
     async def respond(self, url: str, text: str) -> None:
         """Show a text to one person, by the address that came with their request. Raises as `write` does."""
-        answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
+        answer = WebhookClient(url, timeout=REQUEST_TIMEOUT_SECONDS)
         send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
         try:
             async with self._turns["awaited"]:
@@ -187,7 +189,7 @@ class SlackWeb:
             wait = _seconds_to_wait(error)
             if wait is not None:
                 pace.resumes_at = max(pace.resumes_at, anyio.current_time() + wait)
-                pace.limited_until = pace.resumes_at + LIMITED
+                pace.limited_until = pace.resumes_at + LIMITED_SECONDS
                 return None
             reason = str(error.response.get("error", error))
             is_slack = _CODE.fullmatch(reason) is not None  # otherwise a proxy answered, not Slack

@@ -17,7 +17,7 @@ import msgspec
 from supervisor.core.errors import SupervisorError
 from supervisor.system.http_requests import HttpClient
 
-LONGEST: Final = 60.0
+LONGEST_SECONDS: Final = 60.0
 """The longest pause that is waited for. After a longer one the caller tries again by itself."""
 
 
@@ -115,8 +115,8 @@ class BotApi:
                 break
             seconds = answer.parameters.retry_after or 1
             if not gives_way:
-                self._limit(chat, min(LONGEST, seconds))
-            if gives_way or seconds > LONGEST:
+                self._limit(chat, min(LONGEST_SECONDS, seconds))
+            if gives_way or seconds > LONGEST_SECONDS:
                 raise ConnectionRefusedError(f"Telegram takes no {method} for {seconds} s")
         if "message is not modified" in answer.description:
             return None

@@ -37,7 +37,7 @@ from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import (
     ALERT,
-    BODY,
+    BODY_UNITS,
     JSON,
     LEAVE,
     SEND,
@@ -263,7 +263,7 @@ class Telegram(Channel):
             except (TelegramRefused, OSError) as error:
                 log.warning("telegram.not_reached", error=str(error), again_in=wait)
                 await anyio.sleep(wait)
-                wait = min(polling.SELDOM, 2 * wait)
+                wait = min(polling.SELDOM_SECONDS, 2 * wait)
 
     async def _take(self, update: Any, is_again: bool) -> None:
         """Do what an update says. When this returns, it is on disk."""
@@ -387,7 +387,7 @@ class Telegram(Channel):
             told, left = await self._ask_for_text(press, found, filling.code), "The form was left for JSON."
         elif action == SEND and filling.interview.prompt is None:
             shown, problems = filling.result()
-            if problems or length(shown) > BODY:
+            if problems or length(shown) > BODY_UNITS:
                 return "Nothing was decided: it does not fit."
             result = await self._answering.decide(self._supervisor, found, filling.code, shown, _now())
             if not result.is_decision:

@@ -45,21 +45,21 @@ from supervisor.core.values import Approval
 
 TEXT: Final = 4096
 ALERT: Final = 200
-DATA: Final = 64  # bytes
-BODY: Final = 2200
+DATA_BYTES: Final = 64  # bytes
+BODY_UNITS: Final = 2200
 """UTF-16 units of all facts in one card."""
-GRANTS: Final = 500
+GRANTS_UNITS: Final = 500
 """UTF-16 units of all rules that one card offers."""
 HEADLINE: Final = 200
 NAME: Final = 32
 LABEL: Final = 64
-ROW: Final = 36
+ROW_UNITS: Final = 36
 """UTF-16 units of the labels of the buttons in one row, so that a phone shows them whole."""
 BUTTONS: Final = 40
 OFFERS: Final = 60
 """Buttons of one question of a form; of a longer choice, the person replies with one."""
 ABOUT: Final = 800
-SHOWN: Final = 1200
+SHOWN_UNITS: Final = 1200
 """UTF-16 units of what a field takes, and of the text that it has."""
 ENTITIES: Final = 100
 
@@ -136,7 +136,7 @@ def notice_message(approval: Approval, link: str | None, mentioned: Mentioned) -
 def retired_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
     """Return the message of an approval that has ended: a card without buttons."""
     became = f"{summary(approval, 200)}\n{decided(approval, now)}"
-    text = _Text().add(_headline(approval), "code").add("\n").add(fit(became, BODY), "pre").add("\n")
+    text = _Text().add(_headline(approval), "code").add("\n").add(fit(became, BODY_UNITS), "pre").add("\n")
     if (page := page_of(approval, link)) is not None:
         text.add(f"{page}\n")
     return text.add(approval.id, "code").message()
@@ -144,7 +144,7 @@ def retired_message(approval: Approval, now: datetime, link: str | None = None) 
 
 def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Message:
     """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
-    text = _mentions(mentioned).add(fit(still_waits(approval), BODY), "code").add("\n").add(approval.id, "code")
+    text = _mentions(mentioned).add(fit(still_waits(approval), BODY_UNITS), "code").add("\n").add(approval.id, "code")
     return _reply(text, card)
 
 
@@ -175,7 +175,7 @@ def field_message(
     marks = ["✓ " if offer == prompt.text else "" for offer in offers]
     buttons = [(str(number), f"{mark}{offer}") for number, (mark, offer) in enumerate(zip(marks, offers, strict=True))]
     if prompt.text and not offers:
-        text.add("It is now:\n").add(fit(visible(prompt.text, kind="words", lines=True), SHOWN), "pre").add("\n")
+        text.add("It is now:\n").add(fit(visible(prompt.text, kind="words", lines=True), SHOWN_UNITS), "pre").add("\n")
         buttons.append((KEEP, "Keep it"))
     if prompt.may_skip:
         buttons.append((SKIP, "Leave it out"))
@@ -193,8 +193,10 @@ def filled_message(
     buttons = [(BACK, "Back"), (JSON, "As JSON"), (LEAVE, "Leave the form")]
     text = _mentions([person])
     if problems:
-        text.add("It does not fit as a whole. Go back and change it:\n").add(fit("\n".join(problems), BODY), "pre")
-    elif length(shown) > BODY:
+        text.add("It does not fit as a whole. Go back and change it:\n").add(
+            fit("\n".join(problems), BODY_UNITS), "pre"
+        )
+    elif length(shown) > BODY_UNITS:
         text.add("It is too long to be shown here, so it cannot be sent here: give it as JSON.")
     else:
         text.add("Nothing is decided yet. You filled in:\n").add(shown, "pre")
@@ -204,12 +206,12 @@ def filled_message(
 
 def left_message(text: str) -> Message:
     """Return what takes the place of a question that needs no answer any more. The text was made visible before."""
-    return _Text().add(fit(text, BODY), "pre").message()
+    return _Text().add(fit(text, BODY_UNITS), "pre").message()
 
 
 def fits_data(approval: Approval) -> bool:
     """Whether a button can carry an answer to a question about an approval."""
-    return len(f"{FILL}{'f' * 6}.{'9' * 5}:{approval.id}") <= DATA
+    return len(f"{FILL}{'f' * 6}.{'9' * 5}:{approval.id}") <= DATA_BYTES
 
 
 def read_fill(code: str) -> tuple[str, str] | None:
@@ -227,7 +229,7 @@ def _form_message(text: _Text, buttons: Sequence[tuple[str, str]], token: str, a
         label = fit(words, LABEL, remark=False) or "(empty)"
         if length(label) > room or action == BACK:
             rows.append([])
-            room = ROW
+            room = ROW_UNITS
         room -= length(label)
         rows[-1].append({"text": label, "callback_data": f"{FILL}{token}.{action}:{approval.id}"})
     return text.add(f"{FILL}{token} {approval.id}", "code").message(rows)
@@ -296,7 +298,7 @@ def _fit(approval: Approval) -> tuple[tuple[DrawnFact, ...], int]:
         for fact in with_choices(card.facts, approval, LABEL)
         if not (fact.is_id and fact.name == "approval")  # it is the last line of the message
     ]
-    facts, unseen = fit_facts(draw(shown), BODY)
+    facts, unseen = fit_facts(draw(shown), BODY_UNITS)
     return facts, unseen + max(0, length(card.headline) - HEADLINE)
 
 
@@ -321,10 +323,10 @@ def _that_fit(approval: Approval) -> tuple[list[Button], int]:
     else:
         more = 0
     fitting: list[Button] = []
-    room = GRANTS
+    room = GRANTS_UNITS
     for button in buttons:
         shown = length(f"{button.label}: {button.grants}\n") if button.grants else 0
-        if shown <= room and len(_data(button, approval)) <= DATA and _form_fits(button, approval):
+        if shown <= room and len(_data(button, approval)) <= DATA_BYTES and _form_fits(button, approval):
             room -= shown
             fitting.append(button)
     return fitting, more + len(buttons) - len(fitting)
@@ -345,7 +347,7 @@ def _rows(buttons: list[Button], approval: Approval) -> list[list[Message]]:
         label = fit(button.label, LABEL, remark=False) or "(empty)"
         if length(label) > room:
             rows.append([])
-            room = ROW
+            room = ROW_UNITS
         room -= length(label)
         style = {"style": _STYLES[button.tone]} if button.tone else {}
         rows[-1].append({"text": label, "callback_data": _data(button, approval).decode(), **style})

@@ -25,10 +25,10 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-HOLD: Final = 50
+HOLD_SECONDS: Final = 50
 """Seconds for which Telegram holds its answer while there is nothing to send."""
-SELDOM: Final = 30.0
-CLOSING: Final = 2.0  # seconds that confirming may take when the channel closes
+SELDOM_SECONDS: Final = 30.0
+CLOSING_SECONDS: Final = 2.0  # seconds that confirming may take when the channel closes
 REMEMBERED: Final = 1000  # updates that this process has taken
 
 Take = Callable[[Any, bool], Awaitable[None]]
@@ -54,12 +54,12 @@ class Polling:
         try:
             while True:
                 try:
-                    found = await self._fetch(0 if is_first or self.failure else HOLD)
+                    found = await self._fetch(0 if is_first or self.failure else HOLD_SECONDS)
                 except (TelegramRefused, OSError, msgspec.ValidationError) as error:
                     self.failure = str(error)
                     log.warning("telegram.not_fetched", error=str(error), again_in=wait)
                     await anyio.sleep(wait)
-                    wait = min(SELDOM, 2 * wait)
+                    wait = min(SELDOM_SECONDS, 2 * wait)
                     continue
                 self.failure, wait = None, self.again_in
                 for update in found:
@@ -89,13 +89,13 @@ class Polling:
             except StoreError as error:
                 log.error("update.not_taken", channel="telegram", reason=str(error), again_in=wait)
                 await anyio.sleep(wait)
-                wait = min(SELDOM, 2 * wait)
+                wait = min(SELDOM_SECONDS, 2 * wait)
         self._unconfirmed = number
 
     async def _confirm(self) -> None:
         """Confirm what was taken last, when the channel closes: otherwise the next process gets it again."""
         if self._unconfirmed is not None:
-            with anyio.move_on_after(CLOSING, shield=True):
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 try:
                     await self._api.call("getUpdates", offset=self._unconfirmed + 1, limit=1, timeout=0)
                 except (TelegramRefused, OSError) as error:

@@ -29,7 +29,7 @@ from supervisor.seam.supervisor import Supervisor
 
 ROOM: Final = TEXT - 200
 """UTF-16 units of what an agent says in one message; the rest is for the line that names the session."""
-IN_GROUPS: Final = 6.0  # seconds between two edits
+IN_GROUPS_SECONDS: Final = 6.0  # seconds between two edits
 GONE: Final = (
     "message to edit not found",
     "message can't be edited",
@@ -121,7 +121,7 @@ class TelegramChat(Chat):
         return place
 
     def edits_every(self, session: str) -> float:
-        return 2.0 if self._place(session).chat > 0 else IN_GROUPS
+        return 2.0 if self._place(session).chat > 0 else IN_GROUPS_SECONDS
 
     async def show_writing(self, piece: Piece, message: str | None) -> str:
         place, shown = await self._message(piece)

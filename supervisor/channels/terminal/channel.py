@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from supervisor.channels.terminal.commands import commands
+from supervisor.channels.terminal.commands import card_commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
 from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
-from supervisor.channels.wording.cards import all_facts, decided, make_card, path_text, plain, summary, told
+from supervisor.channels.wording.cards import all_facts, card_lines, decided, make_card, path_text, summary, told
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.sessions.activity import Activity
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.segment import Segment
 
-SETTLE: Final = 0.4
+SETTLE_SECONDS: Final = 0.4
 """Seconds that a card must be selected before a key approves it, so that a key for the previous card does not count."""
-LOOK_AGAIN: Final = 1.0
+LOOK_AGAIN_SECONDS: Final = 1.0
 """Seconds between two reads of the tree of runs; more if a read takes long."""
-FRESH_CARDS: Final = 10.0
+FRESH_CARDS_SECONDS: Final = 10.0
 """Seconds after which cards are drawn again, since they show their age."""
 
 
 def pause_after(took: float) -> float:
     """Return how many seconds to wait after a read of the tree that `took` seconds: reads take at most a twentieth of
     the time."""
-    return max(LOOK_AGAIN, 20 * took)
+    return max(LOOK_AGAIN_SECONDS, 20 * took)
 
 
 def login_name() -> str:
@@ -81,7 +81,7 @@ class Terminal(Channel):
         *,
         by: str | None = None,
         store: str | os.PathLike[str] | None = None,
-        settle: float = SETTLE,
+        settle: float = SETTLE_SECONDS,
         interactive: bool = True,
     ) -> None:
         self._editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
@@ -148,7 +148,7 @@ class Terminal(Channel):
         if self._is_open:
             self._draw()
         elif is_new and not self.is_interactive:
-            self.say(plain(make_card(approval, _now()), commands(approval, self._store)))
+            self.say(card_lines(make_card(approval, _now()), card_commands(approval, self._store)))
         return self.name
 
     def shows(self, approval: Approval) -> Sequence[Fact]:
@@ -281,7 +281,7 @@ class Terminal(Channel):
             await self._look()
             if self._activities is not None or began >= due:
                 self._draw()
-                due = began + FRESH_CARDS
+                due = began + FRESH_CARDS_SECONDS
             await anyio.sleep(pause_after(anyio.current_time() - began))
 
     async def _look(self) -> None:

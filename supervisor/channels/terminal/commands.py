@@ -8,7 +8,7 @@ from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
 
-def commands(approval: Approval, store: str | None) -> dict[str, Any]:
+def card_commands(approval: Approval, store: str | None) -> dict[str, Any]:
     """Return a command for each word on an approval's card; `store`: the store's path, if a command must name it."""
     end = "" if store is None else f" --store {shlex.quote(store)}"
     if approval.kind == "question":

@@ -26,9 +26,9 @@ import anyio
 
 from supervisor.channels.terminal.line import PASTED
 
-IN_BACKGROUND: Final = 0.2
+IN_BACKGROUND_SECONDS: Final = 0.2
 """Seconds between two checks whether this process is in the foreground again, while keys wait to be read."""
-ESCAPE_SILENCE: Final = 0.03
+ESCAPE_SILENCE_SECONDS: Final = 0.03
 """Seconds after which a lone ESC is the key, not the beginning of a sequence."""
 
 _SEQUENCES: Final = {
@@ -111,11 +111,11 @@ async def read_keys(fd: int, decoder: KeyDecoder) -> list[str]:
     while True:
         await anyio.wait_readable(fd)
         if os.isatty(fd) and not is_in_foreground(fd):
-            await anyio.sleep(IN_BACKGROUND)
+            await anyio.sleep(IN_BACKGROUND_SECONDS)
             continue
         keys = decoder.feed(_read(fd))
         if decoder.is_unfinished:
-            with anyio.move_on_after(ESCAPE_SILENCE) as silence:
+            with anyio.move_on_after(ESCAPE_SILENCE_SECONDS) as silence:
                 await anyio.wait_readable(fd)
             if silence.cancelled_caught:
                 keys += decoder.flush()

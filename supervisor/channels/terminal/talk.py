@@ -26,7 +26,7 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
 
-NOTING: Final = 5.0
+NOTING_SECONDS: Final = 5.0
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
     """
     if channel in (await supervisor.get_approval(approval.id)).shown:
         return
-    with anyio.move_on_after(NOTING):
+    with anyio.move_on_after(NOTING_SECONDS):
         async with supervisor.watch_session(approval.session) as watch:
             async for row in watch:
                 match row.event:

@@ -23,7 +23,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from supervisor.channels.wording.cards import call_text, path_text, summary
-from supervisor.core.approvals.facts import at
+from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.content import shown_content
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.text.visible import visible
@@ -77,7 +77,7 @@ _AGE: Final = 7
 _BUDGET: Final = 16
 _COUNTS: Final = 3
 """The most lines of counts."""
-_LONGEST: Final = 400
+_LONGEST_CHARACTERS: Final = 400
 """Characters of an argument that are read for a line."""
 
 
@@ -275,7 +275,7 @@ def _first(each: Activity) -> Doing | None:
 def _doing(each: Activity, now: datetime) -> str:
     """Return what a session does, or how it ended, in words."""
     if each.outcome is not None:
-        cause = visible((each.cause or "")[:_LONGEST], kind="words")
+        cause = visible((each.cause or "")[:_LONGEST_CHARACTERS], kind="words")
         word = "completed" if each.outcome == "succeeded" else each.outcome
         return cause if cause.startswith(word) else f"{word}: {cause}" if cause else word
     first = _first(each)
@@ -299,7 +299,7 @@ def _told(doing: Doing, now: datetime) -> str:
     match doing.kind:
         case "approval" if doing.approval is not None:
             short = msgspec.structs.replace(doing.approval, arguments=_shortened(doing.approval.arguments))
-            return f"{_WORDS['approval']}: {summary(short, _LONGEST)}"
+            return f"{_WORDS['approval']}: {summary(short, _LONGEST_CHARACTERS)}"
         case "call":
             return call_text(shown_content(doing.name, _shortened(doing.arguments), command=doing.command))
         case "step":
@@ -309,7 +309,7 @@ def _told(doing: Doing, now: datetime) -> str:
         case "children":
             return f"waits for {visible(doing.name) if doing.count == 1 and doing.name else _many(doing.count)}"
         case "timer" | "back_off" if doing.until is not None:
-            return f"{_WORDS[doing.kind]} {at(doing.until, now)}"
+            return f"{_WORDS[doing.kind]} {instant_text(doing.until, now)}"
         case kind:
             return _WORDS[kind]
 
@@ -374,7 +374,7 @@ def _kind(each: Activity, state: State) -> str:
     if each.is_unrun:
         return "stopped with their tree"
     if first is not None and first.kind == "call":
-        return f"in {_cut(visible(first.name[:_LONGEST]), 20)}"
+        return f"in {_cut(visible(first.name[:_LONGEST_CHARACTERS]), 20)}"
     return "at work" if first is None else _AT.get(first.kind, "at work (? on what)")
 
 
@@ -413,7 +413,7 @@ def _padded(text: str, cells: int) -> str:
 def _shortened(value: Any, depth: int = 3) -> Any:
     """Return a value without the parts that no line can show, so that a huge argument costs little."""
     if isinstance(value, str):
-        return value[:_LONGEST]
+        return value[:_LONGEST_CHARACTERS]
     if isinstance(value, list | tuple):
         return [_shortened(item, depth - 1) for item in value[:40]] if depth else []
     if isinstance(value, dict):

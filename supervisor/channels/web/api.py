@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
+from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, json_document, page_document
 from supervisor.channels.web.problems import DECISION_STATUS, Problem
 from supervisor.channels.web.schemas import (
     ApprovalDocument,
@@ -81,14 +81,14 @@ async def start_session(call: Call) -> Response:
     try:
         run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name)
     except TreeOwned:  # this session exists, and another process runs it
-        return document(Started(str(body.session), 1))
-    return document(Started(run.session, run.number), 201 if run.is_new else 200)
+        return json_document(Started(str(body.session), 1))
+    return json_document(Started(run.session, run.number), 201 if run.is_new else 200)
 
 
 async def get_session(call: Call) -> Response:
     view = await call.supervisor.get_session(call.path("id"))
     call.show(*view.pending_approvals)
-    return document(session_document(view))
+    return json_document(session_document(view))
 
 
 async def get_journal(call: Call) -> Response:
@@ -102,7 +102,7 @@ async def get_tree(call: Call) -> Response:
     tree = await call.supervisor.get_tree(call.path("id"), entries=query.entries)
     for view in tree.sessions:
         call.show(*view.pending_approvals)
-    return document(tree_document(tree))
+    return json_document(tree_document(tree))
 
 
 async def get_transcript(call: Call) -> Response:
@@ -117,7 +117,7 @@ async def send_message(call: Call) -> Response:
     if not body.decides:
         sent = await call.supervisor.send(session, body.text, by=call.person.name)
         call.show(*sent.waiting_for)
-        return document(chat_document(ChatResult(kind="sent", sent=sent)))
+        return json_document(chat_document(ChatResult(kind="sent", sent=sent)))
     seen_at, name = min(body.shown_before or now, now), call.person.name
     given = call.site.shown.to(name)
     shown: Collection[str] | None = given if body.shown_before is None else None
@@ -127,13 +127,13 @@ async def send_message(call: Call) -> Response:
         session, body.text, by=name, shown_before=seen_at, channel=body.channel, shown=shown
     )
     call.show(*heard.approvals, *heard.not_shown)
-    return document(chat_document(heard))
+    return json_document(chat_document(heard))
 
 
 async def cancel_session(call: Call) -> Response:
     body: CancelBody = call.body
     await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
-    return document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
+    return json_document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
 
 
 async def approve_in_session(call: Call) -> Response:
@@ -167,7 +167,7 @@ async def list_approvals(call: Call) -> Response:
 async def get_approval(call: Call) -> Response:
     found = await call.supervisor.get_approval(call.path("id"))
     call.show(found)
-    return document(approval_document(found))
+    return json_document(approval_document(found))
 
 
 async def decide(call: Call) -> Response:
@@ -195,14 +195,14 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 async def reveal(call: Call) -> Response:
     body: RevealBody = call.body
     found = await call.supervisor.reveal(call.path("id"), by=call.person.name, channel=body.channel)
-    return document({"arguments": found}, 200)
+    return json_document({"arguments": found}, 200)
 
 
 async def _decide(call: Call, approval: str, decision: Decision, channel: str = "web") -> Response:
     result = await call.supervisor.decide(approval, decision, channel=channel)
     status = DECISION_STATUS[result.kind]
     if status < 400:
-        return document(decision_document(result), status)
+        return json_document(decision_document(result), status)
     raise Problem(status, _why(result), members={"result": decision_document(result)})
 
 

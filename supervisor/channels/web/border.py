@@ -31,12 +31,12 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-MAX_BODY: Final = 4 * 1024 * 1024
-PATIENCE: Final = 30.0
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+PATIENCE_SECONDS: Final = 30.0
 """Seconds within which a body must arrive."""
 ARRIVALS: Final = 100
 """The most bodies that are awaited at once."""
-GONE: Final = 1.0
+GONE_SECONDS: Final = 1.0
 """Seconds to wait after an answer for the server's message that the client has gone; it comes at once."""
 TOLD: Final = 20
 """The most refused hosts that are logged: anyone can invent more."""
@@ -125,7 +125,9 @@ class Border:
         if all(name in headers for name in _ANNOUNCING):  # a proxy before us may believe the other one
             raise Problem(400, "a request says how long its body is in one way", headers={"connection": "close"})
         length = headers.get("content-length", "0")
-        if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # int() refuses thousands of digits
+        if length.isdecimal() and (
+            len(length) > 18 or int(length) > MAX_BODY_BYTES
+        ):  # int() refuses thousands of digits
             raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
@@ -151,7 +153,7 @@ class _Body:
         self._place = place
         self._arrivals = arrivals
         self._length = 0
-        self._deadline = anyio.current_time() + PATIENCE
+        self._deadline = anyio.current_time() + PATIENCE_SECONDS
         self._is_whole = is_empty
         """Whether no more messages can come, except that the client has gone."""
         self._is_awaited = False
@@ -178,12 +180,12 @@ class _Body:
             with anyio.CancelScope(deadline=self._deadline) as self._wait, self._place.left():
                 message = await self._take()
                 self._length += len(message.get("body", b""))
-                if self._length > MAX_BODY:
+                if self._length > MAX_BODY_BYTES:
                     raise _too_large()
                 if self._is_whole:
                     self._arrivals.remove(self)
                 return message
-        why = "others wait: send a body at once" if self._is_given_up else f"a body may take {PATIENCE:g} s"
+        why = "others wait: send a body at once" if self._is_given_up else f"a body may take {PATIENCE_SECONDS:g} s"
         raise Problem(408, why, headers={"connection": "close"})
 
     async def drop_during(self, send: Send, message: Message) -> None:
@@ -196,7 +198,7 @@ class _Body:
             tasks.start_soon(self._drop, dropped)
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                with anyio.move_on_after(GONE, shield=True):
+                with anyio.move_on_after(GONE_SECONDS, shield=True):
                     await dropped.wait()
             tasks.cancel_scope.cancel()
 
@@ -215,4 +217,4 @@ class _Body:
 
 
 def _too_large() -> Problem:
-    return Problem(413, f"a body may have {MAX_BODY} bytes at most", headers={"connection": "close"})
+    return Problem(413, f"a body may have {MAX_BODY_BYTES} bytes at most", headers={"connection": "close"})

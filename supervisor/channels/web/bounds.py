@@ -24,7 +24,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-TRY_AGAIN: Final = 5
+TRY_AGAIN_SECONDS: Final = 5
 """Seconds."""
 ROOM: Final = 0.9
 """Of a bound: with less than this under way there is room again."""
@@ -95,7 +95,7 @@ class Streams:
 
 
 def _busy(why: str) -> Problem:
-    return Problem(503, f"{why}; try again in {TRY_AGAIN} s", headers={"retry-after": str(TRY_AGAIN)})
+    return Problem(503, f"{why}; try again in {TRY_AGAIN_SECONDS} s", headers={"retry-after": str(TRY_AGAIN_SECONDS)})
 
 
 class Place:

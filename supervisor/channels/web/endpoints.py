@@ -137,14 +137,14 @@ class Resource:
             await supervisor.note_refusal(approval, by=identity.person.name, reason=problem.detail, channel="web")
 
 
-def document(value: Any, status: int = 200) -> Response:
+def json_document(value: Any, status: int = 200) -> Response:
     """Answer with a JSON document."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def page_document(page: Page[T], document_of: Callable[[T], Any]) -> Response:
     """Answer with a page of a list."""
-    return document({"items": [document_of(item) for item in page], "next": page.next, "cursor": page.cursor})
+    return json_document({"items": [document_of(item) for item in page], "next": page.next, "cursor": page.cursor})
 
 
 def read_run_number(text: str) -> int:

@@ -40,9 +40,9 @@ from supervisor.seam.runs import Run, TextWatch, Watch
 
 T = TypeVar("T")
 
-BEAT: Final = 15.0
-SLOW: Final = 30.0
-RETRY: Final = 1000
+BEAT_SECONDS: Final = 15.0
+SLOW_SECONDS: Final = 30.0
+RETRY_MILLISECONDS: Final = 1000
 """Milliseconds after which a browser reconnects."""
 
 Next = Callable[[], Awaitable[tuple[str, str, bytes] | None]]
@@ -103,7 +103,7 @@ class EventStream(Response):
             tasks.start_soon(end_with, self._site.until_stopped)
             tasks.start_soon(end_with, self._until_revoked)
             with anyio.CancelScope() as slow:
-                await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
+                await self._write(send, f"retry: {RETRY_MILLISECONDS}\n\n".encode(), slow)
                 if self._is_reset:
                     await self._write(send, b"event: reset\ndata: {}\n\n", slow)
                 while (chunk := await self._next_chunk()) is not None and self._still_counts():
@@ -119,12 +119,12 @@ class EventStream(Response):
             await self._site.guard.revocations.until_changed()
 
     async def _write(self, send: Send, chunk: bytes, slow: anyio.CancelScope) -> None:
-        slow.deadline = anyio.current_time() + SLOW
+        slow.deadline = anyio.current_time() + SLOW_SECONDS
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         slow.deadline = float("inf")
 
     async def _next_chunk(self) -> bytes | None:
-        with anyio.move_on_after(BEAT):
+        with anyio.move_on_after(BEAT_SECONDS):
             found = await self._next()
             if found is None:
                 return None

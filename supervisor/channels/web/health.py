@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.endpoints import Call, Endpoint, json_document
 from supervisor.channels.web.schemas import Health
 from supervisor.channels.web.state import Site
 from supervisor.system.refusals import HELD, WHAT_HOLDS
@@ -12,7 +12,7 @@ from supervisor.system.refusals import HELD, WHAT_HOLDS
 
 async def health(call: Call) -> Response:
     """Answer at all: that shows that the process runs. Say whether the system keeps what agents run from deciding."""
-    return document(Health("ok", held=HELD, note=None if HELD else WHAT_HOLDS))
+    return json_document(Health("ok", held=HELD, note=None if HELD else WHAT_HOLDS))
 
 
 async def ready(call: Call) -> Response:
@@ -21,14 +21,14 @@ async def ready(call: Call) -> Response:
     A channel that is down is named, and changes nothing else: people can still decide in the inbox.
     """
     if call.site.is_stopping:
-        return document(Health("stopping"), 503)
+        return json_document(Health("stopping"), 503)
     if call.site.serving is None:
-        return document(Health("starting"), 503)
+        return json_document(Health("starting"), 503)
     try:
         await call.site.serving.check()
     except Exception as error:  # noqa: BLE001 # after any error it is not ready
-        return document(Health("broken", str(error)), 503)
-    return document(Health("ok", channels_down=down_of(call.site)))
+        return json_document(Health("broken", str(error)), 503)
+    return json_document(Health("ok", channels_down=down_of(call.site)))
 
 
 def down_of(site: Site) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.channels.web.border import MAX_BODY
+from supervisor.channels.web.border import MAX_BODY_BYTES
 from supervisor.channels.web.bounds import read_body
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
@@ -37,14 +37,14 @@ CSRF_FRAGMENT: Final = "csrf="
 """What stands before the CSRF token in a fragment; static/inbox.js knows it, too."""
 FIELDS: Final = 20
 """The most fields of one form. Our pages send few, and every other client waits while a form is parsed."""
-LARGEST: Final = 16 * 1024
+LARGEST_BYTES: Final = 16 * 1024
 """The most bytes of the login form, which any client may send."""
 
 
 def routes(site: Site) -> list[BaseRoute]:
     async def visit(request: Request) -> Response:
         if request.method == "POST":
-            form = await read_form(request, LARGEST)
+            form = await read_form(request, LARGEST_BYTES)
         else:
             form = dict(request.query_params)
         token, then = form.get("token"), form.get("next")
@@ -113,7 +113,7 @@ def ask_to_log_in(request: Request) -> Response:
     return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
 
 
-async def read_form(request: Request, most: int = MAX_BODY, fields: int = FIELDS) -> dict[str, str]:
+async def read_form(request: Request, most: int = MAX_BODY_BYTES, fields: int = FIELDS) -> dict[str, str]:
     """Return the fields of a form (application/x-www-form-urlencoded). `most`: bytes; `fields`: how many there may be.
     Raises Problem: 413, 422."""
     body = await read_body(request, most)

@@ -13,7 +13,7 @@ from supervisor.core.sessions.activity import Activity
 from supervisor.seam.runs import ActivityWatch, Page
 from supervisor.seam.supervisor import Supervisor
 
-KEPT: Final = 60.0
+KEPT_SECONDS: Final = 60.0
 
 
 class _Watched:
@@ -34,7 +34,7 @@ class Looks:
     ) -> Page[Activity]:
         """Return what the sessions of a tree, or of all, are doing. Raises NotFound, CursorUnknown."""
         async with self._lock:
-            await self._forget(anyio.current_time() - KEPT)
+            await self._forget(anyio.current_time() - KEPT_SECONDS)
             found = self._watched.get(session)
             if found is None:
                 closing = AsyncExitStack()

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from supervisor.core.approvals.facts import ago, at
+from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls.rules import why_void
 from supervisor.core.text.visible import visible
 
@@ -116,7 +116,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(ago=ago, at=at, duration=duration, as_typed=as_typed)
+    found.filters.update(ago=ago, at=instant_text, duration=duration, as_typed=as_typed)
     found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered, void=why_void)
     found.globals.update(url=url, asset_url=asset_url)
     return found

@@ -22,7 +22,7 @@ import msgspec
 from supervisor.core.errors import StoreUnreadable
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
-LOOK: Final = 0.5
+LOOK_SECONDS: Final = 0.5
 """Seconds between two reads of the file on behalf of streams, which make no new requests."""
 
 
@@ -94,7 +94,7 @@ class Revocations:
     async def watch(self) -> None:
         """Read the lines that other processes add, until cancelled."""
         while self._file is not None:
-            await anyio.sleep(LOOK)
+            await anyio.sleep(LOOK_SECONDS)
             before = len(self._known)
             try:
                 self.refresh()

@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document, page_document
+from supervisor.channels.web.endpoints import Call, Endpoint, json_document, page_document
 from supervisor.channels.web.schemas import RuleBody, RuleDocument, page_of
 from supervisor.core.calls.rules import make_rule
 from supervisor.core.documents import rule_document
@@ -20,14 +20,14 @@ async def add_rule(call: Call) -> Response:
     body: RuleBody = call.body
     rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
     added = await call.supervisor.add_rule(rule, by=call.person.name)
-    answer = document(rule_document(added), 201)
+    answer = json_document(rule_document(added), 201)
     if (warning := await warn_of_tool(call.supervisor, rule)) is not None:
         answer.headers["warning"] = f'199 - "{warning.encode("ascii", "replace").decode().replace(chr(34), chr(39))}"'
     return answer
 
 
 async def revoke_rule(call: Call) -> Response:
-    return document(rule_document(await call.supervisor.revoke_rule(call.path("id"), by=call.person.name)))
+    return json_document(rule_document(await call.supervisor.revoke_rule(call.path("id"), by=call.person.name)))
 
 
 ENDPOINTS: Final = (

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document, read_run_number
+from supervisor.channels.web.endpoints import Call, Endpoint, json_document, read_run_number
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
@@ -42,7 +42,7 @@ async def get_run(call: Call) -> Response:
     if outcome is None and query.wait:
         outcome = await _wait(call, run, query.wait)
     shown = None if outcome is None else msgspec.to_builtins(outcome)
-    return document({"session": run.session, "run": run.number, "outcome": shown})
+    return json_document({"session": run.session, "run": run.number, "outcome": shown})
 
 
 async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
@@ -68,17 +68,17 @@ async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
 
 async def resume(call: Call) -> Response:
     run = await call.supervisor.resume(call.path("id"), by=call.person.name)
-    return document(Started(run.session, run.number))
+    return json_document(Started(run.session, run.number))
 
 
 async def resume_all(call: Call) -> Response:
     runs = await call.supervisor.resume_all(by=call.person.name)
-    return document(RunsStarted([Started(run.session, run.number) for run in runs]))
+    return json_document(RunsStarted([Started(run.session, run.number) for run in runs]))
 
 
 async def retry(call: Call) -> Response:
     run = await call.supervisor.retry(call.path("id"), by=call.person.name)
-    return document(Started(run.session, run.number), 201)
+    return json_document(Started(run.session, run.number), 201)
 
 
 async def fork(call: Call) -> Response:
@@ -87,7 +87,7 @@ async def fork(call: Call) -> Response:
     made = await call.supervisor.fork(
         call.path("id"), before=body.before, new=body.session, version=body.version, by=by
     )
-    return document(msgspec.to_builtins(made), 201)
+    return json_document(msgspec.to_builtins(made), 201)
 
 
 ENDPOINTS: Final = (

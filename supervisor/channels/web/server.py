@@ -29,14 +29,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor.core.errors import InvalidInput, SupervisorError
 
 BACKLOG: Final = 512
-STUCK: Final = 60.0
+STUCK_SECONDS: Final = 60.0
 """Seconds after which the kernel drops a client that does not read. Connections inherit this from the listening socket.
 Without it, a connection that we have closed would stay until its client reads the rest."""
-GRACE: Final = 3.0
+GRACE_SECONDS: Final = 3.0
 """Seconds that requests under way may take to end when the server stops."""
-FIRST_WORDS: Final = 5.0
+FIRST_WORDS_SECONDS: Final = 5.0
 """Seconds after which a connection without any request is closed."""
-KEEP_ALIVE: Final = 75.0
+KEEP_ALIVE_SECONDS: Final = 75.0
 """Seconds that a connection may stay idle after an answer."""
 _has_asked: ContextVar[bool] = ContextVar("_has_asked", default=False)
 """Whether this is the context of a request. hypercorn starts the idle time of a connection in the context of the
@@ -46,7 +46,7 @@ request that it has just answered."""
 class _Config(Config):
     @property
     def keep_alive_timeout(self) -> float:  # type: ignore[override] # each connection reads it when it becomes idle
-        return KEEP_ALIVE if _has_asked.get() else FIRST_WORDS
+        return KEEP_ALIVE_SECONDS if _has_asked.get() else FIRST_WORDS_SECONDS
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,7 +62,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if sys.platform == "linux":
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STUCK * 1000))
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STUCK_SECONDS * 1000))
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
@@ -76,7 +76,7 @@ async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], A
     config = _Config()
     config.include_server_header = False
     config.errorlog = config.accesslog = None
-    config.graceful_timeout = GRACE
+    config.graceful_timeout = GRACE_SECONDS
     config.backlog = BACKLOG
     sockets = Sockets([], [listener], [])
     _stay_with_http_1()

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
+from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, json_document, page_document
 from supervisor.channels.web.schemas import (
     ActivityDocument,
     ActivityQuery,
@@ -34,7 +34,7 @@ async def greet(call: Call) -> Response:
     person, now = call.person, datetime.now(UTC)
     version = metadata.version("subagent-supervisor")
     store = cursor.partition(".")[0]
-    return document(
+    return json_document(
         Greeting(api=API, version=version, store=store, person=person.name, roles=person.roles, now=now, cursor=cursor)
     )
 
@@ -53,7 +53,7 @@ async def list_owners(call: Call) -> Response:
 
 
 async def show_counts(call: Call) -> Response:
-    return document(msgspec.to_builtins(await call.supervisor.get_counts()))
+    return json_document(msgspec.to_builtins(await call.supervisor.get_counts()))
 
 
 async def list_audit(call: Call) -> Response:

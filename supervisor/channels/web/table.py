@@ -6,12 +6,12 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from supervisor.channels.web import api, events, health, metrics, rules_api, runs_api, store_api
-from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.endpoints import Call, Endpoint, json_document
 from supervisor.channels.web.openapi import openapi
 
 
 async def show_openapi(call: Call) -> Response:
-    return document(described())
+    return json_document(described())
 
 
 DOCUMENT: Final = Endpoint(

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web.bounds import read_body
 from supervisor.seam.channel import Channel, Webhook
 
-LARGEST: Final = 1024 * 1024
+LARGEST_BYTES: Final = 1024 * 1024
 """The most bytes of a request: all clients may send one, and its signature is checked only when all of it is read."""
 
 
@@ -24,7 +24,7 @@ def webhook_routes(channels: Sequence[Channel]) -> list[BaseRoute]:
 
 def _receiver(webhook: Webhook) -> Callable[[Request], Awaitable[Response]]:
     async def receive(request: Request) -> Response:
-        reply = await webhook.receive(dict(request.headers), await read_body(request, LARGEST))
+        reply = await webhook.receive(dict(request.headers), await read_body(request, LARGEST_BYTES))
         return Response(reply.body, reply.status, media_type=reply.media_type)
 
     return receive

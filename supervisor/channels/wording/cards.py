@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.wording.form_words import fields_of, has_form, outline
-from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where
+from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where_rule_holds
 from supervisor.channels.wording.lengths import DrawnFact, length
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.approvals.facts import Fact, at, call_line, content_shown, facts_of, question_line
+from supervisor.core.approvals.facts import Fact, call_line, content_shown, facts_of, instant_text, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent
 from supervisor.core.text.visible import visible
@@ -204,7 +204,7 @@ def call_text(content: CallContent) -> str:
     return f"{visible(content.tool)}: {text}" if text else visible(content.tool)
 
 
-def plain(card: Card, commands: dict[str, str]) -> str:
+def card_lines(card: Card, commands: dict[str, str]) -> str:
     """Return a card as lines for a log or a pipe; `commands`: the command of each choice, by its word."""
     lines = [card.headline]
     for fact in card.facts:
@@ -244,7 +244,7 @@ def fact_lines(drawn: Iterable[DrawnFact]) -> str:
 def decided(approval: Approval, now: datetime | None) -> str:
     """Return how an approval ended, as the text that replaces its choices; without the time if `now` is None, for
     surfaces that show instants by themselves."""
-    when = f" at {at(approval.decided_at, now)}" if approval.decided_at and now is not None else ""
+    when = f" at {instant_text(approval.decided_at, now)}" if approval.decided_at and now is not None else ""
     by = f" by {visible(approval.by)}" if approval.by else ""
     because = f": {visible(approval.reason, kind='prose')}" if approval.reason else ""
     is_question = approval.kind == "question"
@@ -285,7 +285,7 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
     if heard.kind == "decided":
         for rule in heard.rules:
             what = visible(f"{rule.tool}: {rule.pattern or 'any call'}", ordered=True)
-            lines.append(f"from now on {what} runs without asking {where(rule.session)} [{rule.id}]")
+            lines.append(f"from now on {what} runs without asking {where_rule_holds(rule.session)} [{rule.id}]")
         for approval in heard.once:
             lines.append(f"decided once only: {summary(approval)} [{approval.id}]")
         for approval in heard.not_shown:
@@ -309,7 +309,7 @@ def is_open_question(approval: Approval) -> bool:
 def told(result: DecisionResult, now: datetime) -> str:
     """Return the result of a decision, for the person who made it (A3)."""
     by = f" by {visible(result.by)}" if result.by else ""
-    when = f" at {at(result.decided_at, now)}" if result.decided_at else ""
+    when = f" at {instant_text(result.decided_at, now)}" if result.decided_at else ""
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""

@@ -9,15 +9,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from supervisor.core.approvals.fields import Field, describe, describe_arguments
-from supervisor.core.approvals.forms import write
+from supervisor.core.approvals.fields import Field, describe_arguments, describe_schema
+from supervisor.core.approvals.forms import write_form_texts
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
 MOST_TEXTS: Final = 400
 """Texts of one form; a larger value is edited as JSON only."""
-LARGEST: Final = 50_000
+LARGEST_CHARACTERS: Final = 50_000
 """Characters of all texts of one form."""
 _KINDS: Final = {
     "text": "text",
@@ -36,15 +36,15 @@ def fields_of(approval: Approval) -> Field | None:
     if approval.kind == "question":
         if approval.schema is None or is_yes_or_no(approval.schema):
             return None
-        field = describe(approval.schema, narrow=dict)
-        return field if is_small(write(field)) else None
+        field = describe_schema(approval.schema, narrow=dict)
+        return field if is_small(write_form_texts(field)) else None
     if not approval.editable or not isinstance(approval.arguments, dict) or not approval.arguments:
         return None
-    if len(msgspec.json.encode(approval.arguments)) > LARGEST:
+    if len(msgspec.json.encode(approval.arguments)) > LARGEST_CHARACTERS:
         return None
     schema = approval.schema if approval.schema is not None else approval.arguments_schema
     field = describe_arguments(approval.arguments, schema, approval.secret)
-    return field if is_small(write(field, approval.arguments)) else None
+    return field if is_small(write_form_texts(field, approval.arguments)) else None
 
 
 def has_form(approval: Approval) -> bool:
@@ -55,10 +55,10 @@ def has_form(approval: Approval) -> bool:
 
 def is_small(texts: Mapping[str, str]) -> bool:
     """Whether a form is small enough to be shown."""
-    return len(texts) <= MOST_TEXTS and sum(map(len, texts.values())) <= LARGEST
+    return len(texts) <= MOST_TEXTS and sum(map(len, texts.values())) <= LARGEST_CHARACTERS
 
 
-def takes(field: Field) -> str:
+def takes_words(field: Field) -> str:
     """Return in a few words what a field takes: its kind and its bounds."""
     kind = "whole number" if field.is_whole else _KINDS[field.kind]
     if field.kind == "choice":
@@ -118,7 +118,7 @@ def outline(field: Field) -> list[str]:
 
 
 def _lines(field: Field, name: str, depth: int) -> Iterator[str]:
-    words = [] if field.kind == "object" else [takes(field)]
+    words = [] if field.kind == "object" else [takes_words(field)]
     words += ["optional"] if is_optional(field) else []
     words += [f"default {default}"] if (default := default_text(field)) else []
     about = f": {' '.join(visible(field.description, kind='prose').split())}" if field.description and depth else ""

@@ -59,9 +59,9 @@ def grant_text(approval: Approval, option: Option) -> str:
 def reach(approval: Approval, scope: Scope) -> str:
     """Return where, for whom and until when a scope wider than once holds."""
     whom = "for all of its agents" if scope == "session" else "for every agent"
-    return f"{where(approval.root_session if scope == 'session' else None)}, {whom}, until it is revoked"
+    return f"{where_rule_holds(approval.root_session if scope == 'session' else None)}, {whom}, until it is revoked"
 
 
-def where(session: str | None) -> str:
+def where_rule_holds(session: str | None) -> str:
     """Return where a rule holds: in the tree of one root session, or everywhere."""
     return "in every session" if session is None else f"in session {visible(session)}"

@@ -53,8 +53,8 @@ def fit(text: str, limit: int, *, remark: bool = True) -> str:
     if length(text) <= limit:
         return text
     if not remark or limit <= 2 * _ROOM_FOR_REMARK:
-        return beginning(text, limit - 1) + "…"
-    kept = beginning(text, limit - _ROOM_FOR_REMARK)
+        return beginning_of_text(text, limit - 1) + "…"
+    kept = beginning_of_text(text, limit - _ROOM_FOR_REMARK)
     return f"{kept}\n… {len(text) - len(kept)} more characters not shown"
 
 
@@ -68,12 +68,12 @@ def _ends(text: str, limit: int) -> tuple[str, int]:
     if length(text) <= limit:
         return text, 0
     if limit <= 3 * _ROOM_FOR_REMARK:
-        head = beginning(text, (limit - 1) * 2 // 3)
-        tail = beginning(text[::-1], limit - 1 - length(head))[::-1]
+        head = beginning_of_text(text, (limit - 1) * 2 // 3)
+        tail = beginning_of_text(text[::-1], limit - 1 - length(head))[::-1]
         return f"{head}…{tail}", len(text) - len(head) - len(tail)
     room = limit - 2 * _ROOM_FOR_REMARK
-    head = beginning(text, room * 2 // 3)
-    tail = beginning(text[::-1], room - length(head))[::-1]
+    head = beginning_of_text(text, room * 2 // 3)
+    tail = beginning_of_text(text[::-1], room - length(head))[::-1]
     missing = len(text) - len(head) - len(tail)
     return f"{head}\n… {missing} more characters not shown; it ends with …\n{tail}", missing
 
@@ -135,7 +135,7 @@ def fit_lines(lines: Iterable[str], count: int, room: int) -> str:
     return "\n".join(shown + rest)
 
 
-def beginning(text: str, room: int) -> str:
+def beginning_of_text(text: str, room: int) -> str:
     """Return as much of a text's beginning as has at most `room` UTF-16 units."""
     kept = text[:room]
     while length(kept) > room:

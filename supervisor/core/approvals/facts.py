@@ -34,7 +34,7 @@ from supervisor.core.approvals.drawing import Drawn, draw_code, draw_command, dr
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent, Field, shown_content
 from supervisor.core.calls.folders import folder_of_call
-from supervisor.core.text.masks import hide, mask
+from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, unchanged
 
@@ -92,7 +92,7 @@ def facts_of(approval: Approval, now: datetime, *, edited: Any = None, wants: st
     instead. `wants`: the fields of a form, where a surface shows a question's schema as one."""
     if approval.kind == "question":
         return [*_question(approval, wants), *_ours(approval, now)]
-    shown = approval.arguments if edited is None else hide(mask(edited, approval.secret))
+    shown = approval.arguments if edited is None else hide(mask_arguments(edited, approval.secret))
     content = content_shown(approval, shown)
     facts = argument_facts(content, has_place=True)
     first = sum(fact.kind == "command" for fact in facts)
@@ -179,7 +179,7 @@ def name_text(name: str) -> str:
     return visible(msgspec.json.encode(name).decode())
 
 
-def at(when: datetime, now: datetime) -> str:
+def instant_text(when: datetime, now: datetime) -> str:
     """Return an instant in the time zone of `now`, with its date only if it is on another day."""
     local = when.astimezone(now.tzinfo)
     return f"{local:%H:%M:%S}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}"
@@ -216,10 +216,12 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
     if approval.inputs:
         yield _our("input", "\n".join(_inputs(approval)))
     yield _our("for", visible(approval.requester))
-    since = f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"
+    since = f"{instant_text(approval.created_at, now)} ({ago(approval.created_at, now)})"
     yield Fact(kind="ours", name="since", text=since, instant=approval.created_at)
     if approval.expires_at is not None:
-        yield Fact(kind="ours", name="expires", text=at(approval.expires_at, now), instant=approval.expires_at)
+        yield Fact(
+            kind="ours", name="expires", text=instant_text(approval.expires_at, now), instant=approval.expires_at
+        )
     if approval.blocked and approval.status == "pending":
         yield _our("blocked", "the agent's code no longer fits its journal; a decision takes effect once it does")
     if approval.escalated_to:

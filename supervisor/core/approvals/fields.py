@@ -1,8 +1,8 @@
 """Fields: a JSON schema as a form that a person can fill in. Pure.
 
-A field is a text, a number, a switch, a choice, a date, a list of fields, or an object of named fields. `describe`
-makes the tree of fields of a schema; `core/approvals/forms.py` writes a value into the fields and reads it back. Each
-surface draws the tree in its own way.
+A field is a text, a number, a switch, a choice, a date, a list of fields, or an object of named fields.
+`describe_schema` makes the tree of fields of a schema; `core/approvals/forms.py` writes a value into the fields and
+reads it back. Each surface draws the tree in its own way.
 
 Rules
 - A part of a schema that is no such field takes JSON: other unions, recursion, free names, tuples, anything untyped.
@@ -20,13 +20,13 @@ import msgspec
 from msgspec import UNSET
 
 from supervisor.core.declarations.foreign_schema import checkable
-from supervisor.core.declarations.schemas import TYPES, misfit
+from supervisor.core.declarations.schemas import TYPES, schema_misfit
 from supervisor.core.text.visible import is_visible, kind_of
 
 Kind = Literal["text", "number", "switch", "choice", "date", "list", "object", "json"]
 Blank = Literal["absent", "null", "empty"]
 """What a field without content means: the name is left out of the object, null, or an empty text or list."""
-DEEPEST: Final = 8
+DEEPEST_LEVELS: Final = 8
 """Levels of fields; what is below takes JSON."""
 MOST_FIELDS: Final = 400
 """Fields of one description; an object with more of them takes JSON. References multiply the fields of a schema."""
@@ -84,7 +84,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind == "list" or (self.kind == "object" and bool(self.blanks))
 
 
-def describe(schema: Mapping[str, Any], value: Any = UNSET, *, narrow: Narrow = checkable) -> Field:
+def describe_schema(schema: Mapping[str, Any], value: Any = UNSET, *, narrow: Narrow = checkable) -> Field:
     """Return the fields of a schema. `value`: what they are to carry at first. `narrow`: returns the part of a schema
     against which a value can be checked; by default that of a schema that others wrote."""
     found = _Describer(schema, narrow).field(schema, "", is_required=True, depth=0, seen=frozenset())
@@ -104,7 +104,7 @@ def describe_arguments(
         if named.get(name) != {"type": "string"}:
             named |= {name: {}} if name in named else {}
     about = {word: said for word, said in (schema or {}).items() if word in _TABLES}
-    return describe({**about, "type": "object", "properties": named, "required": list(named)}, arguments)
+    return describe_schema({**about, "type": "object", "properties": named, "required": list(named)}, arguments)
 
 
 def schema_like(value: Any) -> dict[str, Any]:
@@ -181,12 +181,12 @@ def _carries(field: Field, value: Any) -> bool:
         case "switch":
             return isinstance(value, bool)
         case "choice":
-            return any(same(value, option) for option in field.options)
+            return any(same_json(value, option) for option in field.options)
         case _:
             return False
 
 
-def same(one: Any, other: Any) -> bool:
+def same_json(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal; True is not 1."""
     return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(other, order="deterministic")
 
@@ -210,7 +210,7 @@ class _Describer:
         absent: tuple[Blank, ...] = () if is_required else ("absent",)
         try:
             self._left -= 1
-            if depth > DEEPEST or self._left < 0:
+            if depth > DEEPEST_LEVELS or self._left < 0:
                 raise _Unsaid
             said, is_nullable, seen = self._resolved(said, seen)
             found = self._of(said, depth, seen)
@@ -221,7 +221,7 @@ class _Describer:
         blanks: list[Blank] = [*absent]
         if is_nullable:
             blanks.append("null")
-        if found["kind"] in _NOTHING and misfit(_NOTHING[found["kind"]], checked) is None:
+        if found["kind"] in _NOTHING and schema_misfit(_NOTHING[found["kind"]], checked) is None:
             blanks.append("empty")
         return Field(schema=checked, blanks=tuple(blanks), **about, **found)
 

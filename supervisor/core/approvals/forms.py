@@ -21,8 +21,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from supervisor.core.approvals.fields import MOST_IN_ALL, MOST_ITEMS, Blank, Field, carrying, same
-from supervisor.core.declarations.schemas import misfit
+from supervisor.core.approvals.fields import MOST_IN_ALL, MOST_ITEMS, Blank, Field, carrying, same_json
+from supervisor.core.declarations.schemas import schema_misfit
 from supervisor.core.encoding import from_json, read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text
@@ -42,7 +42,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     problems: dict[str, str]
 
 
-def write(field: Field, value: Any = UNSET, place: str = ROOT) -> dict[str, str]:
+def write_form_texts(field: Field, value: Any = UNSET, place: str = ROOT) -> dict[str, str]:
     """Return the texts of a form that carries a value, as `carrying` has made it; without one, its defaults."""
     if value is UNSET:
         value = _first(field)
@@ -52,7 +52,7 @@ def write(field: Field, value: Any = UNSET, place: str = ROOT) -> dict[str, str]
         items = value if isinstance(value, list) else [UNSET] * min(MOST_ITEMS, int(field.schema.get("minItems", 1)))
         texts = {place + COUNT: str(len(items))}
         for number, item in enumerate(items):
-            texts |= write(field.items, item, f"{place}.{number}")
+            texts |= write_form_texts(field.items, item, f"{place}.{number}")
         return texts
     blank = _blank_of(field, value)
     return {place: _text_of(field, value)} if blank is UNSET else _blank(field, blank, place)
@@ -65,7 +65,7 @@ def _write_object(field: Field, value: dict[str, Any] | None, place: str) -> dic
         if value is not None and part.label not in value and "absent" in part.blanks:
             texts |= _blank(part, "absent", at)
         else:
-            texts |= write(part, (value or {}).get(part.label, UNSET), at)
+            texts |= write_form_texts(part, (value or {}).get(part.label, UNSET), at)
     return texts
 
 
@@ -85,7 +85,7 @@ def _text_of(field: Field, value: Any) -> str:
         case "switch":
             return "true" if value else "false"
         case "choice":
-            return str(next(n for n, option in enumerate(field.options) if same(option, value)))
+            return str(next(n for n, option in enumerate(field.options) if same_json(option, value)))
         case "number":
             return msgspec.json.encode(value).decode()
         case _:
@@ -107,14 +107,14 @@ def _blank(field: Field, blank: Blank | None, place: str) -> dict[str, str]:
     return texts if blank is None or (blank == field.blank and not field.is_held) else {**texts, place + BLANK: blank}
 
 
-def read(field: Field, texts: Texts) -> Reading:
+def read_form_texts(field: Field, texts: Texts) -> Reading:
     """Return the value of a submitted form, and the problems of its fields."""
     if not _is_bounded(texts):
         too_many = f"a form has at most {MOST_IN_ALL} items in all: remove some, or use the command line"
         return Reading(value=UNSET, problems={ROOT: too_many})
     reader = _Reader(texts)
     value = reader.value(field, ROOT)
-    if not reader.problems and value is not UNSET and (problem := misfit(value, field.schema)) is not None:
+    if not reader.problems and value is not UNSET and (problem := schema_misfit(value, field.schema)) is not None:
         reader.problems[ROOT] = problem
     return Reading(value=UNSET if reader.problems else value, problems=reader.problems)
 
@@ -134,7 +134,7 @@ def problem_at(field: Field, texts: Texts, place: str) -> str | None:
     return next(iter(reader.problems.values()), None)
 
 
-def change(field: Field, texts: Texts, press: str) -> dict[str, str]:
+def change_form_texts(field: Field, texts: Texts, press: str) -> dict[str, str]:
     """Return the texts after the person pressed a button: `add:PLACE` for a further item, or for an object that is left
     out; `clear:PLACE` to leave it out again; `remove:PLACE.NUMBER` for an item. A press that fits nothing changes
     nothing, and one of a form that claims too many items leaves nothing to draw."""
@@ -147,13 +147,13 @@ def change(field: Field, texts: Texts, press: str) -> dict[str, str]:
 def _changed(field: Field, texts: Texts, press: str) -> dict[str, str]:
     verb, _, place = press.partition(":")
     held, _, number = place.rpartition(".") if verb == "remove" else (place, "", "")
-    target, changed = find(field, held), dict(texts)
+    target, changed = find_field(field, held), dict(texts)
     if target is None or not target.is_held:
         return changed
     count = count_of(target, changed, held)
     match verb:
         case "add" if target.items is not None and count < MOST_ITEMS:
-            return {**changed, held + COUNT: str(count + 1), **write(target.items, UNSET, f"{held}.{count}")}
+            return {**changed, held + COUNT: str(count + 1), **write_form_texts(target.items, UNSET, f"{held}.{count}")}
         case "add" if target.items is None and not count:
             return {**changed, **_write_object(target, None, held)}
         case "clear" if target.items is None:
@@ -176,7 +176,7 @@ def _without(texts: Texts, held: str, gone: int, count: int) -> dict[str, str]:
     return found
 
 
-def find(field: Field, place: str) -> Field | None:
+def find_field(field: Field, place: str) -> Field | None:
     """Return the field at a place; None if there is none."""
     first, *numbers = place.split(".")
     found: Field | None = field if first == ROOT else None
@@ -227,7 +227,7 @@ class _Reader:
         return ([] if field.kind == "list" else "") if blank == "empty" else _EMPTY[blank]
 
     def _checked(self, field: Field, value: Any, place: str) -> Any:
-        problem = misfit(value, field.schema)
+        problem = schema_misfit(value, field.schema)
         return value if problem is None else self._problem(place, problem)
 
     def _problem(self, place: str, text: str) -> Any:

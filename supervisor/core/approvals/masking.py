@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
-from supervisor.core.text.masks import hide, mask, may_hide
+from supervisor.core.text.masks import hide, mask_arguments, may_hide
 
 
-def masked(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
+def masked_event(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
     """Return an event with its secrets masked, and its `credentials`; the event itself if it has none."""
     match event:
         case e.ToolCallRequested(secret=secret) if secret or credentials:
@@ -40,11 +40,11 @@ def masked(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
             return event
 
 
-def shown(rows: Iterable[JournalEntry], *, credentials: bool = True) -> list[JournalEntry]:
+def shown_entries(rows: Iterable[JournalEntry], *, credentials: bool = True) -> list[JournalEntry]:
     """Return journal entries with their secrets masked, and their `credentials`: an agent has its own words back."""
     return [
         row
-        if (event := masked(row.event, credentials=credentials)) is row.event
+        if (event := masked_event(row.event, credentials=credentials)) is row.event
         else JournalEntry(row.position, row.session, event)
         for row in rows
     ]
@@ -60,6 +60,6 @@ def _mask_json(arguments: Raw, secret: Collection[str], *, credentials: bool) ->
     if not secret and not hides:
         return arguments
     given = msgspec.json.decode(arguments)
-    found = mask(given, secret)
+    found = mask_arguments(given, secret)
     found = hide(found) if hides else found
     return arguments if found is given else Raw(msgspec.json.encode(found))

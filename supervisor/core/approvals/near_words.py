@@ -18,7 +18,7 @@ from typing import Final
 
 from supervisor.core.ids import APPROVAL_ID
 
-_LONGEST: Final = 200  # characters, also with an id
+_LONGEST_CHARACTERS: Final = 200  # characters, also with an id
 _EMOJI: Final = re.compile(r":[\w+-]+:|[+-]1\b")
 """An emoji that is written out, as Slack writes them."""
 _ID: Final = re.compile(rf"\b{APPROVAL_ID}\b")
@@ -71,7 +71,7 @@ _FILL: Final = frozenset(
 
 def is_near_word(text: str) -> bool:
     """Return whether a text says nothing but yes or no: in words that are no chat words, or without any word."""
-    if not text.strip() or len(text) > _LONGEST:
+    if not text.strip() or len(text) > _LONGEST_CHARACTERS:
         return False
     words = re.findall(r"\w+", _plain(_ID.sub(" ", _EMOJI.sub(" ", text.casefold()))))
     known = all(each in _SAY_YES_OR_NO or each in _FILL for each in words)

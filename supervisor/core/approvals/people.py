@@ -30,7 +30,7 @@ import msgspec
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import Rule, is_about, policy_of
-from supervisor.core.values import Approval, Approve, Decision, Deny, filled
+from supervisor.core.values import Approval, Approve, Decision, Deny, filled_arguments
 
 Role = Literal["approver", "operator", "scraper"]
 Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
@@ -175,7 +175,7 @@ class People:
         is_escalated = name in approval.escalated_to and not is_wide
         edited = decision.arguments if isinstance(decision, Approve) else None
         if isinstance(edited, Mapping):
-            edited = filled(approval, edited)
+            edited = filled_arguments(approval, edited)
         if (why := self._why_reserved(name, approval, edited, is_wide=is_wide, is_opened=is_escalated)) is not None:
             return why
         if is_wide and "approver" not in person.roles:

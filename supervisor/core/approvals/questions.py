@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.declarations.schemas import closed, misfit, schema_of
-from supervisor.core.encoding import JSON_NULL, printable, read_exact, to_json
+from supervisor.core.declarations.schemas import closed_schema, schema_misfit, schema_of
+from supervisor.core.encoding import JSON_NULL, printable_text, read_exact, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.ids import digest
+from supervisor.core.ids import digest_of_value
 from supervisor.core.values import Approval
 
 _YES_AND_NO: Final = {"yes": True, "y": True, "no": False, "n": False}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """The question and its valid answers. Made by `question`."""
+    """The question and its valid answers. Made by `make_question`."""
 
     text: str
     choices: tuple[str, ...] | None = None
@@ -38,10 +38,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        return digest(self.meaning)
+        return digest_of_value(self.meaning)
 
 
-def question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
+def make_question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
     """Make a question; raises InvalidInput for one without a valid answer. `schema` is a Python type or None."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput("the question is empty: ctx.ask takes a text that says what is asked")
@@ -50,13 +50,13 @@ def question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
     if choices is not None:
         choices = _checked(choices)
     json = JSON_NULL if schema is None else to_json(schema_of(schema), "the schema of an answer")
-    return Question(text=printable(text), choices=None if choices is None else tuple(choices), schema=json)
+    return Question(text=printable_text(text), choices=None if choices is None else tuple(choices), schema=json)
 
 
 def _checked(choices: Sequence[str]) -> list[str]:
     if isinstance(choices, str) or not all(isinstance(choice, str) and choice.strip() for choice in choices):
         raise InvalidInput(f"choices must be a list of texts that are not empty, not {choices!r}")
-    found = [printable(choice) for choice in choices]
+    found = [printable_text(choice) for choice in choices]
     if not found or len({*found}) < len(found):
         raise InvalidInput(f"choices must have at least one text, and no two equal ones: {choices!r}")
     return found
@@ -70,7 +70,7 @@ def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
         if plain not in asked.choices:
             raise InvalidInput(f"{_short(plain)} is not one of the choices: {', '.join(map(_short, asked.choices))}")
     elif asked.schema is not None:
-        if (problem := misfit(plain, closed(asked.schema))) is not None:
+        if (problem := schema_misfit(plain, closed_schema(asked.schema))) is not None:
             raise InvalidInput(f"that is not a valid answer: {problem}")
     elif not isinstance(plain, str):
         raise InvalidInput(f"the answer must be a text, not {_short(plain)}")
@@ -90,10 +90,12 @@ def read_answer(asked: Approval, text: str) -> Any:
     try:
         value = read_exact(text, "the answer")
     except InvalidInput as error:
-        if misfit(text, asked.schema) is None:
+        if schema_misfit(text, asked.schema) is None:
             return text
         raise InvalidInput(f"this question asks for JSON: {error}") from None
-    return text if misfit(value, asked.schema) is not None and misfit(text, asked.schema) is None else value
+    return (
+        text if schema_misfit(value, asked.schema) is not None and schema_misfit(text, asked.schema) is None else value
+    )
 
 
 def _choice(text: str, choices: Sequence[str]) -> str:

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import UNSET
 
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.ids import canonical_json, digest
-from supervisor.core.text.masks import mask
+from supervisor.core.ids import canonical_json, digest_of_value
+from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import Approval
 
 
@@ -88,7 +88,7 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def shown(self) -> Any:
         """The arguments that people see: all of them, with secrets masked."""
-        return mask(self.arguments, self.secret)
+        return mask_arguments(self.arguments, self.secret)
 
     def is_same(self, other: "CallContent") -> bool:
         """Whether both are the same call, in whatever words. Calls that say nothing but claims are never the same."""
@@ -123,7 +123,9 @@ def content_of(
 ) -> CallContent:
     """Return the content of a call that comes in. `arguments`: the same as `raw`, as JSON values: the digest is made of
     them. `more`: further fields of the content."""
-    return CallContent(tool=tool, raw=raw, digest=digest(mask(arguments, secret)), secret=secret, **more)
+    return CallContent(
+        tool=tool, raw=raw, digest=digest_of_value(mask_arguments(arguments, secret)), secret=secret, **more
+    )
 
 
 def shown_content(tool: str, arguments: Any, **more: Any) -> CallContent:

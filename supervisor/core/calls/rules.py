@@ -40,7 +40,7 @@ from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
 from supervisor.core.values import Approval, Option, Policy
 
-MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+MAX_SHOWN_CHARACTERS: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _WRITTEN: Final = ("code", "configuration")
 """Origins of rules that stand where no one looks at them when a program starts: they stop no start."""
 _ONCE: Final = Option("once")
@@ -140,7 +140,7 @@ def make_rule(
     if pattern is not None and not _is_readable(pattern, "code" if kind == "allow" and not is_offered else "prose"):
         raise InvalidInput(
             f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
-            f"{MAX_SHOWN} of them"
+            f"{MAX_SHOWN_CHARACTERS} of them"
         )
     is_path = pattern is not None and (paths or _is_path(tool, pattern))
     is_command = pattern is not None and not is_path and _is_command(tool, pattern)
@@ -289,7 +289,7 @@ def deniable(approval: Approval) -> tuple[Option, ...]:
     return offer(grantable(content_of_approval(approval)), approval.arguments)
 
 
-def checked(rule: Rule) -> Rule:
+def checked_rule(rule: Rule) -> Rule:
     """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
         raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
@@ -449,4 +449,4 @@ def _say(rule: Rule, call: _Call) -> Policy | None:
 def _is_readable(text: str, kind: Kind) -> bool:
     """Return whether a person can read all of it: not too long, no invisible characters, and, as code, none that look
     like others."""
-    return len(text) <= MAX_SHOWN and is_visible(text, kind)
+    return len(text) <= MAX_SHOWN_CHARACTERS and is_visible(text, kind)

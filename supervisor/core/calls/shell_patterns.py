@@ -49,10 +49,10 @@ from supervisor.core.errors import InvalidInput
 
 COMMAND: Final = "command"
 """The name of the shell tool's argument."""
-DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
-_LONG: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
+_LONG_CHARACTERS: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
 _MANY: Final = 100
-_ENDLESS: Final = 1e9  # more seconds than any pattern can name
+_ENDLESS_SECONDS: Final = 1e9  # more seconds than any pattern can name
 _HEAD: Final = re.compile(
     r"(?:in (?P<folder>/[A-Za-z0-9_@%+=:,./-]*|'/[ -&(-~]*')(?: for (?P<in_folder>\d{1,9}(?:\.\d{1,6})?) s)?"
     r"|for (?P<anywhere>\d{1,9}(?:\.\d{1,6})?) s): (?P<rest>.+)",
@@ -74,7 +74,7 @@ class _Pattern(NamedTuple):
     is_list: bool = False
     fields: dict[str, Any] | None = None
     folder: str | None = None
-    seconds: float = DEFAULT_TIMEOUT
+    seconds: float = DEFAULT_TIMEOUT_SECONDS
     has_head: bool = False
 
 
@@ -133,7 +133,7 @@ def _runs(wanted: tuple[str, ...], command: str | tuple[str, ...]) -> bool | Non
     """Return whether a command runs the wanted program in the wanted way; None in doubt."""
     if not isinstance(command, str):
         return _is_run(wanted, tuple(map(Word, command)), is_alone=True, is_fed=False)
-    if len(command) > _LONG:
+    if len(command) > _LONG_CHARACTERS:
         return None
     simple = simple_words(command)
     if simple is not None:
@@ -226,7 +226,7 @@ def _read(pattern: str) -> _Pattern | None:
         return None
     folder = head["folder"].strip("'") if head["folder"] else None
     seconds = head["in_folder"] or head["anywhere"]
-    return read._replace(folder=folder, seconds=float(seconds) if seconds else DEFAULT_TIMEOUT, has_head=True)
+    return read._replace(folder=folder, seconds=float(seconds) if seconds else DEFAULT_TIMEOUT_SECONDS, has_head=True)
 
 
 def _read_command(text: str) -> _Pattern | None:
@@ -255,7 +255,7 @@ def _read_words(text: str) -> tuple[str, ...] | None:
 def _read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> _Call | None:
     """Return what a call would run whose argument `name` is its command, or None if the arguments are not those that we
     know."""
-    command, own, seconds = arguments.get(name), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT)
+    command, own, seconds = arguments.get(name), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT_SECONDS)
     if isinstance(command, list | tuple):
         command = tuple(command)
         if not command or not all(isinstance(word, str) for word in command):
@@ -268,12 +268,12 @@ def _read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> _Cal
     is_bare = not arguments.get("env") and all(value is None or value is False for value in more)
     base = known_folder(cwd)
     folder = own if base is None else folder_of_call(base, own)
-    return _Call(command, folder, seconds if 0 < seconds < _ENDLESS else -1, is_bare)
+    return _Call(command, folder, seconds if 0 < seconds < _ENDLESS_SECONDS else -1, is_bare)
 
 
 def _head(call: _Call) -> str:
     folder = "" if call.folder is None else f"in {quote(call.folder) or ''}"
-    seconds = "" if call.seconds <= DEFAULT_TIMEOUT else f"for {call.seconds:g} s"
+    seconds = "" if call.seconds <= DEFAULT_TIMEOUT_SECONDS else f"for {call.seconds:g} s"
     head = " ".join(part for part in (folder, seconds) if part)
     return f"{head}: " if head else ""
 

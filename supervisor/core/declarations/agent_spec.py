@@ -30,7 +30,7 @@ from supervisor.core.declarations.schemas import refuse_unknown
 from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import INEXACT, JSON_NULL, from_json, is_exact, printable, to_json
+from supervisor.core.encoding import INEXACT, JSON_NULL, from_json, is_exact, printable_text, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.values import AgentView
 
@@ -258,7 +258,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
             if self._input is None or (is_json and hint_of(self.fn, self._input.name) is not str):
                 raise
             try:
-                return self.decode_input(to_json(printable(text), "the input"))
+                return self.decode_input(to_json(printable_text(text), "the input"))
             except InvalidInput:
                 raise error from None
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.declarations.foreign_schema import checkable
-from supervisor.core.declarations.schemas import misfit
+from supervisor.core.declarations.schemas import schema_misfit
 from supervisor.core.declarations.signatures import signature_of
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
@@ -36,7 +36,7 @@ from supervisor.core.text.visible import is_visible
 from supervisor.core.values import Policy
 
 ANY_OBJECT: Final = {"type": "object"}
-MOST_SCHEMA: Final = 10_000
+MOST_SCHEMA_BYTES: Final = 10_000
 """Bytes of the longest schema that is journaled with a request."""
 _ANY: Final = to_json(ANY_OBJECT, "a schema")
 """Is journaled with a request whose schema is too long: the process that runs the call checks it alone."""
@@ -149,7 +149,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         return from_json(raw, dict[str, Any], self.arguments_text)  # type: ignore[no-any-return] # as decoded
 
     def read_offered(self, raw: msgspec.Raw | bytes) -> None:
-        problem = misfit(self.decode_arguments(raw), self._checkable)
+        problem = schema_misfit(self.decode_arguments(raw), self._checkable)
         if problem is not None:
             told = f"{' or '.join(self.secret)} may not be shown" if self.secret else problem
             raise InvalidInput(f"{self.arguments_text} do not fit its schema: {told}")
@@ -161,7 +161,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
     @property
     def edit_schema(self) -> msgspec.Raw:
         found = to_json(self._checkable, f"the schema of tool {self.name}")
-        return found if len(bytes(found)) <= MOST_SCHEMA else _ANY
+        return found if len(bytes(found)) <= MOST_SCHEMA_BYTES else _ANY
 
     @cached_property
     def parameters_for_people(self) -> msgspec.Raw:

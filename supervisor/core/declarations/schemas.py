@@ -32,7 +32,7 @@ _FORMATS: Final[dict[str, Any]] = {
     "uuid": UUID,
     "decimal": Decimal,
 }
-LONGEST: Final = 1000
+LONGEST_CHARACTERS: Final = 1000
 """Characters of a problem: unions that refer to unions would double its text."""
 TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
@@ -46,7 +46,7 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type; raises InvalidInput for a type that JSON, or `misfit`, cannot handle fully."""
+    """Return the JSON schema of a type; raises InvalidInput for a type that JSON or `schema_misfit` cannot handle."""
     schema = _schema(type_)
     for part in (schema, *schema.get("$defs", {}).values()):
         _check_words(part)
@@ -61,7 +61,7 @@ def _schema(type_: Any) -> dict[str, Any]:
     return {**schema, "$defs": components} if components else schema
 
 
-def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
+def schema_misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return why a JSON value does not fit a schema of `schema_of` or `foreign_schema.checkable`; None if it fits."""
     try:
         return _misfit(value, schema, _Parts(schema.get("$defs", {})), "")
@@ -69,7 +69,7 @@ def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
         return "it is nested too deeply"
 
 
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema in which no object may have a name that its type does not have: a misspelt name must not mean
     the default. (msgspec ignores such names, unless a type says otherwise.)"""
     return _mapped(schema, lambda part: {"additionalProperties": False, **part} if "properties" in part else part)
@@ -84,7 +84,7 @@ def refuse_unknown(raw: msgspec.Raw | bytes, type_: Any, what: str) -> None:
         schema = _mapped(_schema(type_), _without_unknown_words)
     except InvalidInput:
         return  # a type that JSON schema cannot describe: its own decoder has checked it
-    if misfit(value, schema) is None and (problem := misfit(value, closed(schema))) is not None:
+    if schema_misfit(value, schema) is None and (problem := schema_misfit(value, closed_schema(schema))) is not None:
         raise InvalidInput(f"{what}: {problem}")
 
 
@@ -170,7 +170,7 @@ def _enum(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | No
 
 def _any_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     problems = [_misfit(value, each, defs, place) for each in said]
-    return None if None in problems else _cut("; ".join(problem for problem in problems if problem), LONGEST)
+    return None if None in problems else _cut("; ".join(problem for problem in problems if problem), LONGEST_CHARACTERS)
 
 
 def _all_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:

@@ -76,7 +76,7 @@ def _hint_of(fn: Callable[..., Any], name: str) -> Any:
 _hint_at_top = cache(_hint_of)
 
 
-def takes(fn: Callable[..., Any], context: type) -> bool:
+def accepts_context(fn: Callable[..., Any], context: type) -> bool:
     """Return whether the first parameter of a function has this annotation: a context, which is no argument."""
     first = next(iter(signature_of(fn).parameters.values()), None)
     if first is None:

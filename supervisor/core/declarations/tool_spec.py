@@ -41,7 +41,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 _PLAIN: Final = ({"type": "string"}, {"type": "boolean"})
 """Schemas that say no more than a value does."""
-MOST_PARAMETERS: Final = 4_000
+MOST_PARAMETERS_BYTES: Final = 4_000
 """Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
 _POLICIES: Final = get_args(Policy)
 
@@ -209,7 +209,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             return JSON_NULL
         others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held}
         found = msgspec.json.encode(others)
-        return msgspec.Raw(found) if len(found) <= MOST_PARAMETERS else JSON_NULL
+        return msgspec.Raw(found) if len(found) <= MOST_PARAMETERS_BYTES else JSON_NULL
 
     @cached_property
     def _default_values(self) -> dict[str, bytes]:
@@ -237,7 +237,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
         told = {name: each for name, each in properties.items() if each not in _PLAIN}
         found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
-        return found if told and len(bytes(found)) <= MOST_PARAMETERS else JSON_NULL
+        return found if told and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
 
     def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.events.facts import Event, traits
+from supervisor.core.events.facts import Event, event_traits
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
@@ -26,7 +26,7 @@ def is_copied(approval: str | None) -> bool:
     return approval is not None and approval.startswith(COPIED)
 
 
-@traits("audited", "own")
+@event_traits("audited", "own")
 class QuestionAsked(Event, frozen=True, kw_only=True):
     """An agent asks a person in its own right; the question has the life of an approval.
 
@@ -44,7 +44,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@traits("audited", answers=attrgetter("operation"))
+@event_traits("audited", answers=attrgetter("operation"))
 class QuestionAnswered(Event, frozen=True, kw_only=True):
     """A person's answer; the first wins. The agent is given it when it asks for it again, or waits."""
 
@@ -56,7 +56,7 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     """Where it was given; None: by a program."""
 
 
-@traits("audited", answers=attrgetter("operation"))
+@event_traits("audited", answers=attrgetter("operation"))
 class ApprovalDecided(Event, frozen=True, kw_only=True):
     """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).
 
@@ -88,7 +88,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
         return None if bytes(self.arguments) == b"null" else self.arguments
 
 
-@traits("audited", "last append", "unwinding")
+@event_traits("audited", "last append", "unwinding")
 class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
     """No decision is needed any more. A late decision is answered with that, and runs nothing (W8)."""
 
@@ -97,7 +97,7 @@ class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
     reason: str
 
 
-@traits("audited", "not copied", "no progress")
+@event_traits("audited", "not copied", "no progress")
 class DecisionRefused(Event, frozen=True, kw_only=True):
     """A person who may not decide tried to (A4). Nothing changed: the approval is still pending."""
 
@@ -107,7 +107,7 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
     channel: str | None = None
 
 
-@traits("audited", "not copied", "no progress")
+@event_traits("audited", "not copied", "no progress")
 class CredentialsShown(Event, frozen=True, kw_only=True):
     """An operator asked to see the credentials in the arguments of a call, which all others see masked."""
 
@@ -116,7 +116,7 @@ class CredentialsShown(Event, frozen=True, kw_only=True):
     channel: str | None = None
 
 
-@traits("audited", "not copied", "no progress")
+@event_traits("audited", "not copied", "no progress")
 class CommandRefused(Event, frozen=True, kw_only=True):
     """A person who may not give a command tried to (A4), in the journal of the store itself. Nothing changed.
 
@@ -128,7 +128,7 @@ class CommandRefused(Event, frozen=True, kw_only=True):
     session: str | None = None
 
 
-@traits("audited", answers=attrgetter("operation"))
+@event_traits("audited", answers=attrgetter("operation"))
 class ApprovalExpired(Event, frozen=True, kw_only=True):
     """No decision was made in time. From `expires_at` on none can be made, even where this event is journaled later."""
 
@@ -136,7 +136,7 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
     approval: str
 
 
-@traits("audited", "reminds", "not copied")
+@event_traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
     """No decision was made for a while: people are shown the approval again, once. `escalated_to` names people who may
     decide from now on, in addition to those who could before."""
@@ -145,7 +145,7 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
     escalated_to: tuple[str, ...] = ()
 
 
-@traits("card", "not copied", "no progress")
+@event_traits("card", "not copied", "no progress")
 class CardBegun(Event, frozen=True, kw_only=True):
     """A channel is about to be given the approval. From here on it may show a card, even if this process dies before it
     can journal that."""
@@ -158,7 +158,7 @@ class CardBegun(Event, frozen=True, kw_only=True):
     """Whether the card only says that an approval waits."""
 
 
-@traits("audited", "card", "not copied", "no progress")
+@event_traits("audited", "card", "not copied", "no progress")
 class CardPosted(Event, frozen=True, kw_only=True):
     """A channel shows the approval; `card` is what the channel needs to find its card again. `is_whole`: whether the
     card shows all of what is asked."""
@@ -173,7 +173,7 @@ class CardPosted(Event, frozen=True, kw_only=True):
     """A digest of what the card shows; "" if that is not known. The event is repeated if that changes."""
 
 
-@traits("audited", "card", "not copied", "no progress")
+@event_traits("audited", "card", "not copied", "no progress")
 class CardFailed(Event, frozen=True, kw_only=True):
     """A channel could not show the approval; the next one is asked (A11)."""
 
@@ -184,7 +184,7 @@ class CardFailed(Event, frozen=True, kw_only=True):
     is_notice: bool = False
 
 
-@traits("audited", "card", "not copied", "no progress")
+@event_traits("audited", "card", "not copied", "no progress")
 class CardRetired(Event, frozen=True, kw_only=True):
     """The card says what became of the approval, and cannot be pressed any more."""
 
@@ -208,7 +208,7 @@ def target_of(event: CardEvent) -> str:
     return f"{NOTICE}{where}" if event.is_notice else where
 
 
-@traits("audited")
+@event_traits("audited")
 class RuleAdded(Event, frozen=True, kw_only=True):
     """A rule counts from now on; `approval` is the one whose decision made it, in the same append (A1)."""
 
@@ -217,7 +217,7 @@ class RuleAdded(Event, frozen=True, kw_only=True):
     approval: str | None = None
 
 
-@traits("audited")
+@event_traits("audited")
 class RuleRevoked(Event, frozen=True, kw_only=True):
     """A rule, named by its id, no longer counts."""
 

@@ -62,7 +62,7 @@ class UnknownEvent(Event, frozen=True, kw_only=True, tag=False):
         return f"UnknownEvent(at={self.at!r}, event={self.event!r})"
 
 
-def traits(*names: Trait, answers: Callable[[Any], str] | None = None) -> Callable[[EventType], EventType]:
+def event_traits(*names: Trait, answers: Callable[[Any], str] | None = None) -> Callable[[EventType], EventType]:
     """Give an event type its traits. `answers`: a waiting run may wait for it, under the key that this returns."""
 
     def mark(event: EventType) -> EventType:

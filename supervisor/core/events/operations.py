@@ -9,14 +9,14 @@ from typing import Literal
 from msgspec import Raw
 
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.events.facts import Event, traits
+from supervisor.core.events.facts import Event, event_traits
 from supervisor.core.values import ResultKind
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that are in the journal from their start, since they have an instant at which they are due."""
 
 
-@traits("own")
+@event_traits("own")
 class OperationStarted(Event, frozen=True, kw_only=True):
     """A durable timer began; `due_at` holds in every attempt."""
 
@@ -28,7 +28,7 @@ class OperationStarted(Event, frozen=True, kw_only=True):
     be before this event: one that came in between may have ended the operation."""
 
 
-@traits("own")
+@event_traits("own")
 class OperationFinished(Event, frozen=True, kw_only=True):
     """An operation other than a call has its result; `error` is (exception type, text) where it failed."""
 
@@ -45,7 +45,7 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@traits("told", "unwinding")
+@event_traits("told", "unwinding")
 class OperationAbandoned(Event, frozen=True, kw_only=True):
     """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` its
     output so far; an approval that it was waiting for is withdrawn by it."""
@@ -67,7 +67,7 @@ class OperationRecalled(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@traits("audited", "own")
+@event_traits("audited", "own")
 class ToolCallRequested(Event, frozen=True, kw_only=True):
     """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
 
@@ -116,7 +116,7 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@traits("audited", "told", "own")
+@event_traits("audited", "told", "own")
 class ToolCallStarted(Event, frozen=True, kw_only=True):
     """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9), `child`
     the session of the sub-agent that it is a call of: committed with that."""
@@ -129,7 +129,7 @@ class ToolCallStarted(Event, frozen=True, kw_only=True):
     child: str | None = None
 
 
-@traits("audited", "told", "own", "last append")
+@event_traits("audited", "told", "own", "last append")
 class ToolCallFinished(Event, frozen=True, kw_only=True):
     """The one result of a call."""
 
@@ -142,7 +142,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     """Where the tool raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""
 
 
-@traits("audited", "not copied")
+@event_traits("audited", "not copied")
 class JobStarted(Event, frozen=True, kw_only=True):
     """A call began a background job: committed with its `executing`, before the job begins (T6).
 
@@ -162,7 +162,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
     keep: bool = False
 
 
-@traits("audited", "not copied")
+@event_traits("audited", "not copied")
 class JobEnded(Event, frozen=True, kw_only=True):
     """A background job is over: journaled in its session once.
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from supervisor.core.blocking import Block
 from supervisor.core.encoding import JSON_NULL
-from supervisor.core.events.facts import Event, traits
+from supervisor.core.events.facts import Event, event_traits
 from supervisor.core.values import OutcomeKind, ReportKind
 
 
@@ -30,7 +30,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[str, ...] = ()
 
 
-@traits("begins run", "ends block")
+@event_traits("begins run", "ends block")
 class RunStarted(Event, frozen=True, kw_only=True):
     """A run begins, without operations: the session's first, or a turn that `message` began."""
 
@@ -40,7 +40,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Of a retry: the run has the operations of the one before it, except those that it does again."""
 
 
-@traits("wakes", "not copied", "no progress")
+@event_traits("wakes", "not copied", "no progress")
 class AttemptStarted(Event, frozen=True, kw_only=True):
     """The agent function is about to be invoked. Attempts in a row that append nothing else are bounded (R5)."""
 
@@ -50,12 +50,12 @@ class AttemptStarted(Event, frozen=True, kw_only=True):
     """Of the code that runs it. That of a run's first attempt is the version of the run (R10)."""
 
 
-@traits("not copied")
+@event_traits("not copied")
 class AttemptSettled(Event, frozen=True, kw_only=True):
     """An attempt after the first asked again for everything in its journal, and waits: no crash loop (R5)."""
 
 
-@traits("not copied")
+@event_traits("not copied")
 class RunPassivated(Event, frozen=True, kw_only=True):
     """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
 
@@ -64,7 +64,7 @@ class RunPassivated(Event, frozen=True, kw_only=True):
     """When the earliest of its timers wakes it."""
 
 
-@traits("told", "trouble", "own")
+@event_traits("told", "trouble", "own")
 class RunRestarted(Event, frozen=True, kw_only=True):
     """An attempt failed or stalled, and another begins at `due_at`; until then the run is out of memory, and nothing
     but a cancel wakes it.
@@ -88,19 +88,19 @@ class RunRestarted(Event, frozen=True, kw_only=True):
         return ()
 
 
-@traits("told", "trouble", "not copied")
+@event_traits("told", "trouble", "not copied")
 class RunBlocked(Event, frozen=True, kw_only=True):
     """The run cannot go on with today's code."""
 
     block: Block
 
 
-@traits("told", "ends block", "not copied")
+@event_traits("told", "ends block", "not copied")
 class RunUnblocked(Event, frozen=True, kw_only=True):
     """An attempt has asked for everything in the journal: the run goes on."""
 
 
-@traits("own")
+@event_traits("own")
 class StateSaved(Event, frozen=True, kw_only=True):
     """The state with which a later attempt begins. The first `floor` of each operation are before it and are forgotten;
     for those that `counts` names, so many (runtime/attempt/operation_ids.py)."""
@@ -116,7 +116,7 @@ class PatchMarked(Event, frozen=True, kw_only=True):
     name: str
 
 
-@traits("told", "own", "no progress", "unwinding")
+@event_traits("told", "own", "no progress", "unwinding")
 class Reported(Event, frozen=True, kw_only=True):
     """What the agent says of itself, in its own words. Not an operation: nothing in the run depends on it, and no rule
     was asked about a call in it. `tool`, `call`: the agent's name of a tool, and its id of a call or a message."""
@@ -130,7 +130,7 @@ class Reported(Event, frozen=True, kw_only=True):
     """How many bytes of the text are not recorded, at its end."""
 
 
-@traits("audited", "told", "trouble", "wakes", "last append", "unwinding")
+@event_traits("audited", "told", "trouble", "wakes", "last append", "unwinding")
 class CancelRequested(Event, frozen=True, kw_only=True):
     """`by` cancelled `origin`, and with it everything below it, this session included (W8)."""
 
@@ -139,7 +139,7 @@ class CancelRequested(Event, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-@traits("last append", "unwinding", answers=attrgetter("child"))
+@event_traits("last append", "unwinding", answers=attrgetter("child"))
 class ChildEnded(Event, frozen=True, kw_only=True):
     """In the parent's journal: a sub-agent has its outcome. Delivered when the parent asks for it."""
 
@@ -150,7 +150,7 @@ class ChildEnded(Event, frozen=True, kw_only=True):
     partial: Raw = JSON_NULL
 
 
-@traits("told", "own", "ends block", "wakes", "last append")
+@event_traits("told", "own", "ends block", "wakes", "last append")
 class RunFinished(Event, frozen=True, kw_only=True):
     """The outcome, exactly once (W9)."""
 

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Final, Literal
 
 from supervisor.core.calls.rules import Rule
-from supervisor.core.events.facts import Event, traits
+from supervisor.core.events.facts import Event, event_traits
 
 MESSAGE: Final = "message"
 """Stands for a message in RunPassivated.waiting_for of a run that receives; no operation or session has this name."""
 
 
-@traits("told")
+@event_traits("told")
 class SessionCreated(Event, frozen=True, kw_only=True):
     """The first event of every session. `agent` is "module:name", `file` where that module was read."""
 
@@ -36,7 +36,7 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     own. 0: the session is no fork."""
 
 
-@traits("wakes")
+@event_traits("wakes")
 class SessionForked(Event, frozen=True, kw_only=True):
     """All entries before this one are a copy: what they say happened in session `source`, before its entry `before`.
 
@@ -49,7 +49,7 @@ class SessionForked(Event, frozen=True, kw_only=True):
     version: str | None = None
 
 
-@traits("audited", "not copied", "no progress")
+@event_traits("audited", "not copied", "no progress")
 class ForkTaken(Event, frozen=True, kw_only=True):
     """Session `fork` begins with a copy of this session, as it was before its entry `before`. Nothing else changed."""
 
@@ -58,7 +58,7 @@ class ForkTaken(Event, frozen=True, kw_only=True):
     by: str
 
 
-@traits(answers=lambda _: MESSAGE)
+@event_traits(answers=lambda _: MESSAGE)
 class MessageReceived(Event, frozen=True, kw_only=True):
     """`by` sent a message to the session. It is kept until the agent receives it, or a turn begins with it (R7)."""
 
@@ -67,7 +67,7 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     by: str
 
 
-@traits("told", "last append")
+@event_traits("told", "last append")
 class MessageUndelivered(Event, frozen=True, kw_only=True):
     """The run ended without receiving the message, and no later run can receive it: its sender is told so (R7)."""
 
@@ -76,7 +76,7 @@ class MessageUndelivered(Event, frozen=True, kw_only=True):
     by: str
 
 
-@traits("own", "last append", "unwinding")
+@event_traits("own", "last append", "unwinding")
 class MessageSent(Event, frozen=True, kw_only=True):
     """The session said something to the people who watch it, once: by `send`, or as a turn's result."""
 
@@ -84,7 +84,7 @@ class MessageSent(Event, frozen=True, kw_only=True):
     operation: str | None = None
 
 
-@traits("not copied", "no progress")
+@event_traits("not copied", "no progress")
 class MessageShown(Event, frozen=True, kw_only=True):
     """A channel has shown people a piece of what the session said; `mark` identifies the piece. Only a channel whose
     platform does not let it read what stands there needs this."""
@@ -93,7 +93,7 @@ class MessageShown(Event, frozen=True, kw_only=True):
     mark: str
 
 
-@traits("begins run")
+@event_traits("begins run")
 class ImportStarted(Event, frozen=True, kw_only=True):
     """The session took place elsewhere, and its messages follow: none of it ran here, and no decision in it was
     made here.

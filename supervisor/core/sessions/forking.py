@@ -35,7 +35,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import masked
+from supervisor.core.approvals.masking import masked_event
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events.asking import COPIED, is_copied
 from supervisor.core.ids import child_session_id
@@ -161,7 +161,7 @@ def later_calls(cut: Cut, copied: Iterable[int]) -> list[LaterCall]:
 
 
 def _later_call(session: str, entry: int, request: e.ToolCallRequested, at: Any) -> LaterCall:
-    shown = masked(request)
+    shown = masked_event(request)
     assert isinstance(shown, e.ToolCallRequested)
     arguments = msgspec.json.decode(shown.arguments)
     return LaterCall(

@@ -6,7 +6,7 @@ copied instead: that is faster, and makes fewer objects for the garbage collecto
 Rules
 - The base of an overlay changes by `merge` only; of two overlays over one base, one is merged and the other dropped.
 - Each overlay reads and iterates as a changed copy would, in the same order.
-- Most maps of most sessions are empty. They are one shared map, EMPTY, which `added` replaces.
+- Most maps of most sessions are empty. They are one shared map, EMPTY, which `map_with` replaces.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -121,7 +121,7 @@ def list_over(base: Entries[V]) -> Entries[V]:
     return base.copy() if type(base) is list and len(base) <= SMALL else ListOverlay(base)
 
 
-def added(base: MutableMapping[K, V], key: K, value: V) -> MutableMapping[K, V]:
+def map_with(base: MutableMapping[K, V], key: K, value: V) -> MutableMapping[K, V]:
     """Set an entry, and return the map that has it: another one in place of EMPTY."""
     if base is EMPTY:
         return {key: value}

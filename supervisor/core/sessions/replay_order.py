@@ -15,7 +15,7 @@ from operator import itemgetter
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from supervisor.core.sessions.overlay import EMPTY, added
+from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.state import SessionState
 
 HELD: Final = ""
@@ -54,7 +54,7 @@ class ReplayOrder:
 
     def hold(self) -> None:
         """Let no new operation begin: the agent is only to show that it follows its journal."""
-        self.unclaimed = added(self.unclaimed, HELD, None)
+        self.unclaimed = map_with(self.unclaimed, HELD, None)
 
     @property
     def has_followed(self) -> bool:
@@ -69,7 +69,7 @@ class ReplayOrder:
     def give(self, operation: str) -> None:
         """The result was given to the agent, or the task that waited for it is gone."""
         if operation not in self._given:
-            self._given = added(self._given, operation, self._gifts)
+            self._given = map_with(self._given, operation, self._gifts)
         self._gifts += 1
 
     def was_given(self, operation: object) -> bool:

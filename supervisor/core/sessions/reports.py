@@ -12,14 +12,14 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AnyEvent, Reported
 from supervisor.core.values import ReportKind
 
-LONGEST: Final = 64 * 1024
+LONGEST_BYTES: Final = 64 * 1024
 """Bytes of the text of one entry."""
-LONGEST_NAME: Final = 256
+LONGEST_NAME_CHARACTERS: Final = 256
 """Characters of the name of a tool or the id of a call: other programs make them up."""
 _KINDS: Final = get_args(ReportKind)
 _PIECES: Final = ("text", "thought")
@@ -34,7 +34,7 @@ def make_report(
     for name, value in (("text", text), ("tool", tool or ""), ("call", call or "")):
         if not isinstance(value, str):
             raise InvalidInput(f"the {name} of a report is a text, not {value!r:.40}")
-    kept, left_out = _cut(printable(text))
+    kept, left_out = _cut(printable_text(text))
     names: dict[str, Any] = {"tool": _name(tool), "call": _name(call)}
     return Reported(at=at, kind=kind, text=kept, left_out=left_out, is_error=is_error, **names)
 
@@ -43,7 +43,7 @@ def joined(before: AnyEvent, piece: Reported) -> Reported | None:
     """Return the unwritten report with the next piece added; None if the piece begins another report."""
     if not isinstance(before, Reported) or not _is_piece(piece) or before.left_out:
         return None
-    if _message(before) != _message(piece) or size_of(before) + size_of(piece) > LONGEST:
+    if _message(before) != _message(piece) or size_of(before) + size_of(piece) > LONGEST_BYTES:
         return None
     return replace(before, text=before.text + piece.text, left_out=piece.left_out)
 
@@ -63,12 +63,12 @@ def _message(report: Reported) -> tuple[str, str | None, str | None, bool]:
 
 def _cut(text: str) -> tuple[str, int]:
     """Return the beginning of a text that fits, and the number of bytes after it."""
-    if len(text) * 4 <= LONGEST or (text.isascii() and len(text) <= LONGEST):
+    if len(text) * 4 <= LONGEST_BYTES or (text.isascii() and len(text) <= LONGEST_BYTES):
         return text, 0
     whole = text.encode()
-    kept = whole[:LONGEST].decode(errors="ignore")  # a character at the edge is left out whole
+    kept = whole[:LONGEST_BYTES].decode(errors="ignore")  # a character at the edge is left out whole
     return kept, len(whole) - len(kept.encode())
 
 
 def _name(name: str | None) -> str | None:
-    return None if name is None else printable(name)[:LONGEST_NAME]
+    return None if name is None else printable_text(name)[:LONGEST_NAME_CHARACTERS]

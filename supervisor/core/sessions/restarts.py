@@ -91,7 +91,7 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
             left.append(each.__context__)
 
 
-def restart(
+def next_restart(
     state: SessionState, limits: AgentSpec[Any, Any], ended: Ended, now: datetime, chance: float
 ) -> tuple[e.RunRestarted | None, str]:
     """Return the restart that follows the end of an attempt; or None, and why not: "" if no restart was to be expected.
@@ -107,7 +107,7 @@ def restart(
         return None, f"given up: restarted {recent} times in {limits.restart_period:g} s"
     doubled = limits.restart_delay * 2.0 ** min(recent, 64)  # a larger power would overflow
     delay = min(limits.max_restart_delay, doubled) * (0.5 + chance / 2)
-    forgotten, kept, reopened = partition(state, ended, failed)
+    forgotten, kept, reopened = partition_operations(state, ended, failed)
     restarted = e.RunRestarted(
         at=now,
         kind="failed" if ended.kind == "failed" else "stalled",
@@ -126,7 +126,9 @@ def _has_failed(record: Operation | None) -> bool:
     return record is not None and isinstance(record.result, e.OperationFinished) and record.result.error is not None
 
 
-def partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tuple[list[str], list[str], list[str]]:
+def partition_operations(
+    state: SessionState, ended: Ended, failed: Collection[str]
+) -> tuple[list[str], list[str], list[str]]:
     """Return the operations that the next attempt has forgotten, those kept for it outside the order, and the timers
     that are open again."""
     if ended.kind == "stalled":

@@ -21,7 +21,7 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.errors import RunError, StepFailed
-from supervisor.core.sessions.restarts import Ended, chain_of, partition
+from supervisor.core.sessions.restarts import Ended, chain_of, partition_operations
 from supervisor.core.sessions.state import SessionState
 
 PARENT_ENDED: Final = "the parent has ended"
@@ -54,7 +54,7 @@ def why_not_retry(state: SessionState) -> str | None:
     return None
 
 
-def again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: Iterable[str]) -> e.Again:
+def done_again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: Iterable[str]) -> e.Again:
     """Return what a new run does again from a run that has ended; `journal` has the entries of its session.
 
     `cut_off`: sub-agents that were cancelled because this run ended.
@@ -62,7 +62,7 @@ def again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: 
     ended = state.outcome
     assert ended is not None
     led = {name for name in ended.led_by if name in state.operations}
-    forgotten, kept, reopened = partition(state, _ended(state, journal, ended, led), led)
+    forgotten, kept, reopened = partition_operations(state, _ended(state, journal, ended, led), led)
     aside = {*forgotten, *kept, *reopened}
     lost = [name for name in state.operations if name not in aside and _was_cut_off(state, name)]
     failed = {_child_of(state.operations[name].result) for name in led}

@@ -46,7 +46,7 @@ from supervisor.core.sessions.machine import (
     advance,
 )
 from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, added, list_over, map_over
+from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 _OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
@@ -235,7 +235,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.MessageImported():
                 self.imported += 1
             case e.MessageReceived():
-                self.inbox = added(self.inbox, event.message, event)
+                self.inbox = map_with(self.inbox, event.message, event)
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -294,7 +294,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
         if isinstance(event, e.JobStarted) and known is None:
-            self.jobs = added(self.jobs, event.job, Job(started=event))
+            self.jobs = map_with(self.jobs, event.job, Job(started=event))
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
             self.jobs[event.job] = Job(started=known.started, ended=event)
         else:
@@ -309,7 +309,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         if isinstance(event, e.OperationRecalled):
             begun = self._place_after(event.given)
             recalled = replace(self.kept[operation], begun=begun, answered=self.length)
-            self.operations = added(self.operations, operation, recalled)
+            self.operations = map_with(self.operations, operation, recalled)
             del self.kept[operation]
             self.order.append(operation)
             return
@@ -335,7 +335,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         else:
             self.operations[operation] = new
         if (child := e.begins(event)) is not None and child not in self.children:
-            self.children = added(self.children, child, None)
+            self.children = map_with(self.children, child, None)
             self.live_children += 1
 
     def _place_after(self, given: int | None) -> int:
@@ -380,7 +380,7 @@ class SessionState(msgspec.Struct, kw_only=True):
                 raise IllegalEvent(f"{operation} is not a timer, or is set aside; a restart cannot open it again")
             open_again[operation] = replace(timer, state="waiting", answered=0, result=None)
         for operation in event.kept:
-            self.kept = added(self.kept, operation, _kept(self.operations[operation]))
+            self.kept = map_with(self.kept, operation, _kept(self.operations[operation]))
         left = {name: record for name, record in self.operations.items() if name not in aside}
         self.operations = {**left, **open_again}
         self.order = [name for name in self.order if name not in aside and name not in open_again]
@@ -471,13 +471,13 @@ class Rulebook(SessionState, kw_only=True):
                 if rest:
                     self.on[rule.tool, rule.session] = rest
             case e.CommandRefused():
-                self.refused = added(self.refused, (event.act, event.by), None)
+                self.refused = map_with(self.refused, (event.act, event.by), None)
             case _:
                 raise IllegalEvent(f"this event cannot be in the journal of the store itself: {event!r}")
         self.length += 1
 
 
-def replay(session: str, events: list[e.AnyEvent]) -> SessionState:
+def replay_journal(session: str, events: list[e.AnyEvent]) -> SessionState:
     """Return the state that a journal gives; raises StoreUnreadable if the journal contradicts itself."""
     state = Rulebook(id=session) if session == RULES else SessionState(id=session)
     try:

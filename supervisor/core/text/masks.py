@@ -45,7 +45,7 @@ _TOKENS: Final = (
     r"tk_[a-z0-9]{29}|AGE-SECRET-KEY-1[A-Z0-9]{50,64}|hvs\.[\w-]{20,255}|FlyV1 [\w+/=,-]{20,2048}",
     r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}\.[\w-]{8,4096}",  # a JSON Web Token
 )
-LONGEST_KEY: Final = 20_000
+LONGEST_KEY_CHARACTERS: Final = 20_000
 """The most characters of a private key between its BEGIN and its END."""
 _KEY: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?"
 _ENDS: Final = re.compile(rf"-----END (?=({_KEY})-----)")
@@ -65,7 +65,7 @@ _HINTS: Final = re.compile(
 """One of these stands in each credential. Most texts have none, and are searched once."""
 
 
-def mask(arguments: Any, secret: Collection[str]) -> Any:
+def mask_arguments(arguments: Any, secret: Collection[str]) -> Any:
     """Return arguments, as JSON values, with their declared secrets masked."""
     if not secret:
         return arguments
@@ -77,7 +77,7 @@ def mask(arguments: Any, secret: Collection[str]) -> Any:
 def unmask(arguments: Mapping[str, Any], original: Raw, secret: Collection[str]) -> dict[str, Any]:
     """Return edited arguments with the original values where the approver left a mask."""
     kept = msgspec.json.decode(original)
-    hidden = {shown: value for value, shown in _numbered(mask(kept, secret)).items()}
+    hidden = {shown: value for value, shown in _numbered(mask_arguments(kept, secret)).items()}
     found = _changed(arguments, lambda text: _NUMBERED.sub(lambda each: hidden.get(each[0], each[0]), text))
     kept = kept if isinstance(kept, dict) else {}
     return {
@@ -101,7 +101,7 @@ def may_hide(text: str) -> bool:
     return _HINTS.search(text) is not None
 
 
-def credentials(text: str, longest_key: int = LONGEST_KEY) -> Iterator[tuple[int, int]]:
+def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> Iterator[tuple[int, int]]:
     """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY."""
     at, ends = 0, None
     if not may_hide(text):
@@ -145,7 +145,7 @@ def _is_prose(text: str) -> bool:
 def _numbered(value: Any) -> dict[str, str]:
     """Return the mask of each credential in a JSON value."""
     texts = [*_texts(value)]
-    found = dict.fromkeys(text[start:end] for text in texts for start, end in credentials(text))
+    found = dict.fromkeys(text[start:end] for text in texts for start, end in find_credentials(text))
     if not found:
         return {}
     taken = {each for text in texts for each in _NUMBERED.findall(text)}
@@ -155,7 +155,7 @@ def _numbered(value: Any) -> dict[str, str]:
 
 def _masked(text: str, known: Mapping[str, str]) -> str:
     pieces, at = list[str](), 0
-    for start, end in credentials(text):
+    for start, end in find_credentials(text):
         pieces += [text[at:start], known[text[start:end]]]
         at = end
     return "".join([*pieces, text[at:]])

@@ -158,7 +158,7 @@ def _marked(text: str, mark: Callable[[str], str], *, kind: Kind, lines: bool, o
 
 def _marks_of(piece: str, kind: Kind, *, ordered: bool) -> Sequence[bool]:
     """Return whether each character of a piece without spaces is marked."""
-    return (_kept_marks if len(piece) <= _WORD else _find_marks)(piece, kind, ordered)
+    return (_kept_marks if len(piece) <= _WORD_CHARACTERS else _find_marks)(piece, kind, ordered)
 
 
 def _find_marks(piece: str, kind: Kind, ordered: bool) -> Sequence[bool]:
@@ -204,7 +204,7 @@ def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
 
 
 _kept_marks: Final = lru_cache(4096)(_find_marks)
-_WORD: Final = 64
+_WORD_CHARACTERS: Final = 64
 """Characters of the longest piece whose marks are kept, for speed: texts repeat their words."""
 
 

@@ -31,7 +31,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.sessions.machine import BEGINS_OPERATION
-from supervisor.core.sessions.overlay import EMPTY, added
+from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.replay_order import ReplayOrder
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
@@ -321,7 +321,7 @@ class Attempt:
         self.asked_at = self.host.alarm.now()
         asked = (self.names.asked or {}).get(operation, (operation, "", None))
         told = told_operation(*asked), *lines_here(self.spec.fn.__code__)
-        self.instead = added(self.instead, operation, told)
+        self.instead = map_with(self.instead, operation, told)
         try:
             await self.pass_barrier()
         finally:

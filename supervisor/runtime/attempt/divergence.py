@@ -17,15 +17,15 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.replay_order import ReplayOrder
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import hide, mask
+from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
 
-LONGEST: Final = 500  # characters of the description of an operation
+LONGEST_CHARACTERS: Final = 500  # characters of the description of an operation
 _LIBRARIES: Final = ("/site-packages/", "/lib/python")
 
 
@@ -68,7 +68,7 @@ def told_operation(kind: str, name: str, arguments: Any) -> str:
     text = f"{kind} {name}".strip()
     if arguments is not None:
         text += f" {msgspec.json.encode(arguments, enc_hook=repr).decode()}"
-    return printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+    return printable_text(text if len(text) <= LONGEST_CHARACTERS else text[: LONGEST_CHARACTERS - 1] + "…")
 
 
 def lines_here(agent: CodeType) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def _block(attempt: Replaying, why: Any, cause: str, operation: str | None, wher
     entry, held_at = _find_entry(attempt, operation) if operation is not None else (None, None)
     return Block(
         why=why,
-        cause=printable(cause),
+        cause=printable_text(cause),
         entry=entry,
         operation=operation,
         held=_held(operation, attempt.state.operations.get(operation)) if operation is not None else "",
@@ -140,7 +140,7 @@ def _held(operation: str, record: Operation | None) -> str:
     kind, name = split_operation_id(operation)[0].rsplit("/", 1)[-1].split(":", 2)[:2]
     match record.request if record is not None else None:
         case e.ToolCallRequested(tool=tool, arguments=arguments, secret=secret):
-            return told_operation(kind, tool, hide(mask(msgspec.json.decode(arguments), secret)))
+            return told_operation(kind, tool, hide(mask_arguments(msgspec.json.decode(arguments), secret)))
         case e.QuestionAsked(question=question):
             return told_operation(kind, "", question)
         case _:

@@ -28,7 +28,7 @@ import anyio
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import named_key, operation_id, operation_key, split_operation_id
-from supervisor.core.sessions.overlay import EMPTY, added
+from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.replay_order import Asked
 from supervisor.core.sessions.state import SessionState
 
@@ -72,7 +72,7 @@ class Names:
                     "branch with ctx.branch(name)"
                 )
             key = named_key(place.branch, kind, place.name, name if kind == "call" else "")
-            self._named = added(self._named, place, key)
+            self._named = map_with(self._named, place, key)
             name, arguments = place.name, None
         else:
             key = operation_key(place, kind, name, arguments)

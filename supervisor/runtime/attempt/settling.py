@@ -164,7 +164,7 @@ class Waiters:
 _OWNER: Final[ContextVar[Settling | None]] = ContextVar("supervisor_settling", default=None)
 
 
-def own(settling: Settling) -> None:
+def own_tasks(settling: Settling) -> None:
     """Let the current task, and the tasks that it starts from now on, belong to an attempt."""
     _OWNER.set(settling)
 

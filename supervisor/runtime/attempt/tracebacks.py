@@ -22,12 +22,12 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import MASK
 
-LIMIT: Final = 16 * 1024
-SHORTEST_SECRET: Final = 4
+LIMIT_BYTES: Final = 16 * 1024
+SHORTEST_SECRET_CHARACTERS: Final = 4
 """Characters. A shorter value occurs in too much text that is not secret."""
 _NESTED: Final = re.compile(r"loop is already running|(from|or) a running event loop")
 """What asyncio and the frameworks say if code that runs in a loop starts another one."""
@@ -66,7 +66,7 @@ def cure(error: BaseException, what: str) -> str:
 def text_of(error: BaseException) -> str:
     """Return the text of an exception, or a remark if its `__str__` raises."""
     try:
-        return _bounded(printable(str(error)))
+        return _bounded(printable_text(str(error)))
     except Exception as broken:  # noqa: BLE001 # its __str__ is the user's code; the result must not be lost with it
         return f"(its text cannot be shown: __str__ raises {type(broken).__name__})"
 
@@ -76,7 +76,7 @@ def traceback_of(error: BaseException, secrets: Collection[str] = ()) -> str:
     told = TracebackException.from_exception(error, compact=True)
     for each in _all(told):
         each.stack = _folded(each.stack)
-    text = printable("".join(told.format()))
+    text = printable_text("".join(told.format()))
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return _bounded(text)
@@ -96,7 +96,7 @@ def secrets_in(arguments: msgspec.Raw, secret: Collection[str]) -> set[str]:
     """Return the texts in the arguments with these names, also in the forms that `repr` and JSON give them."""
     decoded = msgspec.json.decode(arguments)
     values = (decoded.get(name) for name in secret) if isinstance(decoded, Mapping) else (decoded,)
-    texts = {text for value in values for text in _texts(value) if len(text) >= SHORTEST_SECRET}
+    texts = {text for value in values for text in _texts(value) if len(text) >= SHORTEST_SECRET_CHARACTERS}
     written = {msgspec.json.encode(text).decode()[1:-1] for text in texts}
     return texts | written | {repr(text)[1:-1] for text in texts}
 
@@ -151,8 +151,8 @@ def _folded(stack: StackSummary) -> StackSummary:
 
 def _bounded(text: str) -> str:
     whole = text.encode()
-    if len(whole) <= LIMIT:
+    if len(whole) <= LIMIT_BYTES:
         return text
-    left_out = f"\n  ... {len(whole) - LIMIT + 80} bytes are left out here ...\n"
-    half = (LIMIT - len(left_out)) // 2
+    left_out = f"\n  ... {len(whole) - LIMIT_BYTES + 80} bytes are left out here ...\n"
+    half = (LIMIT_BYTES - len(left_out)) // 2
     return whole[:half].decode(errors="ignore") + left_out + whole[-half:].decode(errors="ignore")

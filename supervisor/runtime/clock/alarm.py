@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-TOLERATED_LAG = 0.05
+TOLERATED_LAG_SECONDS = 0.05
 FEW = 100  # appointments taken back: up to this number the heap is not rebuilt
 
 Appointment = list[Any]
@@ -71,7 +71,7 @@ class Alarm:
             else:
                 await anyio.lowlevel.checkpoint()
             now = anyio.current_time()
-            if now - self._planned > TOLERATED_LAG:
+            if now - self._planned > TOLERATED_LAG_SECONDS:
                 self.lag += now - self._planned
             self._planned = now
             while self._heap and self._heap[0][0] <= now:

@@ -26,11 +26,11 @@ _START: Final[RunVar[tuple[float, float]]] = RunVar("supervisor_clock_start")
 """Both clocks when a Clock was first made in this loop: all Clocks of a loop must tell the same time."""
 
 
-ROUNDING: Final = 2e-6  # seconds: wall time is in microseconds
+ROUNDING_SECONDS: Final = 2e-6  # seconds: wall time is in microseconds
 FEW_TIMERS: Final = 1000
 _SET: Final = timedelta(seconds=1.0)
 """If wall time and the loop's time differ by more, the wall clock was set."""
-KEPT: Final = 60.0
+KEPT_SECONDS: Final = 60.0
 """Seconds for which a timer that came due is remembered. Its run is told within that time."""
 
 
@@ -70,7 +70,7 @@ class Clock:
         no later than if it had begun now. `since`: when it began."""
         # Wall time is read first: rounding makes it late, never early.
         left = (due_at - max(self.now(), since)).total_seconds()
-        return anyio.current_time() + left + ROUNDING
+        return anyio.current_time() + left + ROUNDING_SECONDS
 
     def after(self, seconds: float) -> datetime:
         """Return the wall time at which a durable timer is due that begins now and lasts `seconds`."""
@@ -107,6 +107,6 @@ class Clock:
     def _remember(self, due_at: datetime, deadline: float) -> None:
         self._timers.setdefault(due_at, deadline)
         if len(self._timers) > self._many:
-            since = anyio.current_time() - KEPT
+            since = anyio.current_time() - KEPT_SECONDS
             self._timers = {each: instant for each, instant in self._timers.items() if instant > since}
             self._many = max(FEW_TIMERS, 2 * len(self._timers))

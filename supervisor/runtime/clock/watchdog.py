@@ -28,7 +28,7 @@ from supervisor.core.sessions.inactivity import Inactivity, PauseKind
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-ROUNDING = 1e-6  # seconds: the error of an instant after the lag was added and subtracted again
+ROUNDING_SECONDS = 1e-6  # seconds: the error of an instant after the lag was added and subtracted again
 
 
 class Watchdog:
@@ -213,7 +213,7 @@ class Watch:
         self._looks_at = inf
         now = self._dog.now()
         due = self.inactivity.due_at(self._tick) if self._expire is not None else None
-        if due is not None and due <= now + ROUNDING and self._expire is not None:
+        if due is not None and due <= now + ROUNDING_SECONDS and self._expire is not None:
             self._expire(self.inactivity.cause(now))
         else:
             self._rearm()

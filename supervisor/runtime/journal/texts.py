@@ -14,7 +14,7 @@ from typing import Final
 
 from supervisor.core.sessions.activity import StreamedText
 
-LONGEST: Final = 64 * 1024
+LONGEST_CHARACTERS: Final = 64 * 1024
 """Characters of one text."""
 MOST: Final = 1000
 """Pieces that are kept apart."""
@@ -33,14 +33,14 @@ class _Text:
         self.pieces: list[str] = []
 
     def add(self, piece: str) -> None:
-        self.pieces.append(piece[-LONGEST:])
+        self.pieces.append(piece[-LONGEST_CHARACTERS:])
         self.end += len(piece)
-        if len(self.pieces) > MOST or self.end - self.begin > 2 * LONGEST:
+        if len(self.pieces) > MOST or self.end - self.begin > 2 * LONGEST_CHARACTERS:
             self.join()
 
     def join(self) -> str:
         """Return the kept text, as one piece."""
-        kept = "".join(self.pieces)[-min(LONGEST, max(1, self.end - self.since)) :]
+        kept = "".join(self.pieces)[-min(LONGEST_CHARACTERS, max(1, self.end - self.since)) :]
         self.pieces, self.begin = [kept], self.end - len(kept)
         return kept
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
 from supervisor.core.events import AnyEvent, encode_event
 from supervisor.core.rows import EncodedRow, JournalEntry
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.seam.store import Store
 
 Entry = tuple[str, AnyEvent]
@@ -50,7 +50,7 @@ class View:
         state = self.drafts.get(session) or self._states.get(session)
         if state is None and session not in self._absent:
             if rows := self.store.journal(session):
-                state = self.drafts[session] = replay(session, [row.event for row in rows])
+                state = self.drafts[session] = replay_journal(session, [row.event for row in rows])
             else:
                 self._absent.add(session)
         return state

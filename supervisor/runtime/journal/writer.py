@@ -35,7 +35,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled, current_token
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, Suspended
 from supervisor.core.events import AnyEvent
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
@@ -47,10 +47,10 @@ log = FactLog(__name__)
 
 T = TypeVar("T")
 
-SLOW_COMMIT = 0.004  # seconds: if a commit takes longer, the next ones run in a thread
-MORE = 0.005  # seconds for which a batch waits for more plans
+SLOW_COMMIT_SECONDS = 0.004  # seconds: if a commit takes longer, the next ones run in a thread
+MORE_SECONDS = 0.005  # seconds for which a batch waits for more plans
 FEW = 2  # commits in one tick of the loop: a decision, and the call that it allows
-RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
+RETRY_LOCK_SECONDS = 0.002  # seconds between two tries for the store's write lock
 
 
 class Step(Protocol):
@@ -246,7 +246,7 @@ class Journal:
         """Load a session and keep its state in memory, until `unpin`. Raises StoreUnreadable."""
         self.pinned.add(session)
         rows = self.store.journal(session)
-        self.states[session] = replay(session, [row.event for row in rows if row.position <= self.position])
+        self.states[session] = replay_journal(session, [row.event for row in rows if row.position <= self.position])
 
     def count_notes(self, session: str) -> int:
         """Return how many notes of a session are not written yet."""
@@ -297,7 +297,7 @@ class Journal:
     async def _wait_for_more(self) -> None:
         """Wait while callers in the batch are going to append more: an agent is given its results one by one, and
         begins its next operation after each."""
-        until = self._duration() + MORE
+        until = self._duration() + MORE_SECONDS
         while self._more and self._duration() < until:
             goes_on = next(iter(self._more))
             if goes_on():
@@ -311,7 +311,7 @@ class Journal:
         error: StoreError | None = None
         try:
             while not self._begin():  # noqa: ASYNC110 # another process holds the lock; it sends no event
-                await anyio.sleep(RETRY_LOCK)
+                await anyio.sleep(RETRY_LOCK_SECONDS)
         except StoreError as fault:
             error = fault
         except anyio.get_cancelled_exc_class():
@@ -325,7 +325,7 @@ class Journal:
             return
         with self._transaction(batch) as view:
             self._write(view, batch)
-            if self._commit_time < SLOW_COMMIT:
+            if self._commit_time < SLOW_COMMIT_SECONDS:
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
@@ -358,7 +358,7 @@ class Journal:
 
     def _may_commit_now(self) -> bool:
         is_free = not self._is_committing and not self._gathering.slots and self._in_this_tick < FEW
-        return is_free and self._commit_time < SLOW_COMMIT
+        return is_free and self._commit_time < SLOW_COMMIT_SECONDS
 
     @contextmanager
     def _transaction(self, batch: _Batch) -> Iterator[View]:
@@ -422,7 +422,7 @@ class Journal:
         """Apply a session's unwritten notes again, after entries that another process has written: on disk the notes
         come after these."""
         entries = [row.event for row in self.store.journal(session) if row.position <= self.position]
-        self.states[session] = replay(session, entries + self.notes[session])
+        self.states[session] = replay_journal(session, entries + self.notes[session])
 
     def _run_plan(self, view: View, slot: _Slot) -> None:
         length = len(view.rows)

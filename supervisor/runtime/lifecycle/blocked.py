@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block, is_known
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.attempt.attempt import Attempt
@@ -35,7 +35,7 @@ log = FactLog(__name__)
 
 Replayed = Callable[[str, Block | None], object]
 """Is called with a session that was replayed, and its block if it is blocked."""
-SETTLED_AFTER: Final = 0.1  # seconds after which an attempt that has asked for everything counts as unblocked
+SETTLED_AFTER_SECONDS: Final = 0.1  # seconds after which an attempt that has asked for everything counts as unblocked
 
 
 class Blocked:
@@ -127,7 +127,7 @@ class Blocked:
 
     async def fail_to_load(self, session: str, reason: str) -> None:
         """Journal that a session is blocked because its agent cannot be loaded. Raises StoreError."""
-        block = Block(why="agent", cause=printable(reason))
+        block = Block(why="agent", cause=printable_text(reason))
         if self._replayed is not None:
             self._replayed(session, block)
             return
@@ -149,7 +149,7 @@ class Blocked:
 
     def look_for_end(self, attempt: Attempt) -> None:
         """Journal, after SETTLED_AFTER, that a blocked run goes on: its attempt has asked for everything."""
-        due = anyio.current_time() + SETTLED_AFTER
+        due = anyio.current_time() + SETTLED_AFTER_SECONDS
         self._attempts.alarm.at(due, lambda: self._attempts.start_soon(self._end, attempt))
 
     async def _end(self, attempt: Attempt) -> None:

@@ -28,7 +28,7 @@ from anyio.lowlevel import checkpoint
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
 from supervisor.core.rows import SessionRow
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
@@ -40,8 +40,8 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 SILENT: Final = timedelta(hours=2)
-LOOK: Final = 1.0
-RETRY: Final = 60.0
+LOOK_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 60.0
 STEP: Final = 50
 """The most sessions or trees that are read or claimed between two checkpoints."""
 
@@ -145,7 +145,7 @@ class ClaimLoop:
         """The owners that lived when trees were last searched for; None before the first search."""
         self._begun_elsewhere: set[str] = set()
         """The sessions of which attempts have begun in other processes since then."""
-        self._retry_at = anyio.current_time() + RETRY
+        self._retry_at = anyio.current_time() + RETRY_SECONDS
         came_for_unowned.connect(self.want)
         began_elsewhere.connect(self._begun_elsewhere.add)
 
@@ -157,7 +157,7 @@ class ClaimLoop:
     async def run(self) -> None:
         """Serve until cancelled."""
         while not self._attempts.is_closed:
-            self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK
+            self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK_SECONDS
             try:
                 wanted |= dict.fromkeys(await self._find())
                 await self._tell(await self._claims.take(wanted) if wanted else [])
@@ -165,7 +165,7 @@ class ClaimLoop:
                 return  # all callers are told, and the daemon ends
             except (StoreError, OSError) as error:  # OSError: from the lock files of other owners
                 log.error("trees.not_claimed", reason=str(error))
-                self._wanted, pause = wanted | self._wanted, RETRY
+                self._wanted, pause = wanted | self._wanted, RETRY_SECONDS
             with anyio.move_on_after(pause):
                 await self._news.wait()
 
@@ -185,7 +185,7 @@ class ClaimLoop:
             found += await self._unowned()
         self._owners = living
         if anyio.current_time() >= self._retry_at:
-            self._retry_at = anyio.current_time() + RETRY
+            self._retry_at = anyio.current_time() + RETRY_SECONDS
             found += self._refused()
         return found
 
@@ -226,7 +226,7 @@ class ClaimLoop:
                 journal = [entry.event for entry in store.journal(row.id)]
                 if journal[-1].at > since:  # `last_at` of the index is only approximate
                     return False
-                if _has_something_to_do(replay(row.id, journal)):
+                if _has_something_to_do(replay_journal(row.id, journal)):
                     return False
         except StoreUnreadable:
             return False  # the claim reports what is wrong with it

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, printable_text, to_json
 from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.sessions.restarts import failed_steps
 from supervisor.core.sessions.retrying import led_by
@@ -17,7 +17,7 @@ from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.attempt.tracebacks import describe, explain, secret_values, traceback_of
 from supervisor.runtime.plans.end import Ending
 
-LONGEST_SHOWN: Final = 10_000
+LONGEST_SHOWN_CHARACTERS: Final = 10_000
 """Characters of a partial result that is not JSON, or too large."""
 
 
@@ -81,19 +81,19 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         if returned:
             partial = _partial(attempt, returned[0])
         raised = _raised(attempt, error)
-        return Ending(kind=reason.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
+        return Ending(kind=reason.kind, cause=printable_text(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # the agent raised a group of cancellations only
         error = _native_cancellation()
     if error is not None:
         cause = explain(error, f"agent {attempt.spec.name}")
-        return Ending(kind="failed", cause=printable(cause), partial=partial, **_raised(attempt, error))
+        return Ending(kind="failed", cause=printable_text(cause), partial=partial, **_raised(attempt, error))
     try:
         what = f"the result of agent {attempt.spec.name}"
         value = to_json(returned[0], what)
         from_json(value, attempt.spec.return_type, what)
         attempt.host.environment.check_size(value, what)
     except InvalidInput as misfit:
-        return Ending(kind="failed", cause=printable(str(misfit)), partial=partial)
+        return Ending(kind="failed", cause=printable_text(str(misfit)), partial=partial)
     return Ending(kind="succeeded", value=value)
 
 
@@ -103,8 +103,10 @@ def _partial(attempt: Attempt, value: Any) -> Any:
         raw = to_json(value, what)
         attempt.host.environment.check_size(raw, what)
     except InvalidInput:
-        shown = printable(repr(value))
-        return to_json(shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}...", what)
+        shown = printable_text(repr(value))
+        return to_json(
+            shown if len(shown) <= LONGEST_SHOWN_CHARACTERS else f"{shown[:LONGEST_SHOWN_CHARACTERS]}...", what
+        )
     return raw
 
 

@@ -33,8 +33,8 @@ from supervisor.runtime.plans.interrupted import lost_calls
 from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
-LOOK_AGAIN = 60.0  # seconds until an agent that could not be imported is tried again
-INNOCENT_AFTER = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
+LOOK_AGAIN_SECONDS = 60.0  # seconds until an agent that could not be imported is tried again
+INNOCENT_AFTER_SECONDS = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
 
 
 class Launcher:
@@ -141,7 +141,7 @@ class Launcher:
         except StoreError as error:
             self._attempts.refuse_for(session, error)
         else:
-            self._alarm.at(anyio.current_time() + LOOK_AGAIN, lambda: self._look_again(session))
+            self._alarm.at(anyio.current_time() + LOOK_AGAIN_SECONDS, lambda: self._look_again(session))
 
     def _look_again(self, session: str) -> None:
         row = self._journal.store.get_session(session)
@@ -175,7 +175,7 @@ class Launcher:
             with anyio.move_on_after(self._on_trial_until - anyio.current_time()):
                 await self._attempts.wait_until(lambda: self._is_past(self._on_trial))
             await self._begin_again(session, spec)
-            self._on_trial, self._on_trial_until = session, anyio.current_time() + INNOCENT_AFTER
+            self._on_trial, self._on_trial_until = session, anyio.current_time() + INNOCENT_AFTER_SECONDS
 
     def _is_past(self, session: str) -> bool:
         """Whether the attempt of a session is over, or is no longer barren."""

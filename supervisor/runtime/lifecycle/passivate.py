@@ -31,8 +31,8 @@ from supervisor.runtime.journal.writer import View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, unblocked
 
-SETTLED_AFTER = 0.1  # seconds of quiet; a shorter quiet may be an accident of scheduling
-PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed blocked
+SETTLED_AFTER_SECONDS = 0.1  # seconds of quiet; a shorter quiet may be an accident of scheduling
+PRESUMED_AFTER_SECONDS = 5.0  # seconds of silence in a replay after which a run is presumed blocked
 STOPPED_ASKING = "the agent asks for nothing more"
 
 
@@ -43,7 +43,7 @@ class Passivation:
         self._blocked = blocked
         self._passivate_after = passivate_after
         self.is_leaving = False
-        self._unsettled = _Queue(self._alarm, self._settle_soon, SETTLED_AFTER)
+        self._unsettled = _Queue(self._alarm, self._settle_soon, SETTLED_AFTER_SECONDS)
         self._asleep_next: dict[float, _Queue] = {}
         """By the seconds of quiet: agents share a few durations."""
 
@@ -57,7 +57,7 @@ class Passivation:
     def _after(self, attempt: Attempt) -> float | None:
         """Return the seconds of quiet after which an attempt is passivated; None: after none."""
         if self.is_leaving:
-            return SETTLED_AFTER
+            return SETTLED_AFTER_SECONDS
         own = attempt.spec.passivate_after
         return self._passivate_after if own == "default" else own
 
@@ -124,7 +124,7 @@ class Passivation:
             return
         attempt.is_looked_at = True
         alarm, budget = self._alarm, attempt.spec.inactivity_timeout
-        presumed_after = min(PRESUMED_AFTER, budget)
+        presumed_after = min(PRESUMED_AFTER_SECONDS, budget)
 
         def look() -> None:
             if attempt.stop_reason is not None or attempt.has_ended or not attempt.replay.is_replaying:
@@ -140,9 +140,9 @@ class Passivation:
                 block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
                 self._attempts.start_soon(self._blocked.presume, attempt, block)
             due = presumed_after if silent_for < presumed_after else budget
-            alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER), look)
+            alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER_SECONDS), look)
 
-        alarm.at(anyio.current_time() + SETTLED_AFTER, look)
+        alarm.at(anyio.current_time() + SETTLED_AFTER_SECONDS, look)
 
 
 def is_alone(attempt: Attempt) -> bool:

@@ -11,8 +11,8 @@ Rules
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
-from supervisor.core.sessions.restarts import Ended, restart
+from supervisor.core.encoding import printable_text
+from supervisor.core.sessions.restarts import Ended, next_restart
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.end import Ending
@@ -33,11 +33,11 @@ async def restart_or_end(attempt: Attempt, ending: Ending, failed: frozenset[str
         state = view.session(attempt.session)
         if state.phase != "open":
             return [], (None, "")
-        event, why_not = restart(state, attempt.spec, ended, attempt.host.clock.now(), chance)
+        event, why_not = next_restart(state, attempt.spec, ended, attempt.host.clock.now(), chance)
         return [] if event is None else [(attempt.session, event)], (event, why_not)
 
     restarted, why_not = await attempt.host.journal.append_with_answer(plan)
     if restarted is None:
-        return replace(ending, cause=printable(f"{cause}; {why_not}")) if why_not else ending
+        return replace(ending, cause=printable_text(f"{cause}; {why_not}")) if why_not else ending
     log.warning("run.restarted", session=attempt.session, number=restarted.number, cause=cause)
     return None

@@ -30,7 +30,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
 from supervisor.runtime.attempt.native_cancellation import is_own_doing, take_pending
-from supervisor.runtime.attempt.settling import own
+from supervisor.runtime.attempt.settling import own_tasks
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
@@ -294,7 +294,7 @@ class Runner:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
                 with attempt.external, attempt.inner:
-                    own(attempt.settling)
+                    own_tasks(attempt.settling)
                     attempt.settling.begin()
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
                     if not attempt.replay.is_replaying:

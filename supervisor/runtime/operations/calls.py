@@ -27,17 +27,17 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule, grantable
-from supervisor.core.encoding import JSON_NULL, printable
+from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import mask
+from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import Policy, ResultKind, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.questions import expiry, wait_for_person
-from supervisor.runtime.plans.results import denial, encode_details, finished, result_of
+from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
 
 Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
@@ -45,7 +45,7 @@ LATELY: Final = 50
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 UNFIT: Final[Mapping[str, Any]] = {"reason": "invalid_arguments", "effect": "none"}
 """The details of the result of a call that cannot be made as it was asked for."""
-MOST_WORDS: Final = 65_536
+MOST_WORDS_CHARACTERS: Final = 65_536
 """Characters that are kept of the caller's words to the person who decides."""
 
 
@@ -181,7 +181,7 @@ class Call(ABC):
                 because=self.because if has_news else "",
             )
             if refusal:
-                yield finished(self.operation, self.now(), "error", refusal, UNFIT)
+                yield finished_call(self.operation, self.now(), "error", refusal, UNFIT)
             elif policy == "allow":
                 yield from self.begin_events()
 
@@ -190,7 +190,7 @@ class Call(ABC):
 
     def _why(self, ruled: tuple[Policy, Rule] | None, view: View, state: SessionState) -> str:
         found = self.attempt.host.rules.why(ruled, view, state.facts, self.content, self.attempt.spec.rules)
-        return printable(found)
+        return printable_text(found)
 
     def _note(self, state: SessionState) -> str:
         """Return who has denied the same call lately."""
@@ -279,7 +279,7 @@ class Call(ABC):
             at=self.now(),
             operation=self.operation,
             kind="call",
-            content=printable(content),
+            content=printable_text(content),
             details=encode_details(details),
         )
         await self.attempt.abandon(abandoned, self.follow_abandonment)
@@ -299,7 +299,7 @@ class Call(ABC):
         record = self.record
         if (ran := edited_arguments(record)) is not None and not self.attempt.host.environment.is_former:
             details = {**details, "arguments": ran}
-        await self._commit(finished(self.operation, self.now(), kind, content, details, value, traceback))
+        await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
@@ -349,14 +349,14 @@ def edited_arguments(record: Operation) -> Any:
         return None
     ran, asked = msgspec.json.decode(record.edited), msgspec.json.decode(record.request.arguments)
     is_same = msgspec.json.encode(ran, order="sorted") == msgspec.json.encode(asked, order="sorted")
-    return None if is_same else mask(ran, record.request.secret)
+    return None if is_same else mask_arguments(ran, record.request.secret)
 
 
 def _kept(words: str) -> str:
     """Return the caller's words as they are journaled, with what is left out of them."""
-    shown = printable(words)
-    more = len(shown) - MOST_WORDS
-    return shown if more <= 0 else f"{shown[:MOST_WORDS]}… ({more} characters more)"
+    shown = printable_text(words)
+    more = len(shown) - MOST_WORDS_CHARACTERS
+    return shown if more <= 0 else f"{shown[:MOST_WORDS_CHARACTERS]}… ({more} characters more)"
 
 
 class Denied(Exception):

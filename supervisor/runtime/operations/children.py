@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import from_json, printable
+from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.values import Outcome, OutcomeKind, result_of
@@ -41,7 +41,7 @@ async def spawn(
     given = agent.encode_input(args, kwargs)
     attempt.host.environment.check_size(given, f"the input of agent {agent.name}")
     asked = msgspec.json.decode(given)
-    asked = asked if cwd is None else {"input": asked, "cwd": printable(cwd)}
+    asked = asked if cwd is None else {"input": asked, "cwd": printable_text(cwd)}
     operation = attempt.names.of_operation(branch, "spawn", agent.name, asked)
     attempt.refuse_new(operation, agent.why_inexact(args, kwargs, given))
 

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import shown
+from supervisor.core.approvals.masking import shown_entries
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.declarations.signatures import signature_of
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import printable, to_json
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.state import SessionState
@@ -134,7 +134,7 @@ class LocalContext(LocalOperations, Context):
             is_marked = name in attempt.state.marks
             attempt.patches = {**attempt.patches, name: is_marked or not attempt.replay.is_replaying}
             if attempt.patches[name] and not is_marked:
-                await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
+                await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable_text(name)))
         return attempt.patches[name]
 
     @overload
@@ -203,7 +203,9 @@ class LocalContext(LocalOperations, Context):
 
     def transcript(self) -> tuple[Message, ...]:
         attempt = self._attempt
-        return transcript(shown(attempt.host.journal.store.journal(self.session), credentials=False), attempt.run)
+        return transcript(
+            shown_entries(attempt.host.journal.store.journal(self.session), credentials=False), attempt.run
+        )
 
     def named(self, name: str, /) -> Operations:
         return LocalOperations(self._attempt, Named(self._branch, _checked(name, "an operation")))

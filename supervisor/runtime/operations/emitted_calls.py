@@ -23,10 +23,10 @@ from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent, content_of
 from supervisor.core.declarations.agent_spec import AgentSpec, AnyTool
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import INEXACT, from_json, is_exact, printable, repeated_key, to_json
+from supervisor.core.encoding import INEXACT, from_json, is_exact, printable_text, repeated_key, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.text.masks import mask
+from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Place
@@ -35,10 +35,10 @@ from supervisor.runtime.operations.calls import NOT_BEGUN, Call, Effect
 from supervisor.runtime.operations.children import begin_child
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.plans.end import cancel_events
-from supervisor.runtime.plans.results import finished
+from supervisor.runtime.plans.results import finished_call
 from supervisor.system.identity import HOST
 
-_LONGEST_NAME: Final = 64  # characters of a name that a model made up
+_LONGEST_NAME_CHARACTERS: Final = 64  # characters of a name that a model made up
 _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
     "succeeded": ("ok", "done"),
     "failed": ("error", "maybe"),
@@ -50,10 +50,10 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 
 def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = "") -> Call:
     """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
-    call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
+    call = ToolCall(printable_text(str(call.id)), printable_text(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
     if (tool := tools.get(call.tool)) is None:
-        text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; the tools are: {', '.join(tools) or 'none'}"
+        text = f"there is no tool {call.tool[:_LONGEST_NAME_CHARACTERS]!r}; the tools are: {', '.join(tools) or 'none'}"
         secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
         return RefusedCall(attempt, place, call, "unknown_tool", text, secret, ())
     try:
@@ -87,7 +87,7 @@ def _given(call: ToolCall) -> tuple[msgspec.Raw, str | None]:
         value = dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments
         raw = to_json(value, what)
         return raw, None if is_exact(value, raw) else f"{what}: {INEXACT}"
-    text = (printable(call.arguments).strip() or "{}").encode()
+    text = (printable_text(call.arguments).strip() or "{}").encode()
     raw = to_json(value := from_json(text, Any, what), what)
     key = repeated_key(text, value)
     return raw, None if key is None else f"{what}: {key!r} stands twice in one object: write it once"
@@ -115,15 +115,15 @@ class RefusedCall(Call):
         try:
             arguments, _ = _given(call)
         except InvalidInput:
-            arguments = to_json(printable(str(call.arguments)), "what a model wrote")
+            arguments = to_json(printable_text(str(call.arguments)), "what a model wrote")
         given = msgspec.json.decode(arguments)
         if secret and isinstance(given, dict):
             secret = secret.union(given.keys() - set(offered))
-        name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
-        named = mask(given, secret)
+        name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME_CHARACTERS]
+        named = mask_arguments(given, secret)
         operation = attempt.names.of_operation(place, "call", name, [call.id, named])
         folder, masked = attempt.state.facts.cwd, tuple(sorted(secret))
-        content = content_of(call.tool[:_LONGEST_NAME], arguments, given, folder=folder, secret=masked)
+        content = content_of(call.tool[:_LONGEST_NAME_CHARACTERS], arguments, given, folder=folder, secret=masked)
         super().__init__(attempt, operation, content)
         self._reason = reason
         self._text = text
@@ -139,7 +139,7 @@ class RefusedCall(Call):
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self) -> Iterable[e.AnyEvent]:
-        yield finished(self.operation, self.now(), "error", self._text, self._details)
+        yield finished_call(self.operation, self.now(), "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
         """Raise: the call was accepted by an earlier version of its tool, and today's code blocks the run (R1)."""
@@ -229,7 +229,7 @@ class AgentCall(Call):
     def _entry(self, view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
         self.check_rules(view, view.session(self.attempt.session))
         if limit is not None:
-            return finished(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
+            return finished_call(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
         return e.ToolCallStarted(at=now, operation=self.operation, host=HOST, pid=os.getpid(), child=child)
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:

@@ -16,10 +16,10 @@ from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable, to_json
+from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.text.masks import mask
+from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
@@ -68,7 +68,7 @@ class FunctionCall(Call):
         self.tool = tool
         self.given = frozenset(passed)
         tool.decode_arguments(arguments)
-        named = mask(plain(passed), tool.secret)
+        named = mask_arguments(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
@@ -274,13 +274,13 @@ class FunctionCall(Call):
             at=self.now(),
             job=job.id,
             operation=self.operation,
-            command=printable(job.command),
+            command=printable_text(job.command),
             host=HOST,
             process=process,
             process_started_at=process_started_at,
             guard=job.guard,
             guard_started_at=job.guard_started_at,
-            log=printable(job.log),
+            log=printable_text(job.log),
             keep=self.attempt.spec.jobs == "keep",
         )
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable, to_json
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
@@ -62,7 +62,7 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
     try:
         if await attempt.enter(operation) is None:
             now = attempt.host.clock.now()
-            said = e.MessageSent(at=now, text=printable(text), operation=operation)
+            said = e.MessageSent(at=now, text=printable_text(text), operation=operation)
             done = e.OperationFinished(at=now, operation=operation, kind="send")
             attempt.host.hub.texts.note_said(attempt.session)
             await attempt.append(lambda view, state: [said, done])

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.approvals.questions import Question, question
+from supervisor.core.approvals.questions import Question, make_question
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
 from supervisor.core.sessions.state import ASKING, Operation, SessionState
@@ -24,16 +24,16 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.timers import FOREVER
+from supervisor.runtime.operations.timers import FOREVER_SECONDS
 
-ON_ITS_WAY: Final = 30.0
+ON_ITS_WAY_SECONDS: Final = 30.0
 """Seconds for which a decision that was made in time, but has not come, is waited for before it is asked for again."""
 
 
 def expiry(now: datetime, *seconds: float | None) -> datetime | None:
     """Return when an approval that is asked now expires, by the first of `seconds` that is not None; None for never."""
     found = next((each for each in seconds if each is not None), None)
-    return None if found is None else now + timedelta(seconds=min(found, FOREVER))
+    return None if found is None else now + timedelta(seconds=min(found, FOREVER_SECONDS))
 
 
 def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
@@ -52,7 +52,7 @@ async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime, si
         await _wait_for_deadline(attempt, operation, deadline)
         approval = attempt.state.operations[operation].pending_approval
         while approval is not None and not await attempt.host.environment.claim_expiry(approval):
-            await _wait_for_deadline(attempt, operation, anyio.current_time() + ON_ITS_WAY)
+            await _wait_for_deadline(attempt, operation, anyio.current_time() + ON_ITS_WAY_SECONDS)
             approval = attempt.state.operations[operation].pending_approval
     finally:
         del attempt.timers[operation]
@@ -85,7 +85,7 @@ async def ask(
     """Ask a person; see Context.ask."""
     if expires_in is not None and not expires_in > 0:
         raise InvalidInput(f"expires_in is more than 0 seconds, not {expires_in}; leave it out for no expiry")
-    asked = question(text, choices, schema)
+    asked = make_question(text, choices, schema)
     attempt.host.environment.check_size([asked.text, asked.choices, asked.schema], "a question")
     operation = attempt.names.of_operation(place, "ask", asked.name, asked.meaning)
     attempt.begin_operation()

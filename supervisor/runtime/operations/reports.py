@@ -19,15 +19,15 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.sessions.reports import joined, make_report, size_of
 from supervisor.core.values import ReportKind
 from supervisor.runtime.attempt.attempt import Attempt
 
-FLUSH_AFTER: Final = 5.0  # seconds
+FLUSH_AFTER_SECONDS: Final = 5.0  # seconds
 MOST: Final = 256  # reports of one session that are not written yet
-LARGEST: Final = 1024 * 1024  # bytes of them
+LARGEST_BYTES: Final = 1024 * 1024  # bytes of them
 
 
 def stream(attempt: Attempt, piece: str) -> None:
@@ -36,7 +36,7 @@ def stream(attempt: Attempt, piece: str) -> None:
         raise InvalidInput(f"a piece of a text is a text, not {piece!r:.40}")
     attempt.watch.heartbeat()
     if piece and _counts(attempt):
-        attempt.host.hub.texts.add(attempt.session, printable(piece))
+        attempt.host.hub.texts.add(attempt.session, printable_text(piece))
 
 
 async def report(
@@ -69,11 +69,13 @@ async def report(
     if kind in ("text", "thought"):
         attempt.host.hub.texts.note_said(session)
     attempt.unwritten += size_of(said)
-    if attempt.unwritten >= LARGEST or journal.count_notes(session) >= MOST:
+    if attempt.unwritten >= LARGEST_BYTES or journal.count_notes(session) >= MOST:
         with attempt.settling.holding():
             await _write(attempt)
     elif attempt.written_at is None:
-        attempt.written_at = attempt.host.alarm.at(anyio.current_time() + FLUSH_AFTER, lambda: _come_due(attempt))
+        attempt.written_at = attempt.host.alarm.at(
+            anyio.current_time() + FLUSH_AFTER_SECONDS, lambda: _come_due(attempt)
+        )
 
 
 def _counts(attempt: Attempt) -> bool:

@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.declarations.signatures import hint_of, signature_of, takes
+from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.encoding import JSON_NULL, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
-from supervisor.core.models import dump, read, why_unreadable
+from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -35,7 +35,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
     if not hasattr(fn, "__qualname__"):
         raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
-    takes_context = takes(fn, StepContext)
+    takes_context = accepts_context(fn, StepContext)
     bound = signature_of(fn).bind(*(None,) * takes_context, *args, **kwargs)
     name, arguments = fn.__qualname__, None
     if isinstance(place, Named):
@@ -102,7 +102,7 @@ async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
     try:
         what = f"the result of step {name}"
         value = to_json(await attempt.host.environment.run_body(body), what, hook=dump)
-        read(value, hint_of(body.fn, "return"), what)
+        read_model(value, hint_of(body.fn, "return"), what)
     except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
         traceback = traceback_of(failure, secret_values(attempt.state))
@@ -127,7 +127,7 @@ def value_of(record: Operation, type_: Any, what: str) -> Any:
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
         raise StepFailed(record.result.operation, what, *record.result.error)
-    return read(record.result.value, type_, f"the result of {what}")
+    return read_model(record.result.value, type_, f"the result of {what}")
 
 
 class _StepContext(StepContext):

@@ -17,17 +17,17 @@ from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
-from supervisor.runtime.attempt.settling import own
+from supervisor.runtime.attempt.settling import own_tasks
 from supervisor.runtime.clock.alarm import Appointment
 
-FOREVER = 100 * 365 * 86_400.0
+FOREVER_SECONDS = 100 * 365 * 86_400.0
 """Seconds. A longer timer is cut to this century, since dates have an end."""
 
 
 async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
     """Journal a new timer with its due instant."""
     clock = attempt.host.clock
-    due_at = clock.after(min(seconds, FOREVER))
+    due_at = clock.after(min(seconds, FOREVER_SECONDS))
     event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
     await attempt.append(lambda view, state: [event])
 
@@ -126,7 +126,7 @@ class DurableTimer:
     async def _fire(self) -> None:
         """Cancel the block, at the expiry's place in the replay order."""
         attempt = self._attempt
-        own(attempt.settling)
+        own_tasks(attempt.settling)
         try:
             with self._firing:
                 if self._firing.cancel_called or attempt.has_ended:

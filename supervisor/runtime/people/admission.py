@@ -12,7 +12,7 @@ Rules
 from typing import NoReturn
 
 from supervisor.core.approvals.people import People
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotEntitled
 from supervisor.core.values import Approval, Decision, check_identity, decider_of
 from supervisor.runtime.lifecycle.runner import Runner
@@ -35,15 +35,17 @@ class Admission:
         who = check_identity(by if by is not None else self._runner.environment.user())
         if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
             await self._refuse(who, act, session, why)
-        return printable(who)
+        return printable_text(who)
 
     async def of_program(self, by: str | None, act: str, session: str | None = None) -> str:
         """As `of_command`; but without a person the program itself gives the command, and may."""
-        return printable(self._runner.environment.user()) if by is None else await self.of_command(by, act, session)
+        return (
+            printable_text(self._runner.environment.user()) if by is None else await self.of_command(by, act, session)
+        )
 
     async def of_message(self, by: str | None, text: str, session: str) -> str:
         """Return the name of the person who sends a message. Raises NotEntitled."""
-        who = printable(check_identity(by if by is not None else self._runner.environment.user()))
+        who = printable_text(check_identity(by if by is not None else self._runner.environment.user()))
         if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
             await self._refuse(who, "send messages", session, why)
         return who
@@ -61,6 +63,6 @@ class Admission:
         return self.people is None or self.people.why_not_decide(by, approval) is None
 
     async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
-        log.warning("command.refused", act=act, by=printable(who))
+        log.warning("command.refused", act=act, by=printable_text(who))
         await self.refusals.note_command(act, who, why, session)
         raise NotEntitled(why)

@@ -35,7 +35,7 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import is_whole
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.runtime.people.card_host import CardHost, Left
@@ -46,10 +46,10 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 AT_ONCE = 4  # cards that a channel is given at the same time
-SELDOM = 600.0  # seconds: the longest wait until a card is tried again
-STUCK_AFTER = 5.0  # seconds
+SELDOM_SECONDS = 600.0  # seconds: the longest wait until a card is tried again
+STUCK_AFTER_SECONDS = 5.0  # seconds
 RENEWALS = 3.0  # cards of an earlier process that a channel is given to renew, each second
-_DIGEST = 16  # characters of the digest of what a card shows
+_DIGEST_CHARACTERS = 16  # characters of the digest of what a card shows
 RETIRED, RENEWED = 1, 2
 """The ranks of work that is not URGENT."""
 
@@ -209,7 +209,7 @@ class Target:
                 except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is tried
                     failure = error
                     await self._note_failure(approval, card, error)
-                self._lane.set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
+                self._lane.set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER_SECONDS)
         card.is_under_way = False
         card.settled.set()
         now = self._find_pending(approval)
@@ -325,7 +325,7 @@ class Target:
         """Return a digest of all that the card and its reminder say; "" if the channel cannot tell it."""
         if (face := self._channel.face(says, is_notice=self.is_notice)) is None:
             return ""
-        return sha256(f"{says.reminded_at}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+        return sha256(f"{says.reminded_at}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
 
     async def _claim(self, approval: Approval, card: Card) -> str | None:
         """Claim the posting of a card. Return the card that another process has posted, if there is one."""
@@ -339,7 +339,7 @@ class Target:
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
         self._lane.count_failure()
         log.warning("card.failed", target=self.key, approval=approval.id, error=repr(error), again_in=card.again_in)
-        text = printable(f"{type(error).__name__}: {error}")
+        text = printable_text(f"{type(error).__name__}: {error}")
         if text == card.failure:
             return  # the CardBegun of this try stays in the journal, and a later process searches for the card once
         card.failure = text
@@ -382,7 +382,7 @@ class Target:
         self._start(self._retire, approval, card)
 
     def _later(self, card: Card, begin: Callable[[], None]) -> Callable[[], None]:
-        wait, card.again_in = card.again_in, min(SELDOM, 2 * card.again_in)
+        wait, card.again_in = card.again_in, min(SELDOM_SECONDS, 2 * card.again_in)
         return self._host.after(wait, begin)
 
     async def _look_for(self, approval: Approval, begun_at: datetime) -> str | None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval, ApprovalStatus, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
@@ -30,7 +30,7 @@ from supervisor.runtime.plans.decisions import (
 )
 from supervisor.runtime.plans.release import MayDecide, covered, released
 from supervisor.runtime.reading.journals import find_first
-from supervisor.runtime.reading.pieces import PIECE, Pieces, read
+from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def decide(
 ) -> DecisionResult:
     """Decide an approval; see Supervisor.decide. `may`: whether a person may decide another approval, which the rule
     that this decision makes would decide, too."""
-    store, by = runner.journal.store, printable(decider_of(decision))
+    store, by = runner.journal.store, printable_text(decider_of(decision))
     asking, checked = store.find_asking(approval), _check(store, approval, decision)
     if asking is None or checked is None:
         return DecisionResult(kind="unknown", approval=approval)
@@ -139,7 +139,7 @@ def check_decision(found: Approval, decision: Decision) -> None:
 
 async def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
     """Return the result of a decision that changed nothing, by the state on disk."""
-    return await read(store, _lost(store, approval, decision))
+    return await read_pieces(store, _lost(store, approval, decision))
 
 
 def _lost(store: Store, approval: str, decision: Decision) -> Pieces[DecisionResult]:

@@ -9,14 +9,14 @@ Rules
 
 import anyio
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import SupervisorError
 from supervisor.seam.channel import Channel
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-CHECKED = 60.0
+CHECKED_SECONDS = 60.0
 
 
 async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
@@ -31,9 +31,9 @@ async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
                 with anyio.fail_after(channel.card_timeout):
                     now = await channel.check()
             except (SupervisorError, OSError) as error:
-                channel.down = printable(str(error) or repr(error))
+                channel.down = printable_text(str(error) or repr(error))
             except Exception as error:  # noqa: BLE001 # a channel may raise anything; it serves all the same
-                channel.down = printable(repr(error))
+                channel.down = printable_text(repr(error))
             else:
                 channel.down = None
                 if was_down is not None or now != found:
@@ -41,4 +41,4 @@ async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
                 found = now
             if channel.down is not None and channel.down != was_down:
                 log.warning("channel.down", channel=channel.name, reason=channel.down, again_in=channel.check_again)
-            await anyio.sleep(CHECKED if channel.down is None else channel.check_again)
+            await anyio.sleep(CHECKED_SECONDS if channel.down is None else channel.check_again)

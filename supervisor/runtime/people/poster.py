@@ -35,7 +35,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-LEAVING = 30.0  # seconds for which a closing supervisor waits for the next card to be shown or retired
+LEAVING_SECONDS = 30.0  # seconds for which a closing supervisor waits for the next card to be shown or retired
 _UNREACHABLE = "no person who may decide it has an identity on this channel"
 
 
@@ -97,7 +97,7 @@ class Poster:
     async def settle(self) -> None:
         """Wait until all cards are shown or retired, as long as one of them makes progress every LEAVING seconds."""
         while self._under_way:
-            with anyio.move_on_after(LEAVING) as patience:
+            with anyio.move_on_after(LEAVING_SECONDS) as patience:
                 await self._progress.wait()
             if patience.cancelled_caught:
                 return

@@ -33,7 +33,7 @@ from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost, Left, left_by
-from supervisor.runtime.people.cards import SELDOM
+from supervisor.runtime.people.cards import SELDOM_SECONDS
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.poster import Poster
 from supervisor.runtime.people.remind import Reminding
@@ -46,8 +46,10 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-READER_TIME = 1.0  # seconds in which a program begins to read the approvals that only it can answer
-OWNER_TIME = 5.0  # seconds in which another process shows the approvals of its trees; doubled each time, up to SELDOM
+READER_TIME_SECONDS = 1.0  # seconds in which a program begins to read the approvals that only it can answer
+OWNER_TIME_SECONDS = (
+    5.0  # seconds in which another process shows the approvals of its trees; doubled each time, up to SELDOM
+)
 PAGE = 500  # approvals that are read, or whose cards are retired, between two checkpoints
 
 _ANSWERS: dict[Policy, Decision] = {
@@ -141,7 +143,7 @@ class Posting:
         self._audience = audience
         self._sweep = sweep
         self._serves = self._store.owns if serves is None else serves
-        self._first_look = OWNER_TIME if serves is None else 0.0
+        self._first_look = OWNER_TIME_SECONDS if serves is None else 0.0
         self._cards = LocalCards(runner) if cards is None else cards
         self._poster = Poster(self._cards, channels, failed, routes, people)
         self._answer = _ANSWERS.get(unattended)
@@ -218,7 +220,7 @@ class Posting:
         else:
             self._check_reader_later(approval.root_session)
 
-    def _leave_to_owner(self, approval: Approval, wait: float = OWNER_TIME) -> None:
+    def _leave_to_owner(self, approval: Approval, wait: float = OWNER_TIME_SECONDS) -> None:
         """Leave an approval to the process that owns its tree. Show it if that process has not shown it by then."""
         store = self._store
 
@@ -228,7 +230,7 @@ class Posting:
                 return
             is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
             if is_shown or store.get_owner(now.root_session) is None:  # the process that claims the tree shows it
-                self._leave_to_owner(now, min(SELDOM, max(OWNER_TIME, 2 * wait)))
+                self._leave_to_owner(now, min(SELDOM_SECONDS, max(OWNER_TIME_SECONDS, 2 * wait)))
             else:
                 self._known.add(now.id)
                 self._foreign.add(now.id)
@@ -262,7 +264,7 @@ class Posting:
         """After READER_TIME, deny the approvals of a tree if only this program could answer and it reads none."""
         only_a_reader_can_answer = not self._poster.has_channels and not self._store.is_durable
         if only_a_reader_can_answer and not isinstance(self._answer, Deny):
-            self._cards.after(READER_TIME, partial(self._deny_without_reader, root))
+            self._cards.after(READER_TIME_SECONDS, partial(self._deny_without_reader, root))
 
     def _deny_without_reader(self, root: str) -> None:
         if not self._audience.has_readers and root in self._audience.awaited:

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.ids import RULES
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import book
 from supervisor.runtime.reading.journals import find_first
-from supervisor.runtime.reading.pieces import read
+from supervisor.runtime.reading.pieces import read_pieces
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
@@ -38,8 +38,8 @@ class Refusals:
         """Journal the refusal of a decision, if it is this person's first one for this approval. Raises StoreError."""
         if (found := self._runner.journal.store.get_approval(approval)) is None:
             return
-        now, by = self._runner.clock.now(), printable(by)
-        refused = e.DecisionRefused(at=now, approval=approval, by=by, reason=printable(reason), channel=channel)
+        now, by = self._runner.clock.now(), printable_text(by)
+        refused = e.DecisionRefused(at=now, approval=approval, by=by, reason=printable_text(reason), channel=channel)
 
         def is_same(event: e.AnyEvent) -> bool:
             return isinstance(event, e.DecisionRefused) and (event.approval, event.by) == (approval, by)
@@ -49,14 +49,14 @@ class Refusals:
             if not is_first:
                 return
             earlier = find_first(journal.store, session, found.position, is_same)
-            if await read(journal.store, earlier) is None:
+            if await read_pieces(journal.store, earlier) is None:
                 await journal.append(lambda view: [(session, refused)])
 
     async def note_command(self, act: str, by: str, reason: str, session: str | None) -> None:
         """Journal the refusal of a command, if it is this person's first one of its kind. Raises StoreError."""
-        now, by = self._runner.clock.now(), printable(by)
+        now, by = self._runner.clock.now(), printable_text(by)
         refused = e.CommandRefused(
-            at=now, act=act, by=by, reason=printable(reason), session=session and printable(session)
+            at=now, act=act, by=by, reason=printable_text(reason), session=session and printable_text(session)
         )
 
         def plan(view: View) -> list[Entry]:

@@ -19,14 +19,14 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.approvals.questions import check_answer
 from supervisor.core.calls.rules import Rule
-from supervisor.core.declarations.schemas import misfit
-from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.declarations.schemas import schema_misfit
+from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import unmask
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.runtime.plans.rules import add, book, denied, granted
+from supervisor.runtime.plans.rules import book, granted, rule_added, rule_of_denial
 
 _ONCE: Final = (None, "once", None)
 """The arguments, scope and pattern of a plain approval: it edits nothing, and allows nothing beyond this call."""
@@ -58,7 +58,7 @@ def check_plain(decision: Decision) -> Checked | None:
 
 
 def _denial(decision: Deny, rule: Rule | None = None) -> Checked:
-    reason = printable(decision.reason) if decision.reason else None
+    reason = printable_text(decision.reason) if decision.reason else None
     return Checked("deny", reason=reason, scope=decision.scope, rule=rule)
 
 
@@ -70,7 +70,7 @@ def _check_call(approval: str, is_call: bool) -> None:
 def check(found: Approval, decision: Decision) -> Checked:
     """Check a decision against what was asked and offered. Raises InvalidInput."""
     if isinstance(decision, Deny):
-        return _denial(decision, denied(found, decision))
+        return _denial(decision, rule_of_denial(found, decision))
     if isinstance(decision, Answer):
         if found.kind != "question":
             raise InvalidInput(f"{found.id} is about a call of {found.tool}: approve or deny it instead of answering")
@@ -95,7 +95,7 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
             f"{approval.id} may not be approved with other arguments: {approval.tool} takes them only as it asked with "
             "them; approve or deny it as it is"
         )
-    edited = filled(approval, arguments)
+    edited = filled_arguments(approval, arguments)
     raw = to_json(edited, "an edited argument", exact=True)
     asked, given = set(approval.arguments), set(edited)
     schema = approval.arguments_schema
@@ -106,7 +106,7 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
         problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
         raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
     shown = {name: value for name, value in msgspec.json.decode(raw).items() if name not in approval.secret}
-    if schema is not None and (problem := misfit(shown, _without(schema, approval.secret))) is not None:
+    if schema is not None and (problem := schema_misfit(shown, _without(schema, approval.secret))) is not None:
         raise InvalidInput(f"the edited arguments do not fit the schema of {approval.tool}: {problem}; correct them")
     return raw
 
@@ -158,7 +158,7 @@ def decision_entries(
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
-    added = add(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
+    added = rule_added(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
     return [(session, event), *added], (state, event)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.encoding import JSON_NULL, printable
+from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.sessions.retrying import PARENT_ENDED
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.values import OutcomeKind
@@ -53,7 +53,10 @@ def cancel_events(view: View, origin: str, by: str, reason: str | None, now: dat
         state = view.session(session)
         if state.phase != "open":
             continue
-        yield session, e.CancelRequested(at=now, by=printable(by), origin=origin, reason=reason and printable(reason))
+        yield (
+            session,
+            e.CancelRequested(at=now, by=printable_text(by), origin=origin, reason=reason and printable_text(reason)),
+        )
         yield from ((session, event) for event in withdrawals(state, f"cancelled by {by}", now))
 
 
@@ -66,7 +69,7 @@ def cancel_children(view: View, session: str, now: datetime) -> Iterator[Entry]:
 
 def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.AnyEvent]:
     for operation, approval in state.pending_approvals():
-        yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable(reason))
+        yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable_text(reason))
 
 
 def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found, now: datetime) -> Iterator[Entry]:
@@ -125,6 +128,6 @@ def _interrupted(
         at=now,
         operation=operation,
         kind="interrupted",
-        content=printable(cause),
+        content=printable_text(cause),
         details=Raw(msgspec.json.encode(details)),
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
@@ -47,15 +47,15 @@ def first_entries(
         file=file,
         path=(agent.name if agent is not None else "imported",),
         root=session,
-        requester=printable(requester),
-        cwd=printable(origin.cwd),
+        requester=printable_text(requester),
+        cwd=printable_text(origin.cwd),
         takes_text=agent is not None,
     )
     started = e.ImportStarted(
         at=now,
         format=origin.format,
-        source=printable(origin.source),
-        file=printable(origin.file),
+        source=printable_text(origin.source),
+        file=printable_text(origin.file),
         digest=origin.digest,
     )
     return [(session, created), (session, started)]
@@ -73,7 +73,7 @@ def check_same_import(known: SessionState, origin: Origin, reference: str) -> No
     otherwise = "import under another id with --session ID"
     if there is None:
         raise SessionConflict(f"session {session} exists already and was not imported; {otherwise}")
-    if (there.format, there.source) != (origin.format, printable(origin.source)):
+    if (there.format, there.source) != (origin.format, printable_text(origin.source)):
         from_where = f"{there.format} session {there.source}"
         raise SessionConflict(f"session {session} was imported from {from_where}; {otherwise}")
     if there.digest != origin.digest:

@@ -7,16 +7,16 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ResultKind, ToolResult
 
 NOT_AGAIN: Final = "\n[the same call will be denied again: do not repeat it as it is]"
 """What an agent reads below each denial of a person: models repeat a call that was denied."""
-LARGEST_RESULT: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
+LARGEST_RESULT_BYTES: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
 
 
-def finished(
+def finished_call(
     operation: str,
     now: datetime,
     kind: ResultKind,
@@ -27,14 +27,16 @@ def finished(
 ) -> e.ToolCallFinished:
     """Return the result of a call as an event. A result above LARGEST_RESULT becomes an error (`too_large`)."""
     size = len(content) + len(bytes(value))
-    if size > LARGEST_RESULT:
+    if size > LARGEST_RESULT_BYTES:
         kind, details = "error", {**details, "reason": "too_large"}
-        content = f"the result has {size} bytes, more than {LARGEST_RESULT}; write it to a file and return its path"
+        content = (
+            f"the result has {size} bytes, more than {LARGEST_RESULT_BYTES}; write it to a file and return its path"
+        )
     return e.ToolCallFinished(
         at=now,
         operation=operation,
         kind=kind,
-        content=printable(content),
+        content=printable_text(content),
         value=value if kind == "ok" else JSON_NULL,
         details=encode_details(details),
         traceback=traceback,
@@ -47,7 +49,7 @@ def denial(decided: e.ApprovalDecided, now: datetime, *, is_former: bool = False
     if not is_former:
         content += NOT_AGAIN
     said = {} if decided.reason is None else {"said": decided.reason}
-    return finished(decided.operation, now, "denied", content, {"effect": "none", **said})
+    return finished_call(decided.operation, now, "denied", content, {"effect": "none", **said})
 
 
 def result_of(event: e.ToolCallFinished, type_: Any, what: str) -> ToolResult[Any]:
@@ -61,11 +63,11 @@ def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
     """Return details as JSON. A tool chooses them freely: a value that JSON cannot hold is written as its `repr`, so
     that the result is not lost with it."""
     whole = {"reason": None, "effect": "done", **details}
-    return msgspec.Raw(msgspec.json.encode({printable(str(k)): _as_json(v) for k, v in whole.items()}))
+    return msgspec.Raw(msgspec.json.encode({printable_text(str(k)): _as_json(v) for k, v in whole.items()}))
 
 
 def _as_json(value: Any) -> Any:
     try:
         return to_json(value, "a detail")
     except InvalidInput:
-        return printable(repr(value))
+        return printable_text(repr(value))

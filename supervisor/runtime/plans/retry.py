@@ -5,7 +5,7 @@ from datetime import datetime
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput
-from supervisor.core.sessions.retrying import again, was_cut_off_by_its_parent, why_not_retry
+from supervisor.core.sessions.retrying import done_again, was_cut_off_by_its_parent, why_not_retry
 from supervisor.runtime.journal.view import Entry, View
 
 
@@ -21,6 +21,6 @@ def retry_events(view: View, root: str, by: str, now: datetime) -> Iterator[Entr
         session = left.pop()
         state = view.session(session)
         cut_off = [name for name in state.children if was_cut_off_by_its_parent(view.session(name))]
-        found = again(state, [row.event for row in view.store.journal(session)], by, cut_off)
+        found = done_again(state, [row.event for row in view.store.journal(session)], by, cut_off)
         yield session, e.RunStarted(at=now, input=state.input, again=found)
         left += found.children

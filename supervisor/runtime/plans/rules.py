@@ -22,7 +22,7 @@ from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent
 from supervisor.core.calls.rules import (
     Rule,
-    checked,
+    checked_rule,
     deniable,
     find_option,
     is_about,
@@ -31,7 +31,7 @@ from supervisor.core.calls.rules import (
     policy_of,
     why_asked,
 )
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
@@ -110,7 +110,7 @@ def book(view: View) -> Rulebook:
     return found
 
 
-def add(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
+def rule_added(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
     """Yield the event that adds a rule; nothing if a rule with the same meaning holds already."""
     if book(view).find_same(rule) is None:
         yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
@@ -134,10 +134,10 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
             "about; approve this call once, and add a rule of your own for later ones"
         )
     pattern, session = _chosen(approval, decision, approval.options, "was not offered", "approved")
-    return checked(make_rule("allow", approval.tool, pattern, "decision", session))
+    return checked_rule(make_rule("allow", approval.tool, pattern, "decision", session))
 
 
-def denied(approval: Approval, decision: Deny) -> Rule | None:
+def rule_of_denial(approval: Approval, decision: Deny) -> Rule | None:
     """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can
     be denied only once."""
     if decision.scope == "once" and decision.pattern is None:
@@ -145,8 +145,8 @@ def denied(approval: Approval, decision: Deny) -> Rule | None:
     if approval.kind == "question":
         raise InvalidInput(f"{approval.id} is a question: it can be denied only once")
     pattern, session = _chosen(approval, decision, deniable(approval), "cannot be denied", "denied")
-    reason = printable(decision.reason) if decision.reason else None
-    return checked(make_rule("deny", approval.tool, pattern, "decision", session, exact=True, reason=reason))
+    reason = printable_text(decision.reason) if decision.reason else None
+    return checked_rule(make_rule("deny", approval.tool, pattern, "decision", session, exact=True, reason=reason))
 
 
 def _chosen(

@@ -26,17 +26,17 @@ from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import hide, mask
+from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.values import OutcomeKind, as_of
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.reading.pieces import PIECE, Pieces, read
+from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.runs import ActivityWatch, Page
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
 
 READ_AT_ONCE: Final = 500
-WRITTEN: Final = 400
+WRITTEN_CHARACTERS: Final = 400
 """Characters of a text that is being written, as much as a line on a screen can show."""
 _MOVE_MANY: Final = e.BEGINS_RUN | {e.StateSaved, e.RunRestarted}
 """The events that change other operations than one of their own."""
@@ -81,12 +81,12 @@ class LocalActivityWatch(ActivityWatch):
         self._looking = anyio.Lock()
 
     async def __aenter__(self) -> Self:
-        await read(self._store, self._begin())
+        await read_pieces(self._store, self._begin())
         return self
 
     async def look(self, *, after: str | None = None, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
         async with self._looking:
-            return await read(self._store, self._look(after, limit, wholly=wholly))
+            return await read_pieces(self._store, self._look(after, limit, wholly=wholly))
 
     def _begin(self) -> Pieces[None]:
         self._cursor = last = self._store.last_position()
@@ -264,7 +264,7 @@ class LocalActivityWatch(ActivityWatch):
             cause=known.cause,
             owner=None if owner is None else str(owner),
             doing=doing,
-            writing="" if attempt is None else self._runner.hub.texts.get_end(known.id, WRITTEN),
+            writing="" if attempt is None else self._runner.hub.texts.get_end(known.id, WRITTEN_CHARACTERS),
             clock=clock,
             budget=None if budget is None else budget[1],
             budget_left=None if budget is None else budget[0],
@@ -337,4 +337,4 @@ def _known(row: SessionRow) -> _Known:
 def _arguments(record: Operation) -> Any:
     """Return the arguments of a call with its secrets and credentials masked."""
     assert isinstance(record.request, e.ToolCallRequested)
-    return hide(mask(msgspec.json.decode(record.arguments), record.request.secret))
+    return hide(mask_arguments(msgspec.json.decode(record.arguments), record.request.secret))

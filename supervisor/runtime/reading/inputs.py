@@ -22,7 +22,7 @@ from supervisor.seam.store import Store
 
 KEPT: Final = 2000
 """The most sessions whose input is kept."""
-LONGEST: Final = 300
+LONGEST_CHARACTERS: Final = 300
 """Characters of an input: half of them from its beginning, half from its end."""
 
 
@@ -82,7 +82,7 @@ class Inputs:
         given = next((event.input for event in events if isinstance(event, e.RunStarted)), None)
         value = None if given is None else hide(msgspec.json.decode(given))
         text = "" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        half = LONGEST // 2
-        if len(text) <= LONGEST:
+        half = LONGEST_CHARACTERS // 2
+        if len(text) <= LONGEST_CHARACTERS:
             return text
         return f"{text[:half]} … {len(text) - 2 * half} more characters … {text[-half:]}"

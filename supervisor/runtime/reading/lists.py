@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.masking import shown
+from supervisor.core.approvals.masking import shown_entries
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
 from supervisor.core.sessions.state import Job
-from supervisor.core.text.masks import mask
+from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
@@ -137,7 +137,7 @@ class Lists:
         while rows := self._store.journal(approval.session, after, PIECE if approval.edited else 1):
             for event in (row.event for row in rows):
                 if isinstance(event, kind) and event.operation == approval.operation:
-                    return mask(msgspec.json.decode(event.arguments), approval.secret)
+                    return mask_arguments(msgspec.json.decode(event.arguments), approval.secret)
             after = rows[-1].position
             yield
         raise NotFound(f"the request of {approval.id} cannot be read any more")
@@ -176,7 +176,7 @@ class Lists:
         while True:
             rows = self._store.journal(session, after, PIECE)
             before = len(found) // PIECE
-            found += shown(row for row in rows if row.position <= end)
+            found += shown_entries(row for row in rows if row.position <= end)
             if len(found) // PIECE > before:
                 yield
             if len(rows) < PIECE or rows[-1].position > end:
@@ -258,7 +258,7 @@ class Lists:
         items = list[JournalEntry]()
         for start in range(0, len(found), PIECE):
             yield
-            items += shown(found[start : start + PIECE])
+            items += shown_entries(found[start : start + PIECE])
         return self._page(items, None if is_all else found[-1].position, cursor)
 
     def _page(self, items: Iterable[T], last: int | None, cursor: str) -> Page[T]:

@@ -18,7 +18,7 @@ PIECE: Final = 100
 """The number of sessions, approvals or entries in one piece."""
 
 
-async def read(store: Store, pieces: Pieces[T]) -> T:
+async def read_pieces(store: Store, pieces: Pieces[T]) -> T:
     """Read all pieces from a store, with a checkpoint before each."""
     while True:
         await checkpoint()

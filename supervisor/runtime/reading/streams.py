@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 
-from supervisor.core.approvals.masking import shown
+from supervisor.core.approvals.masking import shown_entries
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PACE: Final = 0.25
+PACE_SECONDS: Final = 0.25
 """Seconds between two states of a text that is being written."""
 LOOK: Final = 100
 """Positions of the store that are read in one step: so a watch with an old cursor does not block the loop."""
@@ -189,7 +189,7 @@ class SessionJournal(_LocalWatch[JournalEntry]):
 
     def read(self, limit: int | None = None) -> None:
         """Read the entries after the cursor, at most `limit`. Raises StoreError."""
-        self._found = deque(shown(self._reader.store.journal(self._name, self._position, limit)))
+        self._found = deque(shown_entries(self._reader.store.journal(self._name, self._position, limit)))
 
 
 class WrittenText(TextWatch):
@@ -213,7 +213,7 @@ class WrittenText(TextWatch):
                 raise StopAsyncIteration
             news = self._reader.hub.news(text_key(self._session))
             if (text := self._reader.hub.texts.get(self._session)) != self._last:
-                self._last, self._next_at = text, anyio.current_time() + PACE
+                self._last, self._next_at = text, anyio.current_time() + PACE_SECONDS
                 return text
             await news.wait()
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.rows import SessionRow
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.seam.store import Store
@@ -125,7 +125,7 @@ class Pruning:
         for row in rows:
             try:
                 journal = store.journal(row.id)
-                state = replay(row.id, [entry.event for entry in journal])
+                state = replay_journal(row.id, [entry.event for entry in journal])
             except StoreUnreadable:
                 yield "cannot be read"
                 return

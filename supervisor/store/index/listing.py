@@ -23,7 +23,7 @@ from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.rows import SessionRow
-from supervisor.core.text.masks import hide, hides, mask, may_hide
+from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
 from supervisor.core.values import Approval, Outcome, unchanged
 from supervisor.store.index.projection import BEGUN, SessionEntry
 
@@ -161,7 +161,7 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         agent=path[-1],
         operation=asked.operation,
         tool=asked.tool,
-        arguments=mask(arguments, asked.secret) if asked.secret else arguments,
+        arguments=mask_arguments(arguments, asked.secret) if asked.secret else arguments,
         digest=asked.digest,
         cwd=facts.cwd,
         options=offer(asked.patterns, arguments) if asked.question is None and asked is not _NOTHING else (),
@@ -226,7 +226,7 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
-            given = mask(_read_json(answer.edited), found.secret)
+            given = mask_arguments(_read_json(answer.edited), found.secret)
             arguments = hide(given)
             is_edited = (
                 bool(found.secret or found.masked) or arguments is not given or arguments != found.arguments

@@ -38,9 +38,9 @@ Identity = tuple[int, int]
 
 COMPANIONS: Final = ("-wal", "-shm")
 """What the names of the log and of its index add to the store's name."""
-PATIENCE: Final = 2.0
+PATIENCE_SECONDS: Final = 2.0
 """Seconds to wait for a process that is making the log and its index, or removing them as it closes."""
-_PAUSE: Final = 0.02
+_PAUSE_SECONDS: Final = 0.02
 
 
 def find(path: Path) -> Identity | None:
@@ -81,13 +81,13 @@ def check_companions(path: Path) -> None:
         holder, is_alone = locks.holder(path) if missing and schema.has_log(path) else (None, False)
         if holder is None or is_alone:  # alone: it makes or upgrades the store, and opening waits for it
             return
-        if turn * _PAUSE > PATIENCE:
+        if turn * _PAUSE_SECONDS > PATIENCE_SECONDS:
             raise StoreUnreadable(
                 f"{path.name}{missing[0]} was removed while {locks.name(holder)} has {path} open: a second one would "
                 f"overwrite what that process has written. Nothing was changed. Stop {locks.name(holder)}, then open "
                 "the store again; leave the files next to a store alone while it is in use"
             )
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
 
 
 class OpenFile:

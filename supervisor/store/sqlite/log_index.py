@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-ENOUGH: Final = 4096
+ENOUGH_BYTES: Final = 4096
 """Bytes; for blocks of this size and more SQLite's own allocation is enough."""
-SIZE: Final = 128 * 2**10
+SIZE_BYTES: Final = 128 * 2**10
 """Bytes: the index of a log of 128 MiB, four times the largest log."""
 _held: Final[dict[Path, int]] = {}
 """The files that this process keeps open, by the store's path."""
@@ -28,13 +28,15 @@ _held: Final[dict[Path, int]] = {}
 def check_room(path: Path) -> None:
     """Raise OSError (ENOSPC) if a store cannot be opened without the risk that its index finds no room."""
     disk = os.statvfs(path.parent)
-    if disk.f_frsize < ENOUGH and disk.f_bavail * disk.f_frsize < SIZE and not _is_allocated(path):
-        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the log's index needs {SIZE // 1024} KiB", str(path))
+    if disk.f_frsize < ENOUGH_BYTES and disk.f_bavail * disk.f_frsize < SIZE_BYTES and not _is_allocated(path):
+        raise OSError(
+            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the log's index needs {SIZE_BYTES // 1024} KiB", str(path)
+        )
 
 
 def allocate(path: Path) -> None:
     """Allocate all of the index of an open store. Raises OSError."""
-    if path in _held or os.statvfs(path).f_frsize >= ENOUGH:
+    if path in _held or os.statvfs(path).f_frsize >= ENOUGH_BYTES:
         return
     _held[path] = file = os.open(f"{path}-shm", os.O_RDWR | os.O_CLOEXEC)
     import ctypes  # few disks need it
@@ -43,7 +45,7 @@ def allocate(path: Path) -> None:
     if not hasattr(library, "fallocate") or sys.maxsize < 2**32:  # with offsets of 64 bits
         return
     # Not os.posix_fallocate: where a file system cannot do it, that one writes into blocks which others are changing.
-    offset, size = ctypes.c_longlong(0), ctypes.c_longlong(SIZE)
+    offset, size = ctypes.c_longlong(0), ctypes.c_longlong(SIZE_BYTES)
     if library.fallocate(file, 0, offset, size) and ctypes.get_errno() in (errno.ENOSPC, errno.EDQUOT):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"{path}-shm")
 
@@ -51,7 +53,7 @@ def allocate(path: Path) -> None:
 def _is_allocated(path: Path) -> bool:
     """Return whether another process has the store open, and has allocated its index."""
     try:
-        return Path(f"{path}-shm").stat().st_blocks * 512 >= SIZE
+        return Path(f"{path}-shm").stat().st_blocks * 512 >= SIZE_BYTES
     except FileNotFoundError:
         return False
 

@@ -27,7 +27,7 @@ from supervisor.core.errors import StoreUnreadable
 
 APPLICATION_ID: Final = 0x53757076
 """"Supv"."""
-PAGE: Final = 8192
+PAGE_BYTES: Final = 8192
 """Bytes of a page, twice SQLite's default: a request of 1 KB fills only three quarters of a page of 4 KiB, so each
 pending approval took a tenth more. A commit takes no longer."""
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -78,7 +78,7 @@ def connect(path: Path, mode: str, *, timeout: float = 0.0, alone: bool = False)
     try:
         if alone:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # first: the next statements read the file
-        connection.execute(f"PRAGMA page_size = {PAGE}")  # for an empty file; before it is locked for writing
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # for an empty file; before it is locked for writing
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
         connection.execute("PRAGMA checkpoint_fullfsync = ON")

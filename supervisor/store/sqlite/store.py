@@ -75,7 +75,9 @@ def _disown() -> None:
 
 os.register_at_fork(after_in_child=_disown)
 
-RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
+RECOVERY_TIMEOUT_SECONDS = (
+    10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
+)
 
 
 class SqliteStore(Store):
@@ -173,9 +175,9 @@ class SqliteStore(Store):
                 raise upgrading.in_use(path, os.getpid())
             upgrading.bring_up_to_date(path)
         # Both wait for another process that recovers the log; afterwards the writer never waits.
-        self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
+        self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT_SECONDS)
         self._writer.execute("PRAGMA busy_timeout = 0")
-        self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
+        self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT_SECONDS)
         schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
         self._file = file_identity.OpenFile(path)
         self.generation = -1  # a cache from an earlier opening is not valid any more
@@ -261,7 +263,7 @@ class SqliteStore(Store):
             elif row.session not in numbers:
                 raise IllegalEvent(f"session {row.session} has no beginning")
             entries.append((last, numbers[row.session], row.session if is_first else None, *self._prefixes.cut(row)))
-            self._pages += 2 + len(entries[-1][-1]) // schema.PAGE
+            self._pages += 2 + len(entries[-1][-1]) // schema.PAGE_BYTES
             draft.take(row)
         self._change("append", entries)
         self._index.put(draft)
@@ -473,7 +475,7 @@ class SqliteStore(Store):
         """Check, over a connection that cannot write, whether the file is ours, and whether it needs an upgrade."""
         if self._where.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
-        with closing(schema.connect(self._where, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
+        with closing(schema.connect(self._where, "ro", timeout=RECOVERY_TIMEOUT_SECONDS)) as connection:
             return schema.is_current(connection, self.name)
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:

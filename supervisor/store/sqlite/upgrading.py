@@ -31,11 +31,11 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-PATIENCE: Final = 1.0
+PATIENCE_SECONDS: Final = 1.0
 """Seconds to wait for processes that have the store open: most commands end sooner."""
-LONG_PATIENCE: Final = 10.0
+LONG_PATIENCE_SECONDS: Final = 10.0
 """Seconds to wait for a process that has the store alone: it is upgrading the store."""
-_PAUSE: Final = 0.02
+_PAUSE_SECONDS: Final = 0.02
 
 
 def bring_up_to_date(path: Path) -> None:
@@ -68,9 +68,9 @@ def _connect_alone(path: Path) -> sqlite3.Connection:
             if not is_busy(error):
                 raise
         holder, is_alone = locks.holder(path)
-        if turn * _PAUSE > (LONG_PATIENCE if is_alone else PATIENCE):
+        if turn * _PAUSE_SECONDS > (LONG_PATIENCE_SECONDS if is_alone else PATIENCE_SECONDS):
             raise in_use(path, holder)
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
     raise AssertionError
 
 

@@ -18,18 +18,18 @@ from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.faults import explain
 
 WORTH: Final = 0.25
-LARGE: Final = 64 * 2**20
+LARGE_BYTES: Final = 64 * 2**20
 """Bytes; about a second of writing."""
-PATIENCE: Final = 10.0
+PATIENCE_SECONDS: Final = 10.0
 """Seconds to wait for a writer."""
 
 
 def compact(path: Path, *, is_shared: bool) -> None:
     """Return the free space of a store's file to the disk. Raises StoreError; then nothing has changed."""
     try:
-        with closing(schema.connect(path, "rw", timeout=PATIENCE)) as connection:
+        with closing(schema.connect(path, "rw", timeout=PATIENCE_SECONDS)) as connection:
             pages, free, size = (_ask(connection, name) for name in ("page_count", "freelist_count", "page_size"))
-            if free >= WORTH * pages and not (is_shared and (pages - free) * size > LARGE):
+            if free >= WORTH * pages and not (is_shared and (pages - free) * size > LARGE_BYTES):
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error as error:

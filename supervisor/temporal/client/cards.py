@@ -36,7 +36,7 @@ from supervisor.runtime.people.card_host import Left
 from supervisor.runtime.people.posting import LocalCards
 from supervisor.seam.channel import Channel
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.store import FileFeed
 from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire
 
@@ -47,7 +47,7 @@ STALE: Final = timedelta(seconds=40)
 _RUNNING_CARDS: Final = f'WorkflowType = "{CARD}" AND ExecutionStatus = "Running"'
 AT_ONCE: Final = 20
 """Cards that are read at the same time."""
-LOOK: Final = 0.3
+LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at a card that another server is posting."""
 
 
@@ -98,7 +98,7 @@ class NamespaceCards(LocalCards):
     async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
         note = self._note("begun", begun)
         key = card_id(approval.id, target_of(begun))
-        with border(self._named, maybe_done=True):
+        with server_errors(self._named, maybe_done=True):
             try:
                 await self._client.start_workflow(
                     CARD, to_wire(note), id=key, task_queue=QUEUE, id_reuse_policy=ONCE, rpc_timeout=SOON
@@ -119,7 +119,7 @@ class NamespaceCards(LocalCards):
                 return None if state.earlier is None else Left(begun_at=state.earlier)
             if state.begun_at is None or self.now() - state.begun_at > STALE:
                 await self._signal(key, note)
-            await anyio.sleep(LOOK)
+            await anyio.sleep(LOOK_SECONDS)
 
     async def note(self, approval: Approval, event: CardEvent) -> None:
         kind: Literal["posted", "retired"] | None = None
@@ -132,7 +132,7 @@ class NamespaceCards(LocalCards):
                 pass
         if kind is not None and event.channel in self._claimed:
             try:
-                with border(self._named, maybe_done=True):
+                with server_errors(self._named, maybe_done=True):
                     await self._signal(card_id(approval.id, target_of(event)), self._note(kind, event))
             except ServerError as error:
                 if kind == "posted" or isinstance(error, ServerUnavailable):
@@ -157,7 +157,7 @@ class NamespaceCards(LocalCards):
             if state.first is not None:
                 found.extend(self._lost(state, state.first))
 
-        with border(self._named):
+        with server_errors(self._named):
             keys = [each.id async for each in self._client.list_workflows(_RUNNING_CARDS)]
             async with anyio.create_task_group() as tasks:
                 for key in keys:

@@ -13,23 +13,23 @@ from temporalio.service import RPCError
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import ServerUnavailable
 from supervisor.core.ids import new_session_id
-from supervisor.core.sessions.state import SessionState, replay
+from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.temporal.carry import unpack
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
 from supervisor.temporal.client.turns import find_left, follow
-from supervisor.temporal.connection import SOON, border, is_no_workflow
-from supervisor.temporal.mirror.namespace import POLL
+from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
+from supervisor.temporal.mirror.namespace import POLL_SECONDS
 from supervisor.temporal.wire import Command, Start, raise_error, to_wire
 
 Check = Callable[[SessionState], object]
 """Raises an error if a session that has ended, as it is then, cannot do what is asked of it."""
 
 
-def anything(_: SessionState) -> None:
+def any_session(_: SessionState) -> None:
     """A check of what every session can do that has ended."""
 
 
-async def command(
+async def send_command(
     trees: Trees,
     root: str,
     kind: Any,
@@ -57,7 +57,7 @@ async def command(
                     raise_error(found["answer"])
                 return sent.id, found["answer"]
             await trees.refuse_ended(await trees.namespace.describe(root))
-            await anyio.sleep(POLL / 4)
+            await anyio.sleep(POLL_SECONDS / 4)
     return sent.id, None
 
 
@@ -79,7 +79,7 @@ async def _deliver(trees: Trees, root: str, sent: Command, check: Check | None) 
 
 async def _signal(trees: Trees, root: str, sent: Command) -> bool:
     """Signal the workflow of a tree. Return whether it runs."""
-    with border(trees.named, maybe_done=True):
+    with server_errors(trees.named, maybe_done=True):
         try:
             await trees.client.get_workflow_handle(root).signal("command", to_wire(sent), rpc_timeout=SOON)
         except RPCError as error:
@@ -91,4 +91,4 @@ async def _signal(trees: Trees, root: str, sent: Command) -> bool:
 
 def _state_of(left: Start, session: str) -> SessionState:
     assert left.carried is not None, "a tree leaves its journal"
-    return replay(session, [row.event for row in unpack(left.carried.journal) if row.session == session])
+    return replay_journal(session, [row.event for row in unpack(left.carried.journal) if row.session == session])

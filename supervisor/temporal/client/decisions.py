@@ -16,12 +16,12 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotFound, ServerUnavailable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees, failure_of
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import (
@@ -66,10 +66,10 @@ class Deciding:
             root=root,
             at=now.isoformat(),
             channel=channel,
-            **{**decision_fields(decision), "by": printable(decision.by)},
+            **{**decision_fields(decision), "by": printable_text(decision.by)},
         )
         try:
-            with border(self._trees.named, maybe_done=True):
+            with server_errors(self._trees.named, maybe_done=True):
                 claim = await self._trees.client.start_workflow(
                     CLAIM,
                     to_wire(request),
@@ -104,7 +104,7 @@ class Deciding:
     ) -> DecisionResult:
         """Return the result of a decision on an approval that another decision has claimed. `answers`: whether a worker
         may answer; if not, none is asked again."""
-        with border(self._trees.named):
+        with server_errors(self._trees.named):
             described = await self._trees.client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
         claimed = (await described.memo())["decision"]
         if claimed["kind"] in ("expired", "withdrawn"):

@@ -12,11 +12,11 @@ Rules
 import msgspec
 
 from supervisor.core.errors import SessionConflict
-from supervisor.core.ids import check_session_id, digest, new_session_id
+from supervisor.core.ids import check_session_id, digest_of_value, new_session_id
 from supervisor.core.values import Fork
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.fork import Forking
-from supervisor.temporal.client.commands import anything, command
+from supervisor.temporal.client.commands import any_session, send_command
 from supervisor.temporal.client.starting import start_tree, start_with
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.wanted import wanted_by
@@ -31,7 +31,7 @@ async def fork_tree(
     root = await trees.read(session)
     fork = check_session_id(new) if new is not None else new_session_id()
     forking = Forking(trees.store, root, session, before, fork)
-    mark = digest(["fork", root, forking.fork.before])
+    mark = digest_of_value(["fork", root, forking.fork.before])
     entries = [*forking.copied(who, version, runner.clock.now())]
     start = start_with(trees, fork, entries, who)
     if not await start_tree(trees, start, mark):
@@ -41,5 +41,5 @@ async def fork_tree(
     await trees.until_accepted(fork, wanted_by(entries))
     note = ForkNote(fork=fork, before=forking.fork.before)
     if await trees.namespace.why_ended(await trees.namespace.describe(root)) is None:
-        await command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=anything)
+        await send_command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=any_session)
     return forking.fork

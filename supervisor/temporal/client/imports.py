@@ -12,7 +12,7 @@ from typing import Any, Self
 from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SessionConflict
-from supervisor.core.ids import check_session_id, digest
+from supervisor.core.ids import check_session_id, digest_of_value
 from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import Entry
 from supervisor.runtime.lifecycle.runner import Runner
@@ -70,7 +70,7 @@ class NamespaceImport(SessionImport):
         entries += [(self.session, message) for message in self._messages]
         ended = e.ImportFinished(at=now, messages=len(self._messages), left_out=left_out)
         start = start_with(self._trees, self.session, [*entries, (self.session, ended)], self._who)
-        mark = digest(["import", self._origin.format, self._origin.source, self._origin.digest])
+        mark = digest_of_value(["import", self._origin.format, self._origin.source, self._origin.digest])
         if not await start_tree(self._trees, start, mark):  # another one was faster
             self._messages = []
             await self._find_finished()

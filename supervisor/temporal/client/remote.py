@@ -18,10 +18,10 @@ from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.people import People
-from supervisor.core.calls.rules import Rule, checked
+from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.retrying import why_not_retry
@@ -52,14 +52,14 @@ from supervisor.seam.supervisor import Supervisor
 from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
 from supervisor.system.refusals import METHODS
-from supervisor.temporal.client.commands import anything, command
+from supervisor.temporal.client.commands import any_session, send_command
 from supervisor.temporal.client.decisions import Deciding
 from supervisor.temporal.client.forks import fork_tree
 from supervisor.temporal.client.imports import NamespaceImport
 from supervisor.temporal.client.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.connection import connect
+from supervisor.temporal.connection import connect_to_server
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
@@ -72,7 +72,7 @@ T = TypeVar("T")
 @asynccontextmanager
 async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
     """Open the supervisor of a namespace; see `open_temporal`."""
-    client = await connect(store)
+    client = await connect_to_server(store)
     supervisor = TemporalSupervisor(client, store)
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
@@ -226,13 +226,15 @@ class TemporalSupervisor(Supervisor):
         await self._refuse_inside(METHODS["cancel"].what)  # which call started a process is not known there
         who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
-        await command(self.trees, root, "cancel", session, who, reason, run=run)
+        await send_command(self.trees, root, "cancel", session, who, reason, run=run)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         await self._refuse_inside(METHODS["send"].what)
         root = await self.trees.find_root(session)
         who = await self._admission.of_message(by, text, session)
-        message, answer = await command(self.trees, root, "send", session, who, printable(text), check=check_may_send)
+        message, answer = await send_command(
+            self.trees, root, "send", session, who, printable_text(text), check=check_may_send
+        )
         if answer is None:
             return SendResult(kind="kept", message=message, session=session, running=False)
         return from_wire(answer, SendResult)
@@ -243,7 +245,9 @@ class TemporalSupervisor(Supervisor):
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
-        _, answer = await command(self.trees, root, "add_rule", root, who, rule=checked(rule), check=anything)
+        _, answer = await send_command(
+            self.trees, root, "add_rule", root, who, rule=checked_rule(rule), check=any_session
+        )
         return rule if answer is None else from_wire(answer, Rule)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
@@ -254,7 +258,7 @@ class TemporalSupervisor(Supervisor):
         known = next((each for each in await self.find_rules() if each.id == rule), None)
         if known is None or known.session is None:
             raise NotFound(f"there is no rule {rule} in {self.where}: it was revoked already, or is written in code")
-        await command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=anything)
+        await send_command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=any_session)
         return known
 
     async def chat(
@@ -282,7 +286,7 @@ class TemporalSupervisor(Supervisor):
                 raise InvalidInput(why)
             number = state.runs + 1
 
-        _, answer = await command(self.trees, root, "retry", session, who, check=check)
+        _, answer = await send_command(self.trees, root, "retry", session, who, check=check)
         if answer is None and not number:
             raise ServerUnavailable(
                 f"no worker answers for session {session} yet: see how it is later", maybe_done=True

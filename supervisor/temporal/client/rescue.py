@@ -17,13 +17,13 @@ from temporalio.client import WorkflowExecutionStatus
 
 from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.seam.supervisor import Supervisor
-from supervisor.temporal.client.commands import command
+from supervisor.temporal.client.commands import send_command
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.mirror.namespace import POLL
+from supervisor.temporal.mirror.namespace import POLL_SECONDS
 from supervisor.temporal.wire import Moving, from_wire
 
-MOVED_WITHIN: Final = 30.0
+MOVED_WITHIN_SECONDS: Final = 30.0
 """Seconds for which a rescue waits for the end of what runs."""
 Rescued = Literal["parked", "continued", "going on"]
 
@@ -41,7 +41,7 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
     versions = described.raw_description.workflow_execution_info.versioning_info
     has_version = versions.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
     text = "go on" if goes_on else "upgrade" if has_version else "park"
-    _, answer = await command(trees, root, "rescue", root, by, text)
+    _, answer = await send_command(trees, root, "rescue", root, by, text)
     if answer is None and (lacked := await trees.namespace.why_left(root)) is not None:
         raise ServerUnavailable(f"session {root} goes on when a worker can run it: {lacked}", maybe_done=True)
     if answer is None:
@@ -58,11 +58,11 @@ async def rescue(supervisor: Supervisor, session: str, *, goes_on: bool, by: str
 
 
 async def _wait_until_moved(trees: Trees, root: str, moving: Moving) -> None:
-    with anyio.move_on_after(MOVED_WITHIN):
+    with anyio.move_on_after(MOVED_WITHIN_SECONDS):
         while (described := await trees.namespace.describe(root)).run_id == moving.run:
             if described.status != WorkflowExecutionStatus.RUNNING:
                 raise InvalidInput(f"session {root} has ended meanwhile: nothing of it is to go on")
-            await anyio.sleep(POLL)
+            await anyio.sleep(POLL_SECONDS)
         return
     raise ServerUnavailable(
         f"session {root} begins nothing new, and moves when what runs has ended "

@@ -9,10 +9,10 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import approval_route, check_session_id, digest, new_session_id
+from supervisor.core.ids import approval_route, check_session_id, digest_of_value, new_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.journal.view import Entry
 from supervisor.store.memory import MemoryStore
@@ -20,12 +20,12 @@ from supervisor.system.identity import find_folder, working_directory
 from supervisor.system.loading import holds_command
 from supervisor.temporal.carry import pack
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.payloads import VARIABLE, largest_for
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
-    CARRIED_LARGEST,
-    LARGEST,
+    CARRIED_LARGEST_BYTES,
+    LARGEST_BYTES,
     MEMO,
     ONCE,
     QUEUE,
@@ -68,11 +68,11 @@ async def start_session(
         given=given,
         session=root,
         cwd=here if cwd is None else find_folder(cwd, here),
-        requester=printable(requester) if requester else who,
+        requester=printable_text(requester) if requester else who,
         by=who,
         largest=largest,
     )
-    mark = digest([start.agent, to_wire(start).get("given", [])])
+    mark = digest_of_value([start.agent, to_wire(start).get("given", [])])
     is_new = await start_tree(trees, start, mark)
     if not is_new:
         described = await trees.namespace.describe(root)
@@ -92,10 +92,10 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
     store.write(rows)
     store.commit()
     journal, largest = pack(store, is_whole=True), largest_for(trees.client)
-    if largest <= LARGEST and len(journal) > CARRIED_LARGEST:
+    if largest <= LARGEST_BYTES and len(journal) > CARRIED_LARGEST_BYTES:
         raise LimitExceeded(
-            f"the journal of session {root} would have {len(journal)} bytes, compressed, and {CARRIED_LARGEST} at most "
-            f"are kept: name a folder for large payloads ({VARIABLE})"
+            f"the journal of session {root} would have {len(journal)} bytes, compressed, and {CARRIED_LARGEST_BYTES} "
+            f"at most are kept: name a folder for large payloads ({VARIABLE})"
         )
     created = next(row.event for row in rows if row.session == root)
     assert isinstance(created, SessionCreated)
@@ -125,7 +125,7 @@ async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDRe
     """Start the workflow of a tree, unless the policy forbids it. Return whether it was started."""
     root = start.session
     try:
-        with border(trees.named, maybe_done=True):
+        with server_errors(trees.named, maybe_done=True):
             await trees.client.start_workflow(
                 TREE,
                 to_wire(start),

@@ -18,9 +18,9 @@ from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, Un
 from supervisor.core.ids import approval_route, new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.mirror import Mirror
-from supervisor.temporal.mirror.namespace import PATIENCE, POLL
+from supervisor.temporal.mirror.namespace import PATIENCE, POLL_SECONDS
 from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
@@ -86,7 +86,7 @@ class Trees:
         route = approval[: len(approval_route(""))]
         if not route.isalnum():
             return None
-        with border(self.named):
+        with server_errors(self.named):
             async for each in self.client.list_workflows(f'{ROUTE} = "{route}"'):
                 return each.id
         return None
@@ -117,7 +117,7 @@ class Trees:
     async def until_accepted(self, root: str, wanted: Sequence[Wanted]) -> None:
         """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives.
         `wanted`: what the tree needs of its worker. Raises UnknownAgent if no worker has it."""
-        pause, is_offered = POLL, False
+        pause, is_offered = POLL_SECONDS, False
         with anyio.move_on_after(SOON_ENOUGH):
             while True:
                 described = await self.namespace.describe(root)
@@ -132,7 +132,7 @@ class Trees:
                     if self.store.get_session(root) is not None:
                         return
                 pause *= 2
-                await anyio.sleep(POLL / 4)
+                await anyio.sleep(POLL_SECONDS / 4)
 
     async def _refuse_unknown(self, described: Any, wanted: Sequence[Wanted]) -> None:
         """Raise UnknownAgent if each of the workers that answer lacks what a tree needs. Cancel the tree then, so that
@@ -155,7 +155,7 @@ class Trees:
             f"no worker can run session {described.id} ({said}); the agents are: {', '.join(sorted(names)) or 'none'}"
         )
         cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
-        with border(self.named, maybe_done=True):
+        with server_errors(self.named, maybe_done=True):
             await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
             await self.client.start_workflow(
                 BARE_CLAIM, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
@@ -165,7 +165,7 @@ class Trees:
     async def ask_agents(self, wanted: Sequence[Wanted] = ()) -> Any:
         """Return the agents of the worker that answers, and what it lacks of what a tree needs. Raises
         ServerUnavailable if none does."""
-        with border(self.named):
+        with server_errors(self.named):
             asked = await self.client.start_workflow(
                 AGENTS,
                 [to_wire(each) for each in wanted],
@@ -200,13 +200,13 @@ class Trees:
             except ServerUnavailable:
                 if root is not None and await self.namespace.why_ended(await self.namespace.describe(root)) is not None:
                     raise
-                await anyio.sleep(POLL)
+                await anyio.sleep(POLL_SECONDS)
                 continue
             if self.store.get_session(session) is not None:
                 return root
             if (await self.namespace.describe(root)).status == WorkflowExecutionStatus.FAILED:
                 await self._raise_failure(root)
-            await anyio.sleep(POLL)
+            await anyio.sleep(POLL_SECONDS)
 
     async def views_of_unread(self) -> list[SessionView]:
         """Return the roots of trees that could not be read, as far as the server knows them."""

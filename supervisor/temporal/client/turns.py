@@ -15,7 +15,7 @@ from temporalio.common import (
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.left import read_left
 from supervisor.temporal.wire import MEMO, QUEUE, ROUTE, TREE, Command, Start, to_wire
 
@@ -40,7 +40,7 @@ async def follow(client: Client, named: TemporalStore, described: Any, left: Sta
     """Start the next workflow of a tree with a command; or give it to the workflow that was started meanwhile."""
     memo = await described.memo()
     start = replace(left, carried=None, follows=described.run_id)
-    with border(named, maybe_done=True):
+    with server_errors(named, maybe_done=True):
         await client.start_workflow(
             TREE,
             to_wire(start),

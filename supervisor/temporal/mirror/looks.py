@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import anyio
 
-from supervisor.temporal.mirror.namespace import POLL
+from supervisor.temporal.mirror.namespace import POLL_SECONDS
 
-SELDOM: Final = 30.0
+SELDOM_SECONDS: Final = 30.0
 """Seconds between two looks at a tree that waits, if nothing says that it goes on."""
 
 
@@ -25,7 +25,7 @@ class Look:
         """What its memo said at the last look."""
 
     def plan(self, *, had_news: bool) -> None:
-        self.wait = POLL if had_news else min(SELDOM, max(POLL, 2 * self.wait))
+        self.wait = POLL_SECONDS if had_news else min(SELDOM_SECONDS, max(POLL_SECONDS, 2 * self.wait))
         self.due_at = anyio.current_time() + self.wait
 
 

@@ -38,10 +38,10 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.writer import Journal
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.ended import end_of
 from supervisor.temporal.mirror.looks import Look, Looks
-from supervisor.temporal.mirror.namespace import OPEN, POLL, NamespaceReader, NotReplayed
+from supervisor.temporal.mirror.namespace import OPEN, POLL_SECONDS, NamespaceReader, NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.wire import QUEUE
 
@@ -53,9 +53,9 @@ SEEN: Final = timedelta(seconds=70)
 """A worker asks for work at least once a minute: one that did not counts as gone."""
 LATE: Final = timedelta(seconds=60)
 """How late the server may list a tree that has ended."""
-WORKERS_SEEN: Final = 5.0
+WORKERS_SEEN_SECONDS: Final = 5.0
 """Seconds between two looks at the workers."""
-GIVE_UP: Final = 60.0
+GIVE_UP_SECONDS: Final = 60.0
 """Seconds for which a lost server is waited for."""
 
 
@@ -195,7 +195,7 @@ class Mirror:
         """Find the workers, unless that was done a moment ago."""
         if anyio.current_time() >= self._workers_at:
             await self.find_workers()
-            self._workers_at = anyio.current_time() + WORKERS_SEEN
+            self._workers_at = anyio.current_time() + WORKERS_SEEN_SECONDS
 
     async def find_workers(self) -> list[Owner]:
         """Return the workers of the namespace."""
@@ -204,7 +204,7 @@ class Mirror:
             task_queue=TaskQueue(name=QUEUE),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
-        with border(self._named):
+        with server_errors(self._named):
             found = await self._client.workflow_service.describe_task_queue(request, timeout=SOON)
         owners = list[Owner]()
         for poller in found.pollers:
@@ -236,7 +236,7 @@ class Mirror:
             if not self._followed[root]:
                 del self._followed[root]
 
-    async def run(self, give_up: float = GIVE_UP) -> None:
+    async def run(self, give_up: float = GIVE_UP_SECONDS) -> None:
         """Follow what is watched, until cancelled. Raises ServerUnavailable if the server is gone for `give_up`
         seconds; unless every tree is followed, NotFound if what is watched is gone, and ServerError."""
         lost_at: float | None = None
@@ -256,7 +256,7 @@ class Mirror:
                     raise error from None
             else:
                 lost_at = None
-            await anyio.sleep(POLL)
+            await anyio.sleep(POLL_SECONDS)
 
     async def _follow(self) -> None:
         if self._is_followed:

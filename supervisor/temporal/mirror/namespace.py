@@ -24,7 +24,14 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.system.logs import FactLog
 from supervisor.temporal.carry import rows_of
-from supervisor.temporal.connection import SOON, border, is_broken, is_no_workflow, is_not_ready, why_query_failed
+from supervisor.temporal.connection import (
+    SOON,
+    is_broken,
+    is_no_workflow,
+    is_not_ready,
+    server_errors,
+    why_query_failed,
+)
 from supervisor.temporal.left import read_left
 from supervisor.temporal.mirror.ended import ENDED, why_ended
 from supervisor.temporal.wire import MEMO, MISSING, PENDING, TREE, UNSTARTED, Entries, from_wire, refusal_id
@@ -33,7 +40,7 @@ T = TypeVar("T")
 
 log = FactLog(__name__)
 
-POLL: Final = 0.2
+POLL_SECONDS: Final = 0.2
 """Seconds between two looks at the trees that are watched."""
 PATIENCE: Final = timedelta(seconds=5)
 """How long a worker may take to answer for a tree: another one is asked after 2 s (worker/worker.py)."""
@@ -69,7 +76,7 @@ class NamespaceReader:
     @contextmanager
     def border(self, root: str) -> Iterator[None]:
         """The `border` of a request about a tree: names the session that the namespace does not have."""
-        with border(self._named):
+        with server_errors(self._named):
             try:
                 yield
             except RPCError as error:
@@ -85,7 +92,7 @@ class NamespaceReader:
     async def find_trees(self, only: str) -> AsyncIterator[tuple[str, str, bool, Any]]:
         """Yield root, run, whether it is open, and the memo of trees, the newest run first: one that went on after its
         end has several."""
-        with border(self._named):
+        with server_errors(self._named):
             async for each in self._client.list_workflows(f'WorkflowType = "{TREE}"{only}'):
                 if each.status in _SHOWN:
                     yield each.id, each.run_id, each.status == OPEN, (await each.memo()).get(MEMO)
@@ -229,7 +236,7 @@ class NamespaceReader:
             except NotReadYet:
                 if anyio.current_time() >= until:
                     raise
-                await anyio.sleep(POLL / 4)
+                await anyio.sleep(POLL_SECONDS / 4)
 
     async def _ask(self, handle: Any, root: str, name: str, given: Any, patience: timedelta) -> Any:
         try:

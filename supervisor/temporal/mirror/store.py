@@ -27,7 +27,7 @@ from supervisor.core.rows import JournalEntry, Owner
 from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import MIRRORED, SqliteStore
 
-BUSY: Final = 0.005
+BUSY_SECONDS: Final = 0.005
 """Seconds until another try, while another connection writes."""
 
 Row = tuple[str, str]
@@ -186,7 +186,7 @@ class FileFeed:
         """Write entries, whose positions are counted from 0, and how far a tree was read."""
         async with self._lock:
             while not self._store.begin():  # noqa: ASYNC110 # SQLite does not say when a lock is free
-                await anyio.sleep(BUSY)
+                await anyio.sleep(BUSY_SECONDS)
             with anyio.CancelScope(shield=True):  # an append is never given up half-way; the disk bounds it
                 try:
                     last = self._store.last_position()

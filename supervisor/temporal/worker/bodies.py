@@ -19,19 +19,19 @@ from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from supervisor.core.declarations.signatures import hint_of, signature_of, takes
+from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
-from supervisor.core.models import dump, read
+from supervisor.core.models import dump, read_model
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
 
-PULSE: Final = 0.5
+PULSE_SECONDS: Final = 0.5
 """Seconds between two signs of life. temporalio passes on fewer of them."""
 
 
@@ -108,7 +108,7 @@ class _Body:
         if isinstance(found, ToolSpec):
             args, kwargs = found.spread(found.decode_arguments(to_json(request.arguments, "arguments")))
             return found.fn, (_ToolContext(self, request), *args) if found.takes_context else args, kwargs
-        has_context = takes(found, StepContext)
+        has_context = accepts_context(found, StepContext)
         bound = signature_of(found).bind(*(None,) * has_context, *request.positional, **request.arguments)
         for name in [*bound.arguments][has_context:]:
             what = f"argument {name} of step {request.name}"
@@ -118,7 +118,7 @@ class _Body:
                 hint = tuple.__class_getitem__((hint, ...))
             elif kind is kind.VAR_KEYWORD:
                 hint = dict.__class_getitem__((str, hint))
-            bound.arguments[name] = read(to_json(bound.arguments[name], what), hint, what)
+            bound.arguments[name] = read_model(to_json(bound.arguments[name], what), hint, what)
         context = (_StepContext(self, request.operation),) if has_context else ()
         return found, (*context, *bound.args[has_context:]), bound.kwargs
 
@@ -157,7 +157,9 @@ class _Body:
 
     async def _show_life(self) -> None:
         while True:
-            await anyio.sleep(PULSE)  # the mark was a sign of life, too: a short body costs the server no second one
+            await anyio.sleep(
+                PULSE_SECONDS
+            )  # the mark was a sign of life, too: a short body costs the server no second one
             activity.heartbeat(self._mark)
             budget = self._request.inactivity_timeout
             if self._request.kind == "step" and anyio.current_time() - self._beat > budget:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowInstance, WorkflowInstanceDetails
 
-GIVEN_UP: Final = 10
+GIVEN_UP_SECONDS: Final = 10
 """Seconds that the server waits for the task of a workflow, where its start names no others."""
 
 
@@ -40,4 +40,4 @@ def be_patient(worker: Worker) -> None:
     debuggers, which runs workflows in the thread of the worker's event loop."""
     workflows = worker._workflow_worker  # noqa: SLF001 # see above
     assert workflows is not None
-    workflows._deadlock_timeout_seconds = GIVEN_UP  # noqa: SLF001
+    workflows._deadlock_timeout_seconds = GIVEN_UP_SECONDS  # noqa: SLF001

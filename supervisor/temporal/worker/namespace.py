@@ -12,7 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.connection import SOON, border
+from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.left import read_end
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.rules import NamespaceRules
@@ -58,14 +58,14 @@ class NamespaceActivities:
     @activity.defn(name=CLAIMED)
     async def find_claim(self, approval: str) -> str:
         """Return what has claimed an approval: expired, withdrawn, or the kind of a decision."""
-        with border(self._named):
+        with server_errors(self._named):
             described = await self._client.get_workflow_handle(decision_id(approval)).describe(rpc_timeout=SOON)
         return str((await described.memo())["decision"]["kind"])
 
     @activity.defn(name=TAKE_OVER)
     async def take_over(self, session: str, follows: str, follower: str) -> Any:
         """Claim the latest end of a tree for the workflow `follower`. Return the Start that was left there."""
-        with border(self._named):
+        with server_errors(self._named):
             left = await read_end(self._client, session, follows)
             while (other := await self._claim_end(session, _chain_of(left), follower)) != follower:
                 left = await read_end(self._client, session, other)

@@ -26,7 +26,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect, prepare
+from supervisor.temporal.connection import connect_to_server, prepare
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
@@ -76,7 +76,7 @@ async def work(
             except ImportError as error:
                 raise InvalidInput(f"module {name} cannot be imported: {error}") from None
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
-    client = await connect(store)
+    client = await connect_to_server(store)
     await prepare(client, store)
     namespace = NamespaceActivities(client, store)
     worker = Worker(

@@ -36,8 +36,8 @@ from supervisor.runtime.environment import Body
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.temporal.wire import (
     BODY,
-    INLINE,
-    LARGEST,
+    INLINE_BYTES,
+    LARGEST_BYTES,
     NOT_HERE,
     BodyRequest,
     BodyResult,
@@ -52,8 +52,8 @@ from supervisor.temporal.workflow.references import refer
 UNBOUNDED: Final = timedelta(days=3650)
 MARGIN: Final = timedelta(seconds=60)
 """How much later than a body's own deadline the server gives up waiting for it."""
-LONGEST_PAUSE: Final = 60.0
-MOST_ASKED: Final = 2560 * 1024
+LONGEST_PAUSE_SECONDS: Final = 60.0
+MOST_ASKED_BYTES: Final = 2560 * 1024
 """Bytes of arguments that one task of the workflow sends. A codec may add to them, and the memo goes along."""
 
 
@@ -127,16 +127,18 @@ class TreeBodies:
             if not runs_again:
                 return _lost(found.text or "its worker was stopped")
             await self._pause(body, pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _size_of(self, request: Any) -> int:
         """Return how many bytes of a message to the server a request takes, at most."""
         size: int = workflow.payload_converter().to_payload(request).ByteSize()
-        return size if self._largest == LARGEST else min(size, INLINE)  # there is a folder for what is larger
+        return (
+            size if self._largest == LARGEST_BYTES else min(size, INLINE_BYTES)
+        )  # there is a folder for what is larger
 
     async def _wait_for_room(self, size: int) -> None:
         """Wait for a task of the workflow that can send so many bytes more. There is one timer for all who wait."""
-        while self._asked[0] == workflow.now() and self._asked[1] + size > MOST_ASKED:
+        while self._asked[0] == workflow.now() and self._asked[1] + size > MOST_ASKED_BYTES:
             if self._next_task is not None:
                 await self._next_task.wait()
                 continue

@@ -27,7 +27,7 @@ from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
     CLAIMED,
-    LARGEST,
+    LARGEST_BYTES,
     ONCE,
     READ_RULES,
     check_size,
@@ -70,7 +70,9 @@ class WorkflowEnvironment(Environment):
     shares_rules = True
     most_live = 1000
 
-    def __init__(self, cwd: str, attempts: Callable[[], Attempts], lost_after: float, largest: int = LARGEST) -> None:
+    def __init__(
+        self, cwd: str, attempts: Callable[[], Attempts], lost_after: float, largest: int = LARGEST_BYTES
+    ) -> None:
         self.clock = WorkflowClock()
         self.is_former = not workflow.patched(NEWS)
         self.bodies = TreeBodies(attempts, lost_after, largest)

@@ -3,7 +3,7 @@
 from supervisor.core.events import encode_event
 from supervisor.store.memory import MemoryStore
 from supervisor.temporal.carry import unpack
-from supervisor.temporal.wire import PAGE, Carried, Entries
+from supervisor.temporal.wire import PAGE_BYTES, Carried, Entries
 
 
 class TreeStore(MemoryStore):
@@ -31,7 +31,7 @@ class TreeStore(MemoryStore):
         for row in self.rows(after):
             body = encode_event(row.event).decode()
             size += len(body)
-            if rows and size > PAGE:
+            if rows and size > PAGE_BYTES:
                 break
             rows.append((row.position, row.session, body))
         return Entries(rows=rows, last=self.last_position())

@@ -20,14 +20,22 @@ from supervisor.core.errors import LimitExceeded
 from supervisor.core.values import Outcome
 from supervisor.system.logs import FactLog
 from supervisor.temporal.carry import pack
-from supervisor.temporal.wire import CARRIED_LARGEST, ENDED_LARGEST, LARGEST, Carried, Rescue, Start, to_wire
+from supervisor.temporal.wire import (
+    CARRIED_LARGEST_BYTES,
+    ENDED_LARGEST_BYTES,
+    LARGEST_BYTES,
+    Carried,
+    Rescue,
+    Start,
+    to_wire,
+)
 from supervisor.temporal.workflow.commands import Commands
 from supervisor.temporal.workflow.hosting import TreeRunner
 from supervisor.temporal.workflow.journal import TreeStore
 
 log = FactLog(__name__)
 
-UNWIND: Final = 5.0
+UNWIND_SECONDS: Final = 5.0
 """Seconds for which agents may unwind before a tree moves to a new workflow."""
 TOO_LARGE: Final = (
     "its journal is too large to go on in a new workflow: name a folder for large payloads for the client that starts "
@@ -92,7 +100,7 @@ class Move:
         attempts = self._runner.attempts
         attempts.is_draining = True
         attempts.suspend_all("the tree goes on in a new workflow")
-        with anyio.move_on_after(UNWIND):
+        with anyio.move_on_after(UNWIND_SECONDS):
             await attempts.wait_until(lambda: not attempts.has_tasks)
         return True
 
@@ -108,7 +116,7 @@ class Move:
         if not _fits(journal, self._start) and outcome.kind in ("succeeded", "cancelled"):
             journal, is_whole = pack(self._store), False
         left = to_wire(self._following(journal, is_whole=is_whole))
-        is_small = self._start.largest > LARGEST or size + len(to_json(left, "a journal")) <= ENDED_LARGEST
+        is_small = self._start.largest > LARGEST_BYTES or size + len(to_json(left, "a journal")) <= ENDED_LARGEST_BYTES
         if not _fits(journal, self._start) or not is_small:
             log.warning("tree.left_nothing", session=self._start.session, reason=TOO_LARGE)
             return None
@@ -150,4 +158,4 @@ class Move:
 
 
 def _fits(journal: str, start: Start) -> bool:
-    return start.largest > LARGEST or len(journal) <= CARRIED_LARGEST
+    return start.largest > LARGEST_BYTES or len(journal) <= CARRIED_LARGEST_BYTES

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeKey
 from supervisor.core.encoding import to_json
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
-from supervisor.temporal.wire import MEMO, MEMO_LARGEST, PENDING, SEARCHED_LARGEST
+from supervisor.temporal.wire import MEMO, MEMO_LARGEST_BYTES, PENDING, SEARCHED_LARGEST_BYTES
 from supervisor.temporal.workflow.claims import claim_withdrawn
 
 _DEFAULTS: Final = {
@@ -53,7 +53,7 @@ def searched(ids: list[str]) -> list[str]:
     size, found = len("[]"), list[str]()
     for each in ids:
         size += len(f'"{each}",')
-        if size > SEARCHED_LARGEST:
+        if size > SEARCHED_LARGEST_BYTES:
             break
         found.append(each)
     return found
@@ -69,7 +69,7 @@ def memo_of(pending: list[Approval]) -> Any:
             if name not in _DEFAULTS or value != _DEFAULTS[name]
         }
         size += len(to_json(document, "an approval"))
-        if size > MEMO_LARGEST:
+        if size > MEMO_LARGEST_BYTES:
             left_out.append(each.id)
         else:
             whole.append(document)

@@ -13,7 +13,7 @@ from test_platform_cards import NOW, approvals, decided_ones
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, agent, tool
 from supervisor.channels.mail import Email, EmailRefused, EmailSettings, SmtpServer
-from supervisor.channels.mail.letters import address, asked_letter, decided_letter
+from supervisor.channels.mail.letters import asked_letter, decided_letter, mail_address
 from supervisor.channels.sdk import ChannelSetup
 from supervisor.core.approvals.people import People, Person
 
@@ -204,7 +204,7 @@ async def test_a_question_is_told_with_its_text(box):
 @given(approvals(), decided_ones())
 def test_no_text_of_an_agent_is_a_header_or_a_line_of_ours(approval, decided):
     """Any name and any question: one subject, known headers, our link first, its own words indented."""
-    sender = address("supervisor@example.org")
+    sender = mail_address("supervisor@example.org")
     for letter in (
         asked_letter(approval, "https://inbox.example", "l.example.org", sender, NOW),
         decided_letter(decided, "https://inbox.example", "l.example.org", sender, NOW),
@@ -229,8 +229,8 @@ HEADERS |= {"X-Auto-Response-Suppress", "Content-Type", "Content-Transfer-Encodi
 def test_an_address_is_one_address(written):
     """Nothing that is written in a configuration adds a header or a recipient."""
     with pytest.raises(InvalidInput):
-        address(written)
-    assert parseaddr("ana@example.org")[1] == address("ana@example.org").addr_spec
+        mail_address(written)
+    assert parseaddr("ana@example.org")[1] == mail_address("ana@example.org").addr_spec
 
 
 def test_a_table_makes_the_channel_and_problems_name_their_key(monkeypatch):

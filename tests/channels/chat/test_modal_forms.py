@@ -20,7 +20,7 @@ from supervisor.channels.chat.modal_fields import read_modal
 from supervisor.channels.discord import components, interactions
 from supervisor.channels.slack import blocks, payloads
 from supervisor.channels.slack.signed import payload_of
-from supervisor.core.approvals.fields import same
+from supervisor.core.approvals.fields import same_json
 
 pytestmark = pytest.mark.anyio
 PLACE = {"conversation": "C1", "message": "1", "thread": ""}
@@ -59,13 +59,13 @@ def test_a_modal_that_is_sent_as_it_was_opened_gives_the_same_arguments(pair):
     if view["blocks"][-1]["block_id"] != "field":
         headers, body = fake_slack.FakeSlack.fill_in(None, view, ANA)
         press = payloads.read(payload_of(headers, body))
-        assert same(json.loads(read_modal("edit", approval, press.fields)), approval.arguments)
+        assert same_json(json.loads(read_modal("edit", approval, press.fields)), approval.arguments)
     modal = components.form_modal("edit", approval)
     if "component" in modal["components"][0]:
         rows = [{"type": 18, "component": fake_discord.filled(row["component"], None)} for row in modal["components"]]
         sent = {"custom_id": modal["custom_id"], "components": rows}
         press = interactions.read({"type": 5, "token": "t", "data": sent, "user": {"id": ANA}})
-        assert same(json.loads(read_modal("edit", approval, press.fields)), approval.arguments)
+        assert same_json(json.loads(read_modal("edit", approval, press.fields)), approval.arguments)
 
 
 async def test_slack_carries_the_fields_and_tells_each_problem_at_its_own():

@@ -13,7 +13,7 @@ from supervisor.channels.chat.presses import FORMS, buttons_of, decision_of, for
 from supervisor.channels.discord import components, interactions
 from supervisor.channels.slack import blocks, payloads
 from supervisor.channels.telegram import messages
-from supervisor.channels.wording.cards import decided, make_card, plain, still_waits
+from supervisor.channels.wording.cards import card_lines, decided, make_card, still_waits
 from supervisor.channels.wording.lengths import fit, length
 from supervisor.core.ids import new_approval_id
 
@@ -372,7 +372,7 @@ def test_no_surface_marks_a_mark():
             components.retired_message(each),
         ]
         drawn += [components.card_message(each, NOW, None), messages.card_message(each, None, ()), still_waits(each)]
-        drawn += [messages.retired_message(each, NOW), plain(make_card(each, NOW), {}), decided(each, NOW)]
+        drawn += [messages.retired_message(each, NOW), card_lines(make_card(each, NOW), {}), decided(each, NOW)]
     text = json.dumps(drawn, ensure_ascii=False)
     assert "⟨U+202E⟩" in text
     assert "27E8" not in text

@@ -18,7 +18,7 @@ from supervisor import Context, MemoryStore, agent
 from supervisor.channels.chat.interview import Interview
 from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import field_message, filled_message
-from supervisor.core.approvals.fields import describe, same
+from supervisor.core.approvals.fields import describe_schema, same_json
 
 __all__ = ["anyio_backend", "telegram"]
 pytestmark = pytest.mark.anyio
@@ -158,7 +158,11 @@ async def test_another_person_and_an_old_question_change_nothing(telegram):
 def test_any_form_keeps_the_limits_and_gives_its_value_back(pair):
     """A person who presses what each question shows changes nothing; each message and button is within the limits."""
     schema, value = pair
-    filling, approval, ana = Filling("edit", Interview(describe(schema, value), value)), APPROVAL, (str(ANA), "ana")
+    filling, approval, ana = (
+        Filling("edit", Interview(describe_schema(schema, value), value)),
+        APPROVAL,
+        (str(ANA), "ana"),
+    )
     while (prompt := filling.interview.prompt) is not None:
         part = filling.interview.number, filling.interview.count
         message = field_message(prompt, part, filling.token, approval, ana)
@@ -167,7 +171,7 @@ def test_any_form_keeps_the_limits_and_gives_its_value_back(pair):
             assert filling.press(str(prompt.offers.index(prompt.text))) is None
         else:
             assert filling.write(prompt.text) is None
-    assert same(filling.interview.reading.value, value)
+    assert same_json(filling.interview.reading.value, value)
     keeps_limits(filled_message(*filling.result(), filling.token, "edit", approval, ana))
 
 

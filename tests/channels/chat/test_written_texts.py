@@ -7,7 +7,7 @@ import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor
 from supervisor.channels.chat.platform import WRITING, Chat
-from supervisor.channels.chat.prose import ending
+from supervisor.channels.chat.prose import message_ending
 from supervisor.channels.chat.telling import Telling
 from supervisor.channels.chat.writing import text_of
 from supervisor.channels.wording.lengths import length
@@ -219,9 +219,9 @@ def test_a_text_is_as_harmless_as_what_is_said(text):
 def test_an_end_of_a_fenced_block_is_a_fenced_block():
     """The first signs of a message decide how the platform draws the rest."""
     lines = "".join(f"line {number}\n" for number in range(300))
-    cut = ending(f"Look:\n```python\n{lines}", 1000)
+    cut = message_ending(f"Look:\n```python\n{lines}", 1000)
     assert cut.startswith("…\n```python\nline ")
     assert cut.endswith("line 299\n\n```")
     assert length(cut) <= 1000
-    assert ending("short", 1000) == "short"
-    assert ending("short", 1000, is_cut=True) == "…\nshort"
+    assert message_ending("short", 1000) == "short"
+    assert message_ending("short", 1000, is_cut=True) == "…\nshort"

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from supervisor.channels.web.auth import Guard, Identity
 from supervisor.channels.web.bounds import Streams
 from supervisor.channels.web.endpoints import Call
-from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
+from supervisor.channels.web.events import BEAT_SECONDS, SLOW_SECONDS, EventStream, inbox_events, session_events
 from supervisor.channels.web.problems import Problem
-from supervisor.channels.web.revocations import LOOK, Revocation, Revocations
+from supervisor.channels.web.revocations import LOOK_SECONDS, Revocation, Revocations
 from supervisor.channels.web.schemas import InboxQuery, StreamQuery
 from supervisor.channels.web.state import MAX_STREAMS, OTHERS, Site
 from supervisor.core.approvals.people import Person
@@ -172,7 +172,7 @@ class TestAStream:
             return "approval", "0123456789.1", b"{}"
 
         await self.serve(news, send)
-        assert anyio.current_time() - self.began == pytest.approx(SLOW)
+        assert anyio.current_time() - self.began == pytest.approx(SLOW_SECONDS)
         assert self.site.streams.count == 0
 
     async def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_server(self):
@@ -187,7 +187,7 @@ class TestAStream:
         await self.serve(anyio.sleep_forever, send)
         assert [chunk.get("body", b"")[:1] for chunk in chunks[2:5]] == [b":"] * 3
         assert chunks[-1]["more_body"] is False
-        assert anyio.current_time() - self.began == pytest.approx(3 * BEAT)
+        assert anyio.current_time() - self.began == pytest.approx(3 * BEAT_SECONDS)
 
     async def test_a_client_that_goes_ends_its_stream(self):
         """The stream leaves no task and no watch."""
@@ -234,7 +234,7 @@ class TestAStream:
             stream = EventStream(anyio.sleep_forever, a_call(site, lambda: "sha256:x" not in known))
             await stream({"type": "http"}, anyio.sleep_forever, send)
             tasks.cancel_scope.cancel()
-        assert anyio.current_time() - began <= LOOK
+        assert anyio.current_time() - began <= LOOK_SECONDS
 
     async def serve(self, news, send, receive=anyio.sleep_forever):
         self.began = anyio.current_time()

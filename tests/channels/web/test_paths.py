@@ -5,7 +5,7 @@ import pytest
 from sites import HOST, world
 from starlette.requests import Request
 
-from supervisor.channels.web.border import GONE, PATIENCE, Border
+from supervisor.channels.web.border import GONE_SECONDS, PATIENCE_SECONDS, Border
 from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.login import read_form
 from supervisor.channels.web.pages.routes import PAGES
@@ -130,7 +130,7 @@ class TestABody:
             return {"type": "http.request", "body": b"x", "more_body": True}
 
         assert await told(drop) == (408, [])
-        assert anyio.current_time() - began == pytest.approx(PATIENCE, abs=GONE)
+        assert anyio.current_time() - began == pytest.approx(PATIENCE_SECONDS, abs=GONE_SECONDS)
 
     async def test_a_client_that_goes_is_no_fault(self, told):
         """Whoever goes in the middle of a body writes nothing into our log."""

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from sites import world
 
-from supervisor.channels.web.looks import KEPT, Looks
+from supervisor.channels.web.looks import KEPT_SECONDS, Looks
 
 pytestmark = pytest.mark.anyio
 
@@ -85,8 +85,8 @@ class TestLooks:
                     lambda session=session: looks.look(watched, session, after=None, limit=9, wholly=False)
                 )
         assert sorted(watched.opened, key=str) == [None, "mine"]
-        await anyio.sleep(KEPT - 1)
+        await anyio.sleep(KEPT_SECONDS - 1)
         await looks.look(watched, None, after=None, limit=9, wholly=False)
-        await anyio.sleep(KEPT - 1)
+        await anyio.sleep(KEPT_SECONDS - 1)
         await looks.look(watched, None, after=None, limit=9, wholly=False)
         assert (len(watched.opened), watched.closed) == (2, ["mine"])

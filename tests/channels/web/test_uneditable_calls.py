@@ -13,11 +13,11 @@ from supervisor.channels.chat.answering import Answering, Pressed
 from supervisor.channels.chat.presses import EDIT, decision_of, form_of
 from supervisor.channels.discord import components
 from supervisor.channels.slack import blocks
-from supervisor.channels.terminal.commands import commands
+from supervisor.channels.terminal.commands import card_commands
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.screen import draw_face
 from supervisor.channels.web.pages.inbox import card_view
-from supervisor.channels.wording.cards import make_card, plain
+from supervisor.channels.wording.cards import card_lines, make_card
 
 pytestmark = pytest.mark.anyio
 NOW = datetime.now(UTC)
@@ -62,7 +62,7 @@ def on_the_desk(asked) -> str:
 OFFERS = {
     "slack": lambda asked: str(blocks.card_blocks(asked, NOW)),
     "discord": lambda asked: str(components.card_message(asked, NOW)),
-    "log": lambda asked: plain(make_card(asked, NOW), commands(asked, None)),
+    "log": lambda asked: card_lines(make_card(asked, NOW), card_commands(asked, None)),
     "desk": on_the_desk,
     "page": lambda asked: card_view(asked, NOW).edit_text and "edit",
 }

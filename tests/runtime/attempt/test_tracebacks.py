@@ -8,7 +8,7 @@ from scenes import events, opened
 
 from supervisor import Context, MemoryStore, RunFailed, StepFailed, agent, tool
 from supervisor.core import events as e
-from supervisor.runtime.attempt.tracebacks import LIMIT, traceback_of
+from supervisor.runtime.attempt.tracebacks import LIMIT_BYTES, traceback_of
 
 pytestmark = pytest.mark.anyio
 
@@ -113,10 +113,10 @@ async def test_an_exception_whose_text_raises_ends_only_its_run():
 def test_a_long_traceback_keeps_its_beginning_and_its_end():
     """It has at most LIMIT bytes of UTF-8, and says what is left out."""
     try:
-        raise ValueError("ü" * LIMIT + "the end")
+        raise ValueError("ü" * LIMIT_BYTES + "the end")
     except ValueError as error:
         told = traceback_of(error)
-    assert LIMIT - 200 < len(told.encode()) <= LIMIT
+    assert LIMIT_BYTES - 200 < len(told.encode()) <= LIMIT_BYTES
     assert told.startswith("Traceback")
     assert told.rstrip().endswith("the end")
     assert "left out" in told

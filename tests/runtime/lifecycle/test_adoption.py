@@ -18,7 +18,7 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
-from supervisor.runtime.lifecycle.claim import LOOK, SILENT
+from supervisor.runtime.lifecycle.claim import LOOK_SECONDS, SILENT
 
 pytestmark = pytest.mark.anyio
 ran: list[str] = []
@@ -103,11 +103,11 @@ async def test_a_daemon_claims_a_tree_without_an_owner():
 async def test_a_daemon_claims_the_tree_of_an_owner_that_lived_between_two_looks(tmp_path):
     """R2: the attempt that began in another process shows that there was an owner."""
     async with opened(tmp_path / "s.db", adopt=True) as daemon:
-        await anyio.sleep(LOOK * 1.1)
+        await anyio.sleep(LOOK_SECONDS * 1.1)
         async with opened(tmp_path / "s.db", create=False) as other:
             await other.start(worker, "once", session="s")
             await other.find_approvals()  # a program that answers leaves what waits to others
-        await anyio.sleep(LOOK * 3)
+        await anyio.sleep(LOOK_SECONDS * 3)
         assert daemon.store.owns("s")
 
 
@@ -122,9 +122,9 @@ async def test_a_message_to_an_unowned_tree_is_acted_on_by_a_daemon_only(adopt):
 async def _send_to_what_nobody_owns(store, *, adopt):
     async with opened(store, adopt=adopt) as supervisor:
         supervisor.store._owned.clear()  # its owner has died since
-        await anyio.sleep(LOOK / 2)
+        await anyio.sleep(LOOK_SECONDS / 2)
         receipt = await supervisor.send("left", "hello", by="ana")
-        await anyio.sleep(LOOK * 2)
+        await anyio.sleep(LOOK_SECONDS * 2)
         assert receipt.kind in ("kept", "delivered")
         assert ((await supervisor.get_session("left")).outcome is not None) == adopt
 
@@ -136,9 +136,9 @@ async def test_a_message_to_an_idle_session_begins_a_turn_in_a_daemon():
         assert await run.result() == "one"
         store = fork(supervisor.store)
     async with opened(store, adopt=True) as supervisor:
-        await anyio.sleep(LOOK * 2)
+        await anyio.sleep(LOOK_SECONDS * 2)
         await supervisor.send("left", "two", by="ana")
-        with anyio.fail_after(5 * LOOK):
+        with anyio.fail_after(5 * LOOK_SECONDS):
             assert (await (await supervisor.get_run("left")).outcome()).value == "two"
 
 
@@ -164,7 +164,7 @@ async def test_a_silent_tree_is_not_claimed_unless_something_is_pending(spec, va
     store = await left_by_another_process(spec, *values)
     await anyio.sleep((SILENT + timedelta(minutes=1)).total_seconds())
     async with opened(store, adopt=True) as supervisor:
-        await anyio.sleep(LOOK)
+        await anyio.sleep(LOOK_SECONDS)
         assert store.owns("left") == is_taken
         await supervisor.resume_all()
         assert store.owns("left")
@@ -181,7 +181,7 @@ async def test_an_old_decision_is_still_acted_on():
             await supervisor.decide(asked.id, Approve(by="ana"))
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
-        with anyio.fail_after(5 * LOOK):
+        with anyio.fail_after(5 * LOOK_SECONDS):
             assert (await (await supervisor.get_run("left")).outcome()).value == "decided"
     assert ran == ["decided"]
 
@@ -193,7 +193,7 @@ async def test_an_old_restart_that_is_due_is_still_made():
     assert replayed(store, "left").timers
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
-        with anyio.fail_after(5 * LOOK):
+        with anyio.fail_after(5 * LOOK_SECONDS):
             assert (await (await supervisor.get_run("left")).outcome()).value == "mended"
 
 
@@ -206,7 +206,7 @@ async def test_an_old_cancel_is_still_finished():
         await supervisor._runner.journal.append(lambda view: [("left", request)])
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
-        with anyio.fail_after(5 * LOOK):
+        with anyio.fail_after(5 * LOOK_SECONDS):
             assert (await (await supervisor.get_run("left")).outcome()).kind == "cancelled"
     assert len(events(store, "left", e.RunFinished)) == 1
 

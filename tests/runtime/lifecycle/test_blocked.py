@@ -12,7 +12,7 @@ from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import facts_of
 from supervisor.runtime.lifecycle.claim import SILENT
-from supervisor.runtime.lifecycle.launch import LOOK_AGAIN
+from supervisor.runtime.lifecycle.launch import LOOK_AGAIN_SECONDS
 
 pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]
@@ -291,7 +291,7 @@ async def test_an_agent_that_cannot_be_loaded_blocks_and_is_tried_again(deployed
         with pytest.raises(RunBlocked):
             await run.result()
         deployed(original)
-        await anyio.sleep(LOOK_AGAIN + 1)
+        await anyio.sleep(LOOK_AGAIN_SECONDS + 1)
         assert (await supervisor.get_session("s")).status == "waiting_approval"
         (asked,) = await supervisor.find_approvals()
         await supervisor.decide(asked.id, Approve(by="ana"))

@@ -300,7 +300,7 @@ def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothin
     abandoned."""
     if is_slow:  # every commit is in a thread, which holds no virtual clock: so the clock is the real one
         enter(slow_disk())
-        enter(replaced(app, "SHUTDOWN_TIMEOUT", 0.1))
+        enter(replaced(app, "SHUTDOWN_TIMEOUT_SECONDS", 0.1))
     store = MemoryStore()
 
     async def program() -> None:

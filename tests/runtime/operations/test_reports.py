@@ -8,8 +8,8 @@ from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, agent, tool
 from supervisor.core import events as e
-from supervisor.core.sessions.reports import LONGEST
-from supervisor.runtime.operations.reports import FLUSH_AFTER, LARGEST, MOST
+from supervisor.core.sessions.reports import LONGEST_BYTES
+from supervisor.runtime.operations.reports import FLUSH_AFTER_SECONDS, LARGEST_BYTES, MOST
 
 pytestmark = pytest.mark.anyio
 
@@ -86,16 +86,16 @@ async def test_the_pieces_of_a_message_are_one_entry():
 @pytest.mark.parametrize("letter", ["a", "é", "語", "\U0001f30a"])
 async def test_a_long_text_is_cut_visibly_and_a_long_message_is_not(letter):
     """64 KiB are the most of one entry: one report leaves out the rest, the pieces of a message begin another."""
-    text = letter * (LONGEST + 1)
+    text = letter * (LONGEST_BYTES + 1)
     (cut,) = reports(await tell(("text", text)))
     assert 0 < cut.left_out == len(text.encode()) - len(cut.text.encode())
     assert text.startswith(cut.text)
-    assert LONGEST - 4 < len(cut.text.encode()) <= LONGEST
+    assert LONGEST_BYTES - 4 < len(cut.text.encode()) <= LONGEST_BYTES
     pieces = [letter * 1000] * 200
     told = reports(await tell(*(("text", piece) for piece in pieces)))
     assert "".join(each.text for each in told) == "".join(pieces)
-    assert all(len(each.text.encode()) <= LONGEST for each in told)
-    assert len(told) <= len("".join(pieces).encode()) / (LONGEST - 4000) + 1
+    assert all(len(each.text.encode()) <= LONGEST_BYTES for each in told)
+    assert len(told) <= len("".join(pieces).encode()) / (LONGEST_BYTES - 4000) + 1
 
 
 @pytest.mark.parametrize("kind", ["text", "plan"])
@@ -126,8 +126,8 @@ async def test_reports_do_not_grow_the_state_of_a_session_in_memory():
             await ctx.report("plan", str(n))
             assert journal.count_notes("s") < MOST
         for _ in range(40):
-            await ctx.report("plan", "x" * LONGEST)
-            assert sum(len(each.text) for each in journal.notes.get("s", ())) <= LARGEST
+            await ctx.report("plan", "x" * LONGEST_BYTES)
+            assert sum(len(each.text) for each in journal.notes.get("s", ())) <= LARGEST_BYTES
         after = replace(journal.states["s"], length=0)
 
     async with opened() as opened_supervisor:
@@ -160,15 +160,15 @@ async def test_a_report_without_an_entry_after_it_is_written_after_a_while():
     async def works_long(ctx: Context) -> None:
         for _ in range(10):
             await ctx.report("text", ".")
-            await anyio.sleep(FLUSH_AFTER / 20)
+            await anyio.sleep(FLUSH_AFTER_SECONDS / 20)
         assert reports(store) == []
         before = store.commits
-        await anyio.sleep(FLUSH_AFTER)
+        await anyio.sleep(FLUSH_AFTER_SECONDS)
         assert (said(store), store.commits) == ([("text", "." * 10)], before + 1)
-        await anyio.sleep(10 * FLUSH_AFTER)
+        await anyio.sleep(10 * FLUSH_AFTER_SECONDS)
         assert store.commits == before + 1
         await ctx.report("text", "!")
-        await anyio.sleep(2 * FLUSH_AFTER)
+        await anyio.sleep(2 * FLUSH_AFTER_SECONDS)
         assert said(store)[1:] == [("text", "!")]
 
     async with opened(store) as supervisor:

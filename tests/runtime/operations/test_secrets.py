@@ -28,7 +28,7 @@ from supervisor import (
     tool,
 )
 from supervisor.channels import Channel, Terminal
-from supervisor.channels.wording.cards import make_card, plain
+from supervisor.channels.wording.cards import card_lines, make_card
 from supervisor.cli import make_app
 from supervisor.cli.story import Story
 from supervisor.core import events as e
@@ -100,7 +100,7 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
             seen.extend(
                 [
                     approval_document(approval),
-                    plain(make_card(approval, now), {}),
+                    card_lines(make_card(approval, now), {}),
                     await supervisor.get_approval(approval.id),
                 ]
             )
@@ -126,7 +126,7 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
         await anyio.sleep(1)  # the terminal says it as lines
         await look(supervisor)
         edited = {"user": "eve", "token": MASK, "settings": {"keys": [f"other {PLANTED}"]}}
-        seen.append(plain(make_card(approval, datetime.now(UTC), edited=edited), {}))
+        seen.append(card_lines(make_card(approval, datetime.now(UTC), edited=edited), {}))
         await supervisor.decide(approval.id, Approve(by="ana", arguments=edited))
         assert await run.result() == "welcome eve"
         await look(supervisor)

@@ -6,8 +6,8 @@ from scenes import ForkingStore, names, opened
 from test_reports import CountingStore
 
 from supervisor import Context, InvalidInput, NotFound, StepContext, StreamedText, agent
-from supervisor.runtime.journal.texts import LONGEST
-from supervisor.runtime.reading.streams import PACE
+from supervisor.runtime.journal.texts import LONGEST_CHARACTERS
+from supervisor.runtime.reading.streams import PACE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -74,15 +74,15 @@ async def test_ten_thousand_pieces_cost_no_commit_and_a_watcher_gets_the_latest(
         seen = await see(supervisor)
         assert await run.result() == "done"
     assert store.commits < 10
-    assert len(seen) <= 2 + seconds / PACE
+    assert len(seen) <= 2 + seconds / PACE_SECONDS
     whole = "".join(f"{n} " for n in range(10_000))
     assert all(whole.startswith(each.text) for each in seen if not each.left_out)
 
 
-@pytest.mark.parametrize("piece", ["a", "語" * 1000, "x" * 3 * LONGEST])
+@pytest.mark.parametrize("piece", ["a", "語" * 1000, "x" * 3 * LONGEST_CHARACTERS])
 async def test_a_long_text_keeps_its_end_in_bounded_memory(piece):
     """And says how much is missing before it."""
-    count = 4 * LONGEST // len(piece) + 3
+    count = 4 * LONGEST_CHARACTERS // len(piece) + 3
 
     @agent
     async def writing(ctx: Context) -> int:
@@ -98,9 +98,9 @@ async def test_a_long_text_keeps_its_end_in_bounded_memory(piece):
         await anyio.sleep(1)
         async with supervisor.watch_text("s") as watch:
             text = await anext(watch)
-        assert await run.result() <= 3 * LONGEST
-    assert text.text == (piece * count)[-LONGEST:]
-    assert text.left_out == len(piece) * count - LONGEST
+        assert await run.result() <= 3 * LONGEST_CHARACTERS
+    assert text.text == (piece * count)[-LONGEST_CHARACTERS:]
+    assert text.left_out == len(piece) * count - LONGEST_CHARACTERS
 
 
 async def test_nothing_is_shown_again_in_a_replay():

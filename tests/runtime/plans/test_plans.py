@@ -11,14 +11,14 @@ from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import NotFound
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import replay
+from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.decisions import check_plain, decision_entries
 from supervisor.runtime.plans.end import Ending, cancel_events, end_events
 from supervisor.runtime.plans.imports import begin_import
 from supervisor.runtime.plans.interrupted import lost_calls
-from supervisor.runtime.plans.rules import add, revoke
+from supervisor.runtime.plans.rules import revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,13 +39,13 @@ def begun(session, parent=None):
 
 def viewed(**journals):
     """Return a view of an empty store and of these sessions in memory."""
-    states = {session: replay(session, events) for session, events in journals.items()}
+    states = {session: replay_journal(session, events) for session, events in journals.items()}
     return View(MemoryStore(), states, {}, 0)
 
 
 def test_only_later_plans_of_a_batch_see_the_drafts_of_a_plan():
     """A draft belongs to its view. The live state stays as it is on disk."""
-    live = {"s": replay("s", begun("s"))}
+    live = {"s": replay_journal("s", begun("s"))}
     view = View(MemoryStore(), live, {}, 7)
     for session, event in cancel_events(view, "s", "ana", None, NOW):
         view.take(session, event)
@@ -83,9 +83,9 @@ def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():
     """A7: two rules with the same meaning are one rule."""
     view = viewed(**{RULES: []})
     rule = Rule(kind="deny", tool="deploy", id="r1")
-    for session, event in add(view, rule, "ana", NOW):
+    for session, event in rule_added(view, rule, "ana", NOW):
         view.take(session, event)
-    assert list(add(view, replace(rule, id="r2"), "ben", NOW)) == []
+    assert list(rule_added(view, replace(rule, id="r2"), "ben", NOW)) == []
     entries, taken = revoke(view, rule.id, "ana", NOW)
     assert (taken.id, [event.rule for _, event in entries]) == (rule.id, [rule.id])
     with pytest.raises(NotFound):

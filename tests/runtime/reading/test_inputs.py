@@ -8,7 +8,7 @@ from scenes import opened
 
 from supervisor import Context, MemoryStore, SqliteStore, agent, tool
 from supervisor.channels.wording.cards import make_card
-from supervisor.runtime.reading.inputs import LONGEST
+from supervisor.runtime.reading.inputs import LONGEST_CHARACTERS
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_a_long_input_shows_both_ends_and_no_credential():
         (text,) = found.inputs
         assert text.startswith("[secret 1] begin")
         assert text.endswith("x end")
-        assert len(text) < LONGEST + 50
+        assert len(text) < LONGEST_CHARACTERS + 50
         await supervisor.cancel("s")
 
 

@@ -14,7 +14,7 @@ from supervisor.store.sqlite.store import SqliteStore
 @pytest.fixture
 def free(monkeypatch):
     """The bytes that are free on a disk with blocks of 1 KiB."""
-    found, ask = [10 * log_index.SIZE], os.statvfs
+    found, ask = [10 * log_index.SIZE_BYTES], os.statvfs
 
     def small(path):
         values = list(ask(path))
@@ -37,11 +37,11 @@ def test_the_whole_index_is_allocated_while_a_store_is_open(path):
     for each in (first, second):
         each.open()
         append(each, (f"a{id(each)}", created(f"a{id(each)}")))
-    assert allocated(path) >= log_index.SIZE
+    assert allocated(path) >= log_index.SIZE_BYTES
     first.close()
     other = python("store = SqliteStore(sys.argv[1]); store.open(); store.close()", path)
     other.communicate()
-    assert allocated(path) >= log_index.SIZE
+    assert allocated(path) >= log_index.SIZE_BYTES
     append(second, ("b", created("b")))
     second.close()
     assert [found.name for found in path.parent.iterdir()] == [path.name]
@@ -51,12 +51,12 @@ def test_a_store_is_not_opened_without_room_for_its_index(path, free):
     """Unless another process has it open, and has allocated the index."""
     store, other = SqliteStore(path), SqliteStore(path)
     store.open()
-    free[0] = log_index.SIZE - 1024
+    free[0] = log_index.SIZE_BYTES - 1024
     other.open()
     for each in (store, other):
         each.close()
     with pytest.raises(StoreRefused):
         store.open()
-    free[0] = log_index.SIZE
+    free[0] = log_index.SIZE_BYTES
     store.open()
     store.close()

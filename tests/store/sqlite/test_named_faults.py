@@ -14,7 +14,6 @@ import pytest
 from store_stories import append, created, python, started
 
 from supervisor.core.errors import StoreRefused, StoreUnreadable
-from supervisor.store.sqlite import log_index
 from supervisor.store.sqlite.faults import explain_opening, explain_owning
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.testing import wrapped
@@ -102,11 +101,14 @@ def test_a_process_with_too_many_open_files_is_told_so(path):
 FULL = """
 set -e
 mount -t tmpfs -o size=1m none "$1"
+mount -t tmpfs none /dev/shm
 "$2" -c "$3" "$1/s.db" "$4" || true
 rm -f "$1/s.db-shm"
 dd if=/dev/zero of="$1/fill" bs=4096 2>/dev/null || true
-"$2" -m supervisor approvals --json --store "$1/s.db"
-
+code=0
+"$2" -m supervisor approvals --json --store "$1/s.db" || code=$?
+find /dev/shm -type d -name 'supervisor-*' >&2
+exit $code
 """
 FILLS = """
 import os, sys
@@ -118,34 +120,39 @@ append(store, ("a", created()), ("a", started()), ("a", asked()))
 if sys.argv[2] == "killed":
     os.kill(os.getpid(), 9)
 store.close()
+if sys.argv[2] == "damaged":
+    with open(sys.argv[1], "r+b") as file:
+        file.seek(8192)
+        file.write(bytes(range(256)) * 256)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="a full disk is mounted")
+@pytest.fixture
+def pending_on_full_disk(tmp_path):
+    """Return a function that runs `supervisor approvals` on a full disk, with a store that was `left` so."""
+    if os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("a full disk is mounted")
+
+    def pending(left):
+        shell = ["unshare", "--mount", "sh", "-c", FULL, "sh", tmp_path, sys.executable, FILLS, left]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(shell, capture_output=True, text=True, timeout=60, env=env)
+        if "mount" in done.stderr:
+            pytest.skip("nothing may be mounted here")
+        return done
+
+    return pending
+
+
 @pytest.mark.parametrize("left", ["closed", "killed"])
-def test_pending_approvals_are_read_from_a_full_disk(tmp_path, left):
+def test_pending_approvals_are_read_from_a_full_disk(pending_on_full_disk, left):
     """The log's index would need room. What was in the log when its process was killed is there, too."""
-    shell = ["unshare", "--mount", "sh", "-c", FULL, "sh", tmp_path, sys.executable, FILLS, left]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, env=env)
-    if "mount" in done.stderr:
-        pytest.skip("nothing may be mounted here")
+    done = pending_on_full_disk(left)
     assert [each["id"] for each in json.loads(done.stdout)] == ["p"], done.stderr
 
 
-def test_a_copy_that_cannot_be_read_is_removed(path, enter):
+def test_a_copy_that_cannot_be_read_is_removed(pending_on_full_disk):
     """It would stay in memory until the machine ends."""
-    opened = []
-
-    def refuses(_check, where):
-        opened.append(where)
-        raise StoreUnreadable("damaged") if where != path else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    store = SqliteStore(path)
-    store.open()
-    store.close()
-    enter(wrapped(log_index, "check_room", refuses))
-    with pytest.raises(StoreUnreadable):
-        SqliteStore(path, create=False).open()
-    assert len(opened) == 2
-    assert not opened[1].parent.exists()
+    done = pending_on_full_disk("damaged")
+    assert (done.returncode, done.stdout) == (6, ""), done.stderr
+    assert "/dev/shm" not in done.stderr

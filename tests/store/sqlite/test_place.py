@@ -139,7 +139,7 @@ def cut_to_nothing(path):
 
 
 def cut_in_half(path):
-    os.truncate(path, path.stat().st_size // schema.PAGE // 2 * schema.PAGE)
+    os.truncate(path, path.stat().st_size // schema.PAGE_BYTES // 2 * schema.PAGE_BYTES)
 
 
 @pytest.mark.parametrize("cut", [cut_to_nothing, cut_in_half], ids=lambda cut: cut.__name__)
@@ -198,5 +198,5 @@ def test_a_store_is_made_once_and_never_replaced(path):
     store = opened(path)
     assert len(store.journal("a")) == 1
     store.close()
-    assert int.from_bytes(path.read_bytes()[16:18], "big") == schema.PAGE
+    assert int.from_bytes(path.read_bytes()[16:18], "big") == schema.PAGE_BYTES
     assert [found.name for found in path.parent.iterdir()] == [path.name]

@@ -16,9 +16,19 @@ import msgspec
 from msgspec import UNSET
 
 from supervisor.channels.wording.cards import PATH_SEPARATOR
-from supervisor.channels.wording.form_words import default_text, is_optional, option_text, takes
+from supervisor.channels.wording.form_words import default_text, is_optional, option_text, takes_words
 from supervisor.core.approvals.fields import Blank, Field
-from supervisor.core.approvals.forms import BLANK, ROOT, Reading, Texts, change, count_of, find, read, write
+from supervisor.core.approvals.forms import (
+    BLANK,
+    ROOT,
+    Reading,
+    Texts,
+    change_form_texts,
+    count_of,
+    find_field,
+    read_form_texts,
+    write_form_texts,
+)
 from supervisor.core.errors import InvalidInput
 
 CHECK: Final = "check"
@@ -83,7 +93,7 @@ class FormView(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_form(field: Field, form: Mapping[str, str]) -> Any:
     """Return the value of a submitted form. Raises Misfilled."""
-    reading = read(field, form)
+    reading = read_form_texts(field, form)
     if reading.problems:
         raise Misfilled(reading.problems)
     return reading.value
@@ -94,12 +104,12 @@ def form_view(
 ) -> FormView:
     """Return a form. `value`: what it shows at first; `form`: what was submitted, if it was; `problem`: what was wrong
     with the value as a whole."""
-    first = write(field, value)
+    first = write_form_texts(field, value)
     if form is None:
         return FormView(root=_Drawer(field, prefix, first, first, {}, "").view(field, ROOT, ""))
     press = form.get("press", "")
-    texts = change(field, form, press)
-    reading = read(field, texts) if press in ("", CHECK) else Reading(value=UNSET, problems={})
+    texts = change_form_texts(field, form, press)
+    reading = read_form_texts(field, texts) if press in ("", CHECK) else Reading(value=UNSET, problems={})
     problems = {**reading.problems, **({ROOT: problem} if problem else {})}
     drawer = _Drawer(field, prefix, first, texts, problems, press)
     root = drawer.view(field, ROOT, "")
@@ -117,7 +127,7 @@ class _Drawer:
         self._problems = problems
         self.summary: list[tuple[str, str, str]] = []
         verb, _, place = press.partition(":")
-        target = find(field, place)
+        target = find_field(field, place)
         if verb == "add" and target is not None and target.kind == "list":
             place = f"{place}.{count_of(target, texts, place) - 1}"
         self._focus = place.rpartition(".")[0] if verb == "remove" else place
@@ -188,7 +198,7 @@ class _Drawer:
 
 
 def _hint(field: Field) -> str:
-    hint = "" if field.kind in ("object", "choice", "switch") else takes(field)
+    hint = "" if field.kind in ("object", "choice", "switch") else takes_words(field)
     default = default_text(field)
     found = [hint] * (hint not in ("", "text", "list")) + [f"default {default}"] * (default != "")
     return ", ".join(found)

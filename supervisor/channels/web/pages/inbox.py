@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from supervisor.channels.chat import presses
 from supervisor.channels.web.pages.forms import FormView, form_view, read_form
-from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
+from supervisor.channels.web.pages.markup import Language, Span, language_of, spans, text_change
 from supervisor.channels.wording.cards import (
     NUMBERS,
     all_facts,
@@ -40,7 +40,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
-LONG: Final = 24
+LONG_LINES: Final = 24
 """Lines. A longer argument gets a line with its length, and it scrolls once the approval is decided."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
 """Names that tools give to a text and to its replacement. A page shows the difference of the two."""
@@ -64,7 +64,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_long(self) -> bool:
-        return self.lines > LONG
+        return self.lines > LONG_LINES
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,7 +251,7 @@ def _changed(approval: Approval) -> tuple[tuple[str, ...], Fact | None]:
     for old, new in _PAIRS:
         before, after = given.get(old), given.get(new)
         if isinstance(before, str) and isinstance(after, str) and not hidden & {old, new}:
-            text = change(draw_code(before).text, draw_code(after).text)
+            text = text_change(draw_code(before).text, draw_code(after).text)
             if text is not None:
                 label = f"{name_text(old)} → {name_text(new)}"
                 made = facts.Fact(kind="argument", name=label, text=text)
@@ -302,7 +302,7 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MOST_CARDS: Final = 50
-MOST_TEXT: Final = 1_000_000
+MOST_TEXT_CHARACTERS: Final = 1_000_000
 """The most characters on the cards of one page, without the last card. Every other client waits while a page is
 drawn."""
 
@@ -312,7 +312,7 @@ def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Calla
     the reader may not decide an approval."""
     shown, length = list[CardView](), 0
     for each in first:
-        if length > MOST_TEXT:
+        if length > MOST_TEXT_CHARACTERS:
             break
         shown.append(card_view(each, now, refusal=refusal(each)))
         length += sum(len(span.text) for fact in shown[-1].facts for span in fact.spans)

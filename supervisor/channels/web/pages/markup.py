@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 Language = Literal["shell", "patch", "change", "text"]
-"""A patch is text in the format of diff; a change is what `change` returns, where every line begins with its sign."""
+"""A patch is text in the format of diff; a change is what `text_change` returns: each line begins with its sign."""
 
-LARGEST: Final = 20_000
+LARGEST_CHARACTERS: Final = 20_000
 """Characters up to which a text is coloured."""
-LARGEST_DIFF: Final = 400
+LARGEST_DIFF_LINES: Final = 400
 """Lines of either side up to which two texts are compared: comparing is quadratic, and longer ones are shown as they
 are."""
 
@@ -51,7 +51,7 @@ class Span(NamedTuple):
 
 def spans(text: str, language: Language) -> list[Span]:
     """Cut a text, made visible before, into spans."""
-    if len(text) > LARGEST:
+    if len(text) > LARGEST_CHARACTERS:
         return [Span("", text)]
     match language:
         case "shell":
@@ -69,11 +69,11 @@ def language_of(name: str, text: str, *, is_command: bool) -> Language:
     return "patch" if name in ("diff", "patch") or _HUNK.search(text) else "text"
 
 
-def change(old: str, new: str) -> str | None:
+def text_change(old: str, new: str) -> str | None:
     """Return what replacing `old` by `new` does, as a diff that leaves no line of either out; None if they are too
     long to be compared."""
     before, after = old.split("\n"), new.split("\n")
-    if max(len(before), len(after)) > LARGEST_DIFF:
+    if max(len(before), len(after)) > LARGEST_DIFF_LINES:
         return None
     lines = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

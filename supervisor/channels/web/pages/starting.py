@@ -12,8 +12,8 @@ from supervisor.channels.web.pages.forms import FormView, Misfilled, form_view, 
 from supervisor.channels.web.pages.visits import Visit
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.wording.form_words import is_small
-from supervisor.core.approvals.fields import Field, describe
-from supervisor.core.approvals.forms import write
+from supervisor.core.approvals.fields import Field, describe_schema
+from supervisor.core.approvals.forms import write_form_texts
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.ids import new_session_id
@@ -67,8 +67,8 @@ def _fields(agent: AgentView) -> Field | None:
     """Return the fields of an agent's input; None if it takes none, or JSON only."""
     if agent.input is None:
         return None
-    field = describe(agent.input)
-    return field if field.kind != "json" and is_small(write(field)) else None
+    field = describe_schema(agent.input)
+    return field if field.kind != "json" and is_small(write_form_texts(field)) else None
 
 
 async def list_agents(visit: Visit) -> Response:

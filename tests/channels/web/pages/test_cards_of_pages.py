@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 
 from supervisor.channels.web import rendering
-from supervisor.channels.web.pages.inbox import MOST_TEXT, card_view, decision_of, inbox
-from supervisor.channels.web.pages.markup import change, spans
+from supervisor.channels.web.pages.inbox import MOST_TEXT_CHARACTERS, card_view, decision_of, inbox
+from supervisor.channels.web.pages.markup import spans, text_change
 from supervisor.channels.web.pages.story import story
 from supervisor.channels.web.pages.visits import Viewer
 from supervisor.core.errors import InvalidInput
@@ -145,14 +145,14 @@ def test_shell_syntax_has_its_colour(command, kind, text):
 @given(st.text("ab\n", max_size=40), st.text("ab\n", max_size=40))
 def test_a_change_leaves_out_no_line_of_either_side(old, new):
     """What is replaced, and by what, can be read off the difference."""
-    lines = change(old, new).split("\n")
+    lines = text_change(old, new).split("\n")
     assert "\n".join(line[1:] for line in lines if line[0] in " -") == old
     assert "\n".join(line[1:] for line in lines if line[0] in " +") == new
 
 
 def test_a_very_long_text_is_shown_whole_and_fills_the_page():
     """What is too long to be coloured is one piece, and a page has as many cards as it has room for."""
-    much = '"$(' * (MOST_TEXT // 3 + 1)
+    much = '"$(' * (MOST_TEXT_CHARACTERS // 3 + 1)
     asked = [an_approval(id=name, tool="shell", arguments={"command": much}) for name in ("one", "two")]
     assert spans(much, "shell") == [("", much)]
     page = inbox(asked, 7, NOW, lambda approval: None)
