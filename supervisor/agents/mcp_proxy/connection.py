@@ -197,7 +197,10 @@ class Connection:
         call = caller.call
         is_timeout = isinstance(reason, str) and _TIMED_OUT.search(reason) is not None
         scope.cancel()
-        if call is None or call.message is not caller or is_timeout:
+        if call is None or call.message is not caller:
+            return
+        call.leave(caller)  # now: the client's next message may be the same call
+        if is_timeout:
             return
         for request, flight in self._flights.items():
             if flight.call is call and not flight.is_cancelled.is_set():
