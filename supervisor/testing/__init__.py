@@ -1,8 +1,9 @@
 """Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
 
 When nothing is ready, the loop's clock jumps to the next timer. Use it with anyio's pytest plugin and a MemoryStore:
-the clock does not wait for another process or a worker thread, but PATIENCE for a tool or step without async. With a
-SqliteStore, `fast_disk()` keeps its commits in the loop, and `slow_disk(0.1)` lets each take so long on that clock.
+the clock does not wait for another process or a worker thread, but PATIENCE_SECONDS for a tool or step without async.
+With a SqliteStore, `fast_disk()` keeps its commits in the loop, and `slow_disk(0.1)` lets each take so long on that
+clock.
 
     @pytest.fixture(params=[virtual_asyncio, virtual_trio])
     def anyio_backend(request):
@@ -102,7 +103,7 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
         self._jumping.patient_until = monotonic() + seconds
 
 
-PATIENCE: Final = 0.25
+PATIENCE_SECONDS: Final = 0.25
 """Seconds of the real clock for which virtual time waits for a function without async, from the latest one's start."""
 
 
@@ -111,8 +112,8 @@ class _TrioPatience:
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._until = monotonic() + PATIENCE
-        clock.autojump_threshold = PATIENCE
+        self._until = monotonic() + PATIENCE_SECONDS
+        clock.autojump_threshold = PATIENCE_SECONDS
 
     def after_io_wait(self, timeout: float) -> None:
         if monotonic() >= self._until:
@@ -132,11 +133,11 @@ class _Patience:
             import trio.testing
 
             clock: Any = trio.lowlevel.current_clock()
-            if isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold in (0, PATIENCE):
+            if isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold in (0, PATIENCE_SECONDS):
                 self._hear_on_trio(trio.lowlevel, clock, change)
         elif isinstance(loop := asyncio.get_running_loop(), AutojumpLoop):
             self._running[loop] += change
-            loop.be_patient(PATIENCE if self._running[loop] else 0.0)
+            loop.be_patient(PATIENCE_SECONDS if self._running[loop] else 0.0)
 
     def _hear_on_trio(self, lowlevel: Any, clock: Any, change: int) -> None:
         self._running[clock] += change

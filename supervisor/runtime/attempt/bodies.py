@@ -2,12 +2,12 @@
 
 Theory: Python cannot end a function that waits for a thread, shields itself or swallows its cancellation. So a function
 runs in a task of its own, in the runner's group. The call or step waits for it, tells it to end at the deadline or when
-it is itself cancelled, and goes on GRACE seconds later in any case. What still runs then is a *left* body.
+it is itself cancelled, and goes on GRACE_SECONDS seconds later in any case. What still runs then is a *left* body.
 
 Rules
 - A body belongs to no attempt: its steps are not followed (settling.py). A replay runs no body.
 - An async function whose code awaits nothing runs in the agent's own task: it has ended before anything could end it.
-- What ends within GRACE ends its call as ever. What a left body returns or raises later is dropped and logged, and its
+- What ends within the grace ends its call as ever. What a left body returns or raises later is dropped and logged, and its
   context refuses every further act.
 - A function without async runs in a daemon thread of its own. So the interpreter can end while it runs. Such threads
   have a limiter of their own, and a left one gives its slot back.
@@ -38,7 +38,7 @@ log = FactLog(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-GRACE: Final = 2.0
+GRACE_SECONDS: Final = 2.0
 """Seconds that a body has to end, once it was told to."""
 MOST_LEFT: Final = 32
 MOST_THREADS: Final = 40
@@ -291,7 +291,7 @@ class Bodies:
         """Tell a body to end, and wait until it has, or leave it."""
         running.tell()
         try:
-            with anyio.move_on_after(GRACE, shield=True):
+            with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await ended.wait()
         except anyio.get_cancelled_exc_class() as cancelled:  # a native one: the program ends
             running.cancellation = cancelled

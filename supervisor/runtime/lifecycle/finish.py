@@ -15,7 +15,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
-from supervisor.runtime.plans.end import MOST_SAID, Ending, cancel_children, end_events, open_tree
+from supervisor.runtime.plans.end import MOST_SAID_CHARACTERS, Ending, cancel_children, end_events, open_tree
 
 
 class Finishing:
@@ -42,7 +42,7 @@ class Finishing:
         """Write an ending, or leave it to a parent that is ending, too."""
         session = attempt.session
         if ending.kind != "succeeded":
-            ending = replace(ending, writing=self._attempts.hub.texts.get_unsaid(session, MOST_SAID))
+            ending = replace(ending, writing=self._attempts.hub.texts.get_unsaid(session, MOST_SAID_CHARACTERS))
         self._attempts.endings[session] = ending
         was_cancelled = attempt.state.cancel is not None  # then its children were cancelled, too
         if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:

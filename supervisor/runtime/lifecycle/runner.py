@@ -8,6 +8,8 @@ Rules
 - Only our own cancellations reach an attempt. If an agent raises a cancellation of none of its scopes, only that run
   fails.
 - An attempt that has not ended `stop_timeout` after it was told to is abandoned, with an error in the log (W13).
+
+The module is longer than 400 lines because it is one interface: what attempts and the other parts ask of their host.
 """
 
 import os
@@ -27,7 +29,7 @@ from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.bodies import GRACE, Bodies
+from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
 from supervisor.runtime.attempt.native_cancellation import is_own_doing, take_pending
@@ -355,12 +357,12 @@ class Runner:
             self._leave(attempt, sleeps=sleeps)
 
     def _overdue(self, attempt: Attempt, *, may_wait: bool = True) -> None:
-        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets GRACE more, once, if it
+        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets the grace more, once, if it
         waits for a body: that is left then (runtime/attempt/bodies.py)."""
         if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
             return
         if may_wait and self.bodies.is_ending(attempt.session):
-            due = anyio.current_time() + GRACE
+            due = anyio.current_time() + GRACE_SECONDS
             attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt, may_wait=False))
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)

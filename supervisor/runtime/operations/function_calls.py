@@ -1,4 +1,7 @@
-"""Calls of function tools: the effect is a function that the environment runs under a deadline."""
+"""Calls of function tools: the effect is a function that the environment runs under a deadline.
+
+The module is longer than 400 lines because the arguments, the deadline and the result of such a call are one life.
+"""
 
 import math
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence

@@ -19,7 +19,7 @@ from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of
 from supervisor.runtime.plans.turns import next_turn, undelivered
 
-MOST_SAID: Final = 10_000
+MOST_SAID_CHARACTERS: Final = 10_000
 """Characters of an agent's last words."""
 
 
@@ -115,12 +115,12 @@ def _said(view: View, state: SessionState, ending: Ending) -> str:
         return ""
     words, length = [ending.writing] if ending.writing else [], len(ending.writing)
     for event in reversed(view.events(state.id) if state.has_said else ()):
-        if length >= MOST_SAID or type(event) in e.BEGINS_RUN:
+        if length >= MOST_SAID_CHARACTERS or type(event) in e.BEGINS_RUN:
             break
         if (said := words_of(event)) is not None:
             words.append(said)
             length += len(said)
-    return "\n\n".join(reversed(words))[-MOST_SAID:]
+    return "\n\n".join(reversed(words))[-MOST_SAID_CHARACTERS:]
 
 
 def _last_words(ending: Ending) -> str | None:

@@ -12,7 +12,7 @@ from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core import events as e
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.errors import RunStopping
-from supervisor.runtime.attempt.bodies import GRACE, MOST_LEFT
+from supervisor.runtime.attempt.bodies import GRACE_SECONDS, MOST_LEFT
 from supervisor.runtime.reading.unfinished import all_unfinished
 from supervisor.tools import ProcessToolContext
 
@@ -77,7 +77,7 @@ async def test_a_call_ends_a_little_after_its_deadline_whatever_its_function_doe
     async with opened(store) as supervisor:
         run = await supervisor.start(caller)
         assert (await run.result())[:3] == ["error", "deadline", "maybe"]
-        assert (await run.result())[3] == pytest.approx(5 + GRACE)
+        assert (await run.result())[3] == pytest.approx(5 + GRACE_SECONDS)
         await _until_ended(supervisor)
     assert seen == [True, "sealed"]
     assert len(events(store, run.session, e.ToolCallFinished)) == 1
@@ -98,7 +98,7 @@ async def test_a_cancelled_run_whose_tool_is_stuck_is_cancelled():
         began = anyio.current_time()
         await run.cancel()
         assert (await run.outcome()).kind == "cancelled"
-        assert anyio.current_time() - began <= GRACE + 0.1
+        assert anyio.current_time() - began <= GRACE_SECONDS + 0.1
         [finished] = events(store, run.session, e.ToolCallFinished)
         await _until_ended(supervisor)
     assert finished.kind == "interrupted"
@@ -116,7 +116,7 @@ async def test_a_run_whose_step_is_stuck_stalls():
         began = anyio.current_time()
         outcome = await (await supervisor.start(works)).outcome()
         assert outcome.kind == "stalled"
-        assert anyio.current_time() - began < 10 + GRACE + 1
+        assert anyio.current_time() - began < 10 + GRACE_SECONDS + 1
         await _until_ended(supervisor)
 
 
@@ -133,7 +133,7 @@ async def test_a_scope_of_the_agents_own_goes_on_after_a_stuck_call_and_a_stuck_
         return anyio.current_time() - began
 
     async with opened(MemoryStore()) as supervisor:
-        assert await (await supervisor.start(impatient)).result() == pytest.approx(2 * (1 + GRACE))
+        assert await (await supervisor.start(impatient)).result() == pytest.approx(2 * (1 + GRACE_SECONDS))
         await _until_ended(supervisor)
 
 
@@ -209,7 +209,7 @@ async def test_a_step_whose_left_function_still_runs_is_not_begun_again_before_i
 
     async with opened(MemoryStore()) as supervisor:
         run = await supervisor.start(works)
-        await anyio.sleep(1 + GRACE + 0.3)
+        await anyio.sleep(1 + GRACE_SECONDS + 0.3)
         let_go.set()
         assert await run.result() == 4
     assert seen == ["began", "ended", "began", "ended"]

@@ -13,7 +13,7 @@ from supervisor import Context, MemoryStore, StepFailed, ToolContext, ToolFailed
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.errors import RunStopping
 from supervisor.runtime.attempt import bodies
-from supervisor.runtime.attempt.bodies import GRACE
+from supervisor.runtime.attempt.bodies import GRACE_SECONDS
 from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_a_plain_tool_sees_its_deadline_and_may_end_before_it_is_left():
     @agent
     async def waits(ctx: Context) -> list[object]:
         result = await ctx.call(polls)
-        return [result.kind, result.value, result.details["late"] < GRACE]
+        return [result.kind, result.value, result.details["late"] < GRACE_SECONDS]
 
     async with opened(MemoryStore()) as supervisor:
         assert await (await supervisor.start(waits)).result() == ["ok", "heard", True]
@@ -166,7 +166,7 @@ async def test_a_step_whose_thread_still_runs_is_not_begun_again():
 
     async with opened(MemoryStore()) as supervisor:
         run = await supervisor.start(works)
-        await anyio.sleep(1 + GRACE + 0.3)
+        await anyio.sleep(1 + GRACE_SECONDS + 0.3)
         assert seen == ["began"]
         let_go.set()
         while supervisor.functions_left:  # the clock stands: it would not wait for the thread
