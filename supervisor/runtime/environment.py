@@ -186,8 +186,8 @@ class Environment:
 
         The runtime cancels this call when the body's deadline has passed or its run ends. It then raises the
         cancellation, or returns the body's result if the body finished all the same. In this process the runtime does
-        not wait longer than GRACE_SECONDS (runtime/attempt/bodies.py). Elsewhere the call waits until the body has ended
-        or is left there.
+        not wait longer than GRACE_SECONDS (runtime/attempt/bodies.py). Elsewhere the call waits until the body has
+        ended or is left there.
         """
         process = THIS_PROCESS.pid
         try:

@@ -7,8 +7,8 @@ it is itself cancelled, and goes on GRACE_SECONDS seconds later in any case. Wha
 Rules
 - A body belongs to no attempt: its steps are not followed (settling.py). A replay runs no body.
 - An async function whose code awaits nothing runs in the agent's own task: it has ended before anything could end it.
-- What ends within the grace ends its call as ever. What a left body returns or raises later is dropped and logged, and its
-  context refuses every further act.
+- What ends within the grace ends its call as ever. What a left body returns or raises later is dropped and logged,
+  and its context refuses every further act.
 - A function without async runs in a daemon thread of its own. So the interpreter can end while it runs. Such threads
   have a limiter of their own, and a left one gives its slot back.
 - A step or idempotent call of which a left body still runs is not begun again in this process before that has ended.

@@ -357,8 +357,8 @@ class Runner:
             self._leave(attempt, sleeps=sleeps)
 
     def _overdue(self, attempt: Attempt, *, may_wait: bool = True) -> None:
-        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets the grace more, once, if it
-        waits for a body: that is left then (runtime/attempt/bodies.py)."""
+        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets the grace more, once, if
+        it waits for a body: that is left then (runtime/attempt/bodies.py)."""
         if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
             return
         if may_wait and self.bodies.is_ending(attempt.session):
