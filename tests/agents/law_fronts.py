@@ -25,12 +25,15 @@ from supervisor import Answer, Approve, Deny, MemoryStore, open_supervisor
 from supervisor.agents.acp.permissions import TITLE
 from supervisor.agents.claude.permissions import Allowed, Client, Permissions
 from supervisor.agents.langgraph import langgraph_agent
+from supervisor.agents.mcp_proxy.callers import Caller, Offered
+from supervisor.agents.mcp_proxy.calls import Calls
 from supervisor.core import events as e
 from supervisor.testing import fast_disk, fresh_process
 
 CALL = "x"
 """The call about which the moments of the table are."""
 SIGNS = 50.0  # seconds
+HOURS = 6 * 3600.0  # a case that hangs asks often in a longer time
 BESIDE = "z"
 """A call that waits at the same time."""
 
@@ -264,13 +267,13 @@ class PermissionServer(Front):
 
     @asynccontextmanager
     async def session(self, world, supervisor):
-        permissions, life = Permissions(), Life(world, supervisor, self.command_of)
-        await supervisor.start(permissions.agent, session="s")
+        life = Life(world, supervisor, self.command_of)
+        server = await self._serve(world, supervisor)
         async with anyio.create_task_group() as tasks:
 
             def begin():
                 life.scope = anyio.CancelScope()
-                tasks.start_soon(self._ask, world, permissions, life.scope)
+                tasks.start_soon(self._ask, world, server, life.scope)
 
             async def die():
                 life.scope.cancel()
@@ -285,6 +288,11 @@ class PermissionServer(Front):
             yield life
             await anyio.sleep(10)
             tasks.cancel_scope.cancel()
+
+    async def _serve(self, world, supervisor):
+        permissions = Permissions()
+        await supervisor.start(permissions.agent, session="s")
+        return permissions
 
     async def _ask(self, world, permissions, scope):
         with scope:
@@ -313,6 +321,31 @@ class PermissionServer(Front):
             await life.approve(approval)
             await life.until(lambda: world.is_there)
             yield life
+
+
+class Proxy(PermissionServer):
+    """A proxied MCP server, and a client that makes one call after the other."""
+
+    async def _serve(self, world, supervisor):
+        async def forward(call, params):
+            await world.reach("allowed", params["arguments"]["command"])
+            world.effects.append(params["arguments"]["command"])
+            return {"result": {"content": []}}
+
+        calls = Calls("files", trust_hints=False, timeout=HOURS, forward=forward)
+        await supervisor.start(calls.agent, "files", session="s")
+        return calls
+
+    async def _ask(self, world, calls, scope):
+        with scope:
+            await world.reach("before")
+            while world.left:
+                command, caller = world.left[0], Caller({"name": "remove"})
+                reply = await calls.call("remove", {"command": command}, caller, Offered())
+                if "denied" in str(reply):
+                    world.denied.append(command)
+                caller.written()
+                await world.reach("after", command)
 
 
 class Wrapped(Front):
@@ -378,5 +411,6 @@ FRONTS = (
     Acp("ACP, single"),
     Acp("ACP, without raw input", how="bare"),
     PermissionServer("permission server"),
+    Proxy("MCP proxy"),
     *map(Wrapped, FRAMEWORKS),
 )

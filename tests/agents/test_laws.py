@@ -17,7 +17,7 @@ from itertools import combinations, product
 
 import anyio
 import pytest
-from law_fronts import BESIDE, CALL, FRONTS, Killed, World
+from law_fronts import BESIDE, CALL, FRONTS, HOURS, Killed, World
 
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio, virtual_trio
@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # a kill leaves coroutines unawaited
 ]
-HOURS = 6 * 3600.0  # a case that hangs asks often in a longer time
 MOMENTS = ("before asking", "asked", "decided", "asked again", "allowed", "done")
 ENDS = ("SIGKILL", "death", "cancel", "passivation", "another call first", "an equal call")
 GATES = {"before asking": "before", "allowed": "allowed", "done": "after"}
