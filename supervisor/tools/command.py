@@ -8,9 +8,11 @@ begun; from then on it does not depend on the call (see `background` and `job_wa
 """
 
 import base64
+import re
 import shlex
 import shutil
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -20,16 +22,19 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import ToolResult
-from supervisor.tools.ampersand import without_ampersand
+from supervisor.tools.ampersand import as_job, in_background, without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.call_environment import environment_of_command
-from supervisor.tools.finished import Finished, LaunchFailed
+from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
 from supervisor.tools.process import Process, open_process
 
 TIMEOUT_SECONDS: Final = 30.0  # seconds
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100
+MOST_KEPT: Final = 3  # processes for which a result says how to keep them
 NO_OUTPUT: Final = "[no output]"
 SHOWN_CHARACTERS: Final = 80  # characters of the command of each
+_PLAIN: Final = re.compile(r"[\w@%+=:,./ -]{1,80}")
+"""The command line of a process that means the same to a shell, and was not cut."""
 
 
 @tool(name="shell", timeout=None, command="command")
@@ -52,10 +57,12 @@ async def shell(
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
-    Output that is not text is described in one line.
+    Output that is not text is described in one line. A command that leaves processes behind is an error, even if it
+    exits with 0: they are ended, and the result names the calls that keep them.
     `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
-    (100 at most) and left_behind_count. For output that is not text also output_base64: the bytes that were kept; if it
-    was cut, its end is in output_tail_base64.
+    (100 at most), left_behind_count and keep (the arguments of calls that keep what was left behind, if these are
+    certain). For output that is not text also output_base64: the bytes that were kept; if it was cut, its end is in
+    output_tail_base64.
     A job's result is ok once it has begun; `details`: job (its id), pid, log (the path of the file for its output).
     On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
     """
@@ -63,19 +70,20 @@ async def shell(
         raise ToolFailed(
             f"timeout must be more than 0 seconds, not {timeout}", reason="invalid_arguments", effect="none"
         )
-    in_background = without_ampersand(command) if isinstance(command, str) else None
+    is_job = background or (isinstance(command, str) and without_ampersand(command) is not None)
     folder = folder_of_call(context.cwd, cwd)
     try:
-        if background or in_background is not None:
+        if is_job:
             deadline = timeout if _is_given(context, timeout) else None
-            return await _begin_job(context, in_background or command, folder, env, deadline)
+            return await _begin_job(context, as_job(command), folder, env, deadline)
         beat = context.heartbeat
         async with open_process(
             command, cwd=folder, env=environment_of_command(context.operation, env), on_output=lambda chunk: beat()
         ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
-            return _result(await _wait(process, context, timeout), process.pid, timeout)
+            kept = Kept(command, cwd, has_env=env is not None)
+            return _result(await _wait(process, context, timeout, kept), process.pid, timeout, kept)
     except LaunchFailed as failure:
         where = f": {failure.filename}" if failure.filename else ""
         text = f"the command could not be started: {failure.strerror}{where}"
@@ -119,6 +127,8 @@ async def _begin_job(
         text = f"the guard of job {job} was killed or stopped while the job began; call `jobs` for its state"
         raise ToolFailed(text, reason="lost", effect="maybe", job=job, pid=process.pid, log=process.log)
     until = "" if deadline is None else f"; it is ended at its deadline of {deadline:g} s"
+    if in_background(text) and "wait" not in text:
+        until += "; what the command itself puts into the background ends with the command"
     content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}{until}]"
     details = {
         "reason": None,
@@ -131,17 +141,52 @@ async def _begin_job(
     return ToolResult(kind="ok", content=content, value=content, details=details)
 
 
-async def _wait(process: Process, context: ProcessToolContext, timeout: float) -> Finished:
+async def _wait(process: Process, context: ProcessToolContext, timeout: float, kept: "Kept") -> Finished:
     try:
         return await process.wait(timeout)
     except anyio.get_cancelled_exc_class():
         if process.finished is not None:
-            context.leave(_result(process.finished, process.pid, timeout))
+            context.leave(_result(process.finished, process.pid, timeout, kept))
         raise
 
 
-def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
+class Kept(NamedTuple):
+    """What a result says of the calls that would have kept what a command has left behind."""
+
+    command: str | list[str]
+    cwd: str | None
+    has_env: bool
+
+    def calls(self, finished: Finished) -> list[dict[str, Any]]:
+        """Return the arguments of these calls; none where no text is certain to do the same."""
+        if not finished.left_behind_count or finished.was_ended:
+            return []
+        where = {} if self.cwd is None else {"cwd": self.cwd}
+        return [{"command": each, **where, "background": True} for each in self._commands(finished.left_behind)]
+
+    def remark(self, calls: Sequence[Mapping[str, Any]]) -> str:
+        """Return the calls as words for a model."""
+        if not calls:
+            return "use background=True for a command that is to go on"
+        said = " and ".join(
+            f"shell({', '.join(f'{name}={value!r}' for name, value in call.items())})" for call in calls
+        )
+        return f"to keep it, call {visible(said)}{' with the same env' if self.has_env else ''}"
+
+    def _commands(self, left: Sequence[LeftBehind]) -> list[str]:
+        text = self.command if isinstance(self.command, str) else None
+        if text is not None and 0 < len(parts := in_background(text)) <= MOST_KEPT:
+            return parts
+        if text is not None and any(text[:SHOWN_CHARACTERS] in each.command for each in left):
+            return [f"{text}\nwait"]  # a shell of its own, such as a loop, which only all of the text begins again
+        if len(left) > MOST_KEPT or not all(_PLAIN.fullmatch(each.command) for each in left):
+            return []
+        return [each.command for each in left]
+
+
+def _result(finished: Finished, pid: int, timeout: float, kept: Kept) -> ToolResult[str]:
     output = finished.output
+    calls = kept.calls(finished)
     details: dict[str, Any] = {
         "reason": _reason(finished),
         "effect": "done",
@@ -158,14 +203,14 @@ def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
         ],
         "left_behind_count": finished.left_behind_count,
         "refused_kills": list(finished.refused_kills),
-    }
+    } | ({"keep": calls} if calls else {})
     if not output.is_text:
         details["output_base64"] = base64.b64encode(output.head).decode()
         if output.is_truncated:
             details["output_tail_base64"] = base64.b64encode(output.tail).decode()
-    ok = finished.exit_code == 0 and not finished.timed_out
+    ok = details["reason"] is None
     text = output.shown
-    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)]) or NO_OUTPUT
+    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout, kept.remark(calls))]) or NO_OUTPUT
     return ToolResult(kind="ok" if ok else "error", content=content, value=text if ok else None, details=details)
 
 
@@ -176,10 +221,12 @@ def _reason(finished: Finished) -> str | None:
         return "signal"
     if finished.exit_code is None:
         return "lost"  # how it ended is unknown; `trouble` says why
-    return "exit_code" if finished.exit_code != 0 else None
+    if finished.exit_code != 0:
+        return "exit_code"
+    return "left_behind" if finished.left_behind_count else None
 
 
-def _remarks(finished: Finished, timeout: float) -> list[str]:
+def _remarks(finished: Finished, timeout: float, keeping: str) -> list[str]:
     """Return lines that say how the command ended, unless it exited with 0, and what it left behind (T6)."""
     remarks = []
     if finished.timed_out:
@@ -193,7 +240,7 @@ def _remarks(finished: Finished, timeout: float) -> list[str]:
         names = ", ".join(f"{each.pid} ({visible(each.command[:SHOWN_CHARACTERS])}, {each.how})" for each in named)
         more = finished.left_behind_count - len(named)
         rest = f", and {more} more" if more else ""
-        remarks.append(f"[left behind and ended: {names}{rest}; use background=True for a command that is to go on]")
+        remarks.append(f"[left behind and ended: {names}{rest}; {keeping}]")
     if finished.trouble:
         remarks.append(f"[{finished.trouble}]")
     return remarks

@@ -57,9 +57,9 @@ GO = b"g"
 READY = b"r"
 TAKE = b"t"
 END_JOB = signal.SIGUSR1
-LINGER_SECONDS = (
-    0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
-)
+# Seconds that leftover processes get to end by themselves, such as the `tee` of a pipe that has just closed: what is
+# left then is an error of its command.
+LINGER_SECONDS = 0.5
 TAKE_TIMEOUT_SECONDS = 30.0  # seconds in which the process of a command must take what it is to run
 LONGEST_SECONDS = 3600.0  # seconds that it sleeps at a time: poll counts milliseconds, and not very far
 REPORTED = 100  # leftover processes that are named one by one

@@ -17,7 +17,7 @@ from real_processes import new_marker, no_descriptor_left, process_state, real_b
 from supervisor import Context, MemoryStore, SqliteStore, agent, open_supervisor
 from supervisor.core import events as e
 from supervisor.tools import job_kill, job_output, jobs, log_limit, shell
-from supervisor.tools.ampersand import without_ampersand
+from supervisor.tools.ampersand import as_job, in_background, without_ampersand
 from supervisor.tools.background import BackgroundProcess, end_job, is_guarded, make_job_folder
 from supervisor.tools.descendants import find_process
 from supervisor.tools.session_jobs import LARGEST_OUTPUT_BYTES
@@ -114,6 +114,41 @@ async def test_a_job_begins_and_the_call_returns(call):
 def test_a_single_ampersand_at_the_end_differs_from_all_others(command, rest):
     """The command is parsed, not searched."""
     assert without_ampersand(command) == rest
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("server & echo $!", ["server"]),
+        ("nohup a > log 2>&1 & b | c & d", ["nohup a > log 2>&1", "b | c"]),
+        ("(a &); { b & }", ["a", "b"]),
+        ("x=1; rm -r d; cd d\nserver $x & curl", ["x=1; cd d; server $x"]),
+        ("(cd d; a &); b & c", ["cd d; a", "b"]),
+        ("cd d && a & b", ["cd d && a"]),
+        ("a &&\nb & c", ["a &&\nb"]),
+        ("setsid -f a & nohup setsid b & c", ["a", "nohup b"]),
+        ("echo ${x} $(b &) & c", ["echo ${x} $(b &)"]),
+        *((text, []) for text in ("for x in a; do b & done", "while a; do b; done & c", "if a; then b & fi")),
+        *((text, []) for text in ("a && b", "echo '&'; a", "cat <<E & a", "echo 'a & b", "a &> b", "a # & b", "& a")),
+    ],
+)
+def test_what_a_command_puts_into_the_background_stands_alone(command, parts):
+    """Each part has the folder and the variables that were set before it. A part of a loop has no meaning alone."""
+    assert in_background(command) == parts
+
+
+@pytest.mark.parametrize(
+    ("command", "job"),
+    [
+        ("setsid sleep 1 &", "sleep 1"),
+        (["setsid", "-f", "sleep", "1"], ["sleep", "1"]),
+        ("echo setsid", "echo setsid"),
+        (["setsid"], ["setsid"]),
+    ],
+)
+def test_a_job_begins_no_second_session(command, job):
+    """It would exit, and so end, at once."""
+    assert as_job(command) == job
 
 
 async def test_a_command_that_ends_in_an_ampersand_is_a_job(call):
