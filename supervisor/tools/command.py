@@ -57,10 +57,10 @@ async def shell(
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
-    Output that is not text is described in one line. A command that leaves processes behind is an error, even if it
+    Output that is not text is described in one line. A command that leaves processes running is an error, even if it
     exits with 0: they are ended, and the result names the calls that keep them.
     `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
-    (100 at most), left_behind_count and keep (the arguments of calls that keep what was left behind, if these are
+    (100 at most), left_behind_count and keep (the arguments of calls that keep them, if these are
     certain). For output that is not text also output_base64: the bytes that were kept; if it was cut, its end is in
     output_tail_base64.
     A job's result is ok once it has begun; `details`: job (its id), pid, log (the path of the file for its output).
@@ -151,7 +151,7 @@ async def _wait(process: Process, context: ProcessToolContext, timeout: float, k
 
 
 class Kept(NamedTuple):
-    """What a result says of the calls that would have kept what a command has left behind."""
+    """The calls that would have kept the processes that a command left running."""
 
     command: str | list[str]
     cwd: str | None
@@ -223,7 +223,7 @@ def _reason(finished: Finished) -> str | None:
         return "lost"  # how it ended is unknown; `trouble` says why
     if finished.exit_code != 0:
         return "exit_code"
-    return "left_behind" if finished.left_behind_count else None
+    return "left_running" if finished.left_behind_count else None
 
 
 def _remarks(finished: Finished, timeout: float, keeping: str) -> list[str]:

@@ -132,7 +132,7 @@ def test_a_single_ampersand_at_the_end_differs_from_all_others(command, rest):
         *((text, []) for text in ("a && b", "echo '&'; a", "cat <<E & a", "echo 'a & b", "a &> b", "a # & b", "& a")),
     ],
 )
-def test_what_a_command_puts_into_the_background_stands_alone(command, parts):
+def test_each_part_that_a_command_puts_into_the_background_stands_alone(command, parts):
     """Each part has the folder and the variables that were set before it. A part of a loop has no meaning alone."""
     assert in_background(command) == parts
 

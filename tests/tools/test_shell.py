@@ -36,7 +36,7 @@ async def test_a_process_that_a_shell_leaves_behind_is_ended_and_named(call):
     result = await call("sleep 1000 & echo $!")
     (left,) = result["details"]["left_behind"]
     details = result["details"]
-    assert (result["kind"], details["reason"], details["exit_code"]) == ("error", "left_behind", 0)
+    assert (result["kind"], details["reason"], details["exit_code"]) == ("error", "left_running", 0)
     assert left["pid"] == int(result["content"].splitlines()[0])
     assert "command='sleep 1000'" in result["content"]
     assert "background=True" in result["content"]
@@ -62,7 +62,7 @@ async def test_the_call_that_a_result_names_keeps_what_was_left_behind(call, tmp
     if isinstance(command, str):
         command = command.replace("wait_for_it", "while [ ! -e ready ]; do sleep 0.01; done")
     result = await call(command)
-    assert (result["kind"], result["details"]["reason"]) == ("error", "left_behind")
+    assert (result["kind"], result["details"]["reason"]) == ("error", "left_running")
     (kept,) = result["details"]["keep"]
     store = MemoryStore()
     with anyio.fail_after(60):
