@@ -45,6 +45,8 @@ async def shell(
     env: dict[str, str] | None = None,
     timeout: float = TIMEOUT_SECONDS,
     background: bool = False,
+    stdin: bool = False,
+    notify: bool = False,
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
 
@@ -53,7 +55,9 @@ async def shell(
     the call. `env`: variables to add to the supervisor's environment, from which our own secrets are removed.
     `timeout`: seconds from the start of the command until it is ended, together with everything that it started.
     `background`: begin a job, which goes on after the call. It has a deadline only if `timeout` is given. A string that
-    ends in a single `&` is a job, too. No program can ask a person: editors and prompts fail at once.
+    ends in a single `&` is a job, too. `stdin`: the job takes input, from `job_send`. `notify`: the session gets a
+    message when the job has ended by itself or at its deadline. No program can ask a person: editors and prompts fail
+    at once.
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
@@ -71,11 +75,15 @@ async def shell(
             f"timeout must be more than 0 seconds, not {timeout}", reason="invalid_arguments", effect="none"
         )
     is_job = background or (isinstance(command, str) and without_ampersand(command) is not None)
+    if (stdin or notify) and not is_job:
+        raise ToolFailed(
+            "stdin and notify are for jobs: pass background=True, too", reason="invalid_arguments", effect="none"
+        )
     folder = folder_of_call(context.cwd, cwd)
     try:
         if is_job:
             deadline = timeout if _is_given(context, timeout) else None
-            return await _begin_job(context, as_job(command), folder, env, deadline)
+            return await _begin_job(context, as_job(command), folder, env, deadline, takes_input=stdin, notify=notify)
         beat = context.heartbeat
         async with open_process(
             command, cwd=folder, env=environment_of_command(context.operation, env), on_output=lambda chunk: beat()
@@ -101,6 +109,9 @@ async def _begin_job(
     cwd: str,
     env: dict[str, str] | None,
     deadline: float | None,
+    *,
+    takes_input: bool,
+    notify: bool,
 ) -> ToolResult[str]:
     try:
         job, folder = make_job_folder(context.job_folder, context.session)
@@ -108,7 +119,9 @@ async def _begin_job(
         raise ToolFailed(f"there is no place for a job's log: {error}", reason="launch", effect="none") from None
     try:
         env = environment_of_command(context.operation, env)
-        async with BackgroundProcess(command, folder, cwd=cwd, env=env, deadline=deadline) as process:
+        async with BackgroundProcess(
+            command, folder, cwd=cwd, env=env, deadline=deadline, takes_input=takes_input
+        ) as process:
             text = command if isinstance(command, str) else shlex.join(command)
             new = NewJob(
                 id=job,
@@ -116,6 +129,7 @@ async def _begin_job(
                 guard=process.guard,
                 guard_started_at=process.guard_started_at,
                 log=process.log,
+                notify=notify,
             )
             await context.started(process.pid, process.started_at, new)
             has_begun = await process.begin()
@@ -129,6 +143,10 @@ async def _begin_job(
     until = "" if deadline is None else f"; it is ended at its deadline of {deadline:g} s"
     if in_background(text) and "wait" not in text:
         until += "; what the command itself puts into the background ends with the command"
+    if takes_input:
+        until += "; job_send writes to its input"
+    if notify:
+        until += "; a message will say that it has ended"
     content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}{until}]"
     details = {
         "reason": None,
@@ -139,6 +157,9 @@ async def _begin_job(
         "log": process.log,
     } | ({} if deadline is None else {"timeout": deadline})
     return ToolResult(kind="ok", content=content, value=content, details=details)
+
+
+shell.added = frozenset({"stdin", "notify"})
 
 
 async def _wait(process: Process, context: ProcessToolContext, timeout: float, kept: "Kept") -> Finished:

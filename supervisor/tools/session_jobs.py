@@ -9,6 +9,7 @@ Rules
 
 import base64
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -20,7 +21,7 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
-from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
+from supervisor.tools.background import Piece, end_job, is_guarded, look_at, note_given, read_log
 from supervisor.tools.output import Output, without_split_end, without_split_start
 
 OUTPUT_LIMIT_BYTES: Final = 30_000  # bytes of a log that one call returns by default
@@ -45,11 +46,24 @@ async def job_output(
     are not text are described in one line, and details have them as output_base64. The last line of the content says
     state, exit code, size and next_offset, too, for readers of the content alone.
     """
-    view = await view_of(_find(context, job))
+    view = await view_of(find_job(context, job))
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
+    return await output_result(context, view, min(limit, LARGEST_OUTPUT_BYTES), offset)
+
+
+async def output_result(
+    context: ToolContext,
+    view: JobView,
+    limit: int,
+    offset: int | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    remark: str = "",
+) -> ToolResult[str]:
+    """Return a piece of a job's log as a result, and note that the session has been given it. `more`: further details,
+    `remark`: further words."""
     try:
-        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT_BYTES), offset)
+        piece = await anyio.to_thread.run_sync(read_log, view.log, limit, offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
@@ -64,12 +78,14 @@ async def job_output(
         "next_offset": start + len(raw),
         "omitted": piece.omitted,
         "size": piece.size,
+        **more,
     }
     if not output.is_text:
         details["output_base64"] = base64.b64encode(raw).decode()
     content = (gone if piece.omitted else "") + text
     content += "\n" if content and not content.endswith("\n") else ""
-    content += f"[{_how(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
+    content += f"[{remark}{how_it_is(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
+    note_given(view, context.operation, start, details["next_offset"])
     return ToolResult(kind="ok", content=content, value=text, details=details)
 
 
@@ -94,7 +110,7 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     A job that has already ended is not changed. `details`: found (ended, gone, refused or not ours), guarded (False:
     its warden was gone, and processes that it had daemonized may still run).
     """
-    record = _find(context, job)
+    record = find_job(context, job)
     before = await view_of(record)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
@@ -121,16 +137,18 @@ async def view_of(job: JobView) -> JobView:
 
 def line_of(view: JobView) -> str:
     """Return one line about a job."""
-    return f"{view.job}  {_how(view)}  process {view.process}  {visible(' ⏎ '.join(view.command.splitlines()))}"
+    return f"{view.job}  {how_it_is(view)}  process {view.process}  {visible(' ⏎ '.join(view.command.splitlines()))}"
 
 
-def _how(view: JobView) -> str:
+def how_it_is(view: JobView) -> str:
+    """Return the state of a job in words."""
     if view.signal is not None:
         return f"{view.state} by signal {view.signal}"
     return view.state if view.exit_code is None else f"{view.state} with exit code {view.exit_code}"
 
 
-def _find(context: ToolContext, job: str) -> JobView:
+def find_job(context: ToolContext, job: str) -> JobView:
+    """Return a job of the call's session. Raises ToolFailed, which names those that there are."""
     jobs = _jobs_of(context)
     if (found := jobs.get(job)) is None:
         known = ", ".join(jobs) or "none"
