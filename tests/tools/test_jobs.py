@@ -404,7 +404,7 @@ async def test_a_job_that_is_gone_without_a_record_is_lost_once(anyio_backend_na
 async def test_a_job_that_outlived_its_session_in_a_crash_is_ended_at_the_next_start(call, tmp_path, how):
     """T6: the process died between the two ends; the tree has ended, so no other cause would load it."""
     path = str(tmp_path / "state.db")
-    too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN = 1000\n"
+    too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN_SECONDS = 1000\n"
     crash_with_job("asyncio", path, call, too_late + CRASHING.replace("sleeper", "caller"), e.RunFinished)
     store = SqliteStore(path)
     with anyio.fail_after(120):
