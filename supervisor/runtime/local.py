@@ -575,7 +575,8 @@ class LocalSupervisor(StoreSupervisor):
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
         page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
-        shown = tuple(job for job in looked if job.state == "running" or not running)
+        hidden = {"exited", "ended", "lost", "failed"} if running else {"failed"}  # one that could not begin is no job
+        shown = tuple(job for job in looked if job.state not in hidden)
         return Page(shown, page.next, page.cursor)
 
     async def find_owners(self) -> Page[Owner]:

@@ -90,7 +90,7 @@ async def job_wait(
             reason="invalid_arguments",
             effect="none",
         )
-    record = find_job(context, job)
+    record = await find_job(context, job)
     start = given_until(record, context.operation) if offset is None else offset
     try:
         view, is_met = await _wait(record, seconds, _test(until, record.log, start))
@@ -149,7 +149,7 @@ async def job_send(context: ToolContext, job: str, text: str = "", eof: bool = F
     """
     if not text and not eof:
         raise ToolFailed("there is nothing to send", reason="invalid_arguments", effect="none")
-    view = await view_of(find_job(context, job))
+    view = await find_job(context, job)
     if view.state != "running":
         raise ToolFailed(f"job {job} has {how_it_is(view)}", reason="ended", effect="none")
     raw = text.encode("utf-8", "surrogateescape")

@@ -85,10 +85,8 @@ class JobWatch:
         gone = [folder for session, folder in job_folders(self._store.jobs_folder) if is_gone(session)]
         size = sum(map(size_of, gone))
         if gone and not dry_run:
-            import shutil  # few processes prune
-
             for folder in gone:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
         return len(gone), size
 
     async def _recover_trees(self) -> None:
@@ -192,6 +190,8 @@ class JobWatch:
 
         await self._journal.append(plan)
         _mark_told(job)
+        if seen.how == "failed":  # it is no job, so it has no log
+            await anyio.to_thread.run_sync(_remove, Path(job.log).parent)
 
 
 def _message_of(state: SessionState, job: e.JobStarted, event: e.JobEnded, seen: Seen) -> list[Entry]:
@@ -221,6 +221,12 @@ def _untold(parent: str) -> dict[str, set[str]]:
         if not (folder / TOLD).exists():
             found.setdefault(session, set()).add(folder.name)
     return found
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # few processes remove any
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark_told(job: e.JobStarted) -> None:

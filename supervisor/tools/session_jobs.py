@@ -5,6 +5,7 @@ Rules
 - None of these tools asks a person. A session that was allowed to begin a job may look at it and end it: ending only
   undoes what was allowed, and a call cannot name a job of another session.
 - A tool looks at the process itself: it may have ended a moment ago, before its end was journaled.
+- A job that could not begin is no job. The journal names it, since it was on disk before it was to begin.
 """
 
 import base64
@@ -31,7 +32,7 @@ LARGEST_OUTPUT_BYTES: Final = 2**20  # the largest `limit`: all of it is in memo
 @tool(policy="allow")
 async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
     """List the background jobs of this session, including those that have ended."""
-    views = [await view_of(job) for job in _jobs_of(context).values()]
+    views = await _views(context)
     return ToolResult(kind="ok", content="\n".join(line_of(view) for view in views) or "no jobs", value=views)
 
 
@@ -46,7 +47,7 @@ async def job_output(
     are not text are described in one line, and details have them as output_base64. The last line of the content says
     state, exit code, size and next_offset, too, for readers of the content alone.
     """
-    view = await view_of(find_job(context, job))
+    view = await find_job(context, job)
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
     return await output_result(context, view, min(limit, LARGEST_OUTPUT_BYTES), offset)
@@ -110,13 +111,12 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     A job that has already ended is not changed. `details`: found (ended, gone, refused or not ours), guarded (False:
     its warden was gone, and processes that it had daemonized may still run).
     """
-    record = find_job(context, job)
-    before = await view_of(record)
+    before = await find_job(context, job)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
-    guarded = await anyio.to_thread.run_sync(is_guarded, record)
-    found = await end_job(record, f"job_kill in session {context.session}")
-    after = await view_of(record)
+    guarded = await anyio.to_thread.run_sync(is_guarded, before)
+    found = await end_job(before, f"job_kill in session {context.session}")
+    after = await view_of(before)
     if after.state == "running":
         raise ToolFailed(f"job {job} could not be ended: {found}", reason="refused", found=found)
     remark = "" if guarded else "\n[its guard was gone before: processes that it had daemonized may still run]"
@@ -147,13 +147,17 @@ def how_it_is(view: JobView) -> str:
     return view.state if view.exit_code is None else f"{view.state} with exit code {view.exit_code}"
 
 
-def find_job(context: ToolContext, job: str) -> JobView:
-    """Return a job of the call's session. Raises ToolFailed, which names those that there are."""
-    jobs = _jobs_of(context)
-    if (found := jobs.get(job)) is None:
-        known = ", ".join(jobs) or "none"
-        raise ToolFailed(f"this session has no job {job}; it has {known}", reason="not_found", effect="none")
-    return found
+async def find_job(context: ToolContext, job: str) -> JobView:
+    """Return a job of the call's session, with its state now. Raises ToolFailed, which names those that there are."""
+    if (known := _jobs_of(context).get(job)) is not None and (found := await view_of(known)).state != "failed":
+        return found
+    others = ", ".join(view.job for view in await _views(context)) or "none"
+    raise ToolFailed(f"this session has no job {job}; it has {others}", reason="not_found", effect="none")
+
+
+async def _views(context: ToolContext) -> list[JobView]:
+    views = [await view_of(job) for job in _jobs_of(context).values()]
+    return [view for view in views if view.state != "failed"]
 
 
 def _jobs_of(context: ToolContext) -> Mapping[str, JobView]:

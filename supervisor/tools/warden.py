@@ -402,8 +402,8 @@ class Warden:
         while self._news not in self._wait(None, self._news):
             pass  # a child changed state: the news pipe says what happened
         if news := os.read(self._news, 4096):
+            self._write_record(None, 0.0, is_ended=False)  # first: who hears of the failure may look for the job
             self._report_failure(news)
-            self._write_record(None, 0.0, is_ended=False)
             return False
         _tell(self._wire, "begun")
         return True

@@ -206,6 +206,32 @@ async def test_a_job_that_cannot_begin_fails_to_launch(call):
     assert [event.how for event in await told(store)] == ["failed"]
 
 
+@agent
+async def failing(ctx: Context, call: dict[str, Any]) -> list[Any]:
+    await ctx.call(shell, **call)
+    listed = await ctx.call(jobs)
+    await ctx.receive()
+    named = [(await ctx.call(each, job="x")).content for each in (job_output, job_kill)]
+    return [listed.content, *named]
+
+
+async def test_a_job_that_could_not_begin_is_no_job(call):
+    """No list has it, at once and later, and no folder is left of it."""
+    store = MemoryStore()
+    with anyio.fail_after(60):
+        async with open_supervisor(store, unattended="allow") as supervisor:
+            run = await supervisor.start(failing, {**call, "command": ["no-such-program"]}, session="s")
+            await told(store)
+            (began,) = events(store, "s", e.JobStarted)
+            while Path(began.log).parent.exists():
+                await anyio.sleep(0.01)
+            assert tuple(await supervisor.find_jobs(running=False)) == ()
+            await supervisor.send("s", "go on")
+            listed, *named = await run.result()
+    assert listed == "no jobs"
+    assert [began.job in each for each in named] == [False, False]
+
+
 async def test_begin_returns_false_if_the_warden_dies_at_the_gate(call, tmp_path):
     """Whether the job has begun is not known."""
     _, folder = make_job_folder(str(tmp_path), "s")
