@@ -26,6 +26,7 @@ from supervisor.tools.ampersand import as_job, in_background, without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.call_environment import environment_of_command
 from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
+from supervisor.tools.output import CAP_CHARACTERS, KEPT_BYTES
 from supervisor.tools.process import Process, open_process
 
 TIMEOUT_SECONDS: Final = 30.0  # seconds
@@ -61,12 +62,13 @@ async def shell(
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
-    Output that is not text is described in one line. A command that leaves processes running is an error, even if it
-    exits with 0: they are ended, and the result names the calls that keep them.
+    Output that is not text is described in one line. Escapes and redrawn lines are rendered, as a terminal shows them
+    at the end. A command that leaves processes running is an error, even if it exits with 0: they are ended, and the
+    result names the calls that keep them.
     `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
-    (100 at most), left_behind_count and keep (the arguments of calls that keep them, if these are
-    certain). For output that is not text also output_base64: the bytes that were kept; if it was cut, its end is in
-    output_tail_base64.
+    (100 at most), left_behind_count, keep (the arguments of calls that keep them, if these are certain), and rendered
+    (True if the text differs from what was written). For output that is not text also output_base64: the bytes that
+    were kept; if it was cut, its end is in output_tail_base64.
     A job's result is ok once it has begun; `details`: job (its id), pid, log (the path of the file for its output).
     On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
     """
@@ -86,7 +88,11 @@ async def shell(
             return await _begin_job(context, as_job(command), folder, env, deadline, takes_input=stdin, notify=notify)
         beat = context.heartbeat
         async with open_process(
-            command, cwd=folder, env=environment_of_command(context.operation, env), on_output=lambda chunk: beat()
+            command,
+            cwd=folder,
+            env=environment_of_command(context.operation, env),
+            output_limit=KEPT_BYTES,
+            on_output=lambda chunk: beat(),
         ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
@@ -206,7 +212,7 @@ class Kept(NamedTuple):
 
 
 def _result(finished: Finished, pid: int, timeout: float, kept: Kept) -> ToolResult[str]:
-    output = finished.output
+    output, shown = finished.output, finished.output.show()
     calls = kept.calls(finished)
     details: dict[str, Any] = {
         "reason": _reason(finished),
@@ -217,7 +223,7 @@ def _result(finished: Finished, pid: int, timeout: float, kept: Kept) -> ToolRes
         "timeout": timeout,
         "pid": pid,
         "output_bytes": output.total,
-        "truncated": output.is_truncated,
+        "truncated": shown.is_cut,
         "left_behind": [
             {"pid": each.pid, "command": each.command, "escaped": each.has_escaped, "how": each.how}
             for each in finished.left_behind
@@ -225,13 +231,17 @@ def _result(finished: Finished, pid: int, timeout: float, kept: Kept) -> ToolRes
         "left_behind_count": finished.left_behind_count,
         "refused_kills": list(finished.refused_kills),
     } | ({"keep": calls} if calls else {})
+    if shown.is_drawn:
+        details["rendered"] = True
     if not output.is_text:
+        output = output.within(CAP_CHARACTERS)
         details["output_base64"] = base64.b64encode(output.head).decode()
         if output.is_truncated:
             details["output_tail_base64"] = base64.b64encode(output.tail).decode()
     ok = details["reason"] is None
-    text = output.shown
-    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout, kept.remark(calls))]) or NO_OUTPUT
+    text = shown.text
+    said = [text] if text.strip() else []
+    content = "\n".join([*said, *_remarks(finished, timeout, kept.remark(calls))]) or NO_OUTPUT
     return ToolResult(kind="ok" if ok else "error", content=content, value=text if ok else None, details=details)
 
 

@@ -23,7 +23,7 @@ from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, note_given, read_log
-from supervisor.tools.output import Output, without_split_end, without_split_start
+from supervisor.tools.output import CAP_CHARACTERS, Output, without_split_end, without_split_start
 
 OUTPUT_LIMIT_BYTES: Final = 30_000  # bytes of a log that one call returns by default
 LARGEST_OUTPUT_BYTES: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
@@ -69,7 +69,8 @@ async def output_result(
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
     output = Output(head=raw, total=len(raw))
-    text = output.shown
+    shown = await anyio.to_thread.run_sync(output.show, max(CAP_CHARACTERS, limit))
+    text = shown.text
     gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
         "state": view.state,
@@ -81,6 +82,8 @@ async def output_result(
         "size": piece.size,
         **more,
     }
+    if shown.is_drawn:
+        details["rendered"] = True
     if not output.is_text:
         details["output_base64"] = base64.b64encode(raw).decode()
     content = (gone if piece.omitted else "") + text
