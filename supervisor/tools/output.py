@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from supervisor.tools.rendering import render
-
 CAP_CHARACTERS: Final = 30_000
 """Characters of an output that a model gets."""
 KEPT_BYTES: Final = 2**18
@@ -76,6 +74,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     def show(self, cap: int = CAP_CHARACTERS) -> "Shown":
         """Return the text for a model: rendered, within the cap, and one line for what is not text."""
+        from supervisor.tools.rendering import render  # few processes show an output
+
         if is_binary(self.head + self.tail):
             return Shown(describe(self.head, self.total), is_cut=self.is_truncated)
         whole = escape(self.head), escape(self.tail)
