@@ -235,18 +235,23 @@ def read_log(log: str, limit: int, offset: int | None = None) -> Piece:
         return Piece(raw, start, start - asked, max(size, start + len(raw)))
 
 
-def given_until(job: JobProcess, operation: str) -> int:
-    """Return the offset from which on the session of a job has not been given its log. `operation`: the call that asks;
-    a call that runs again after a crash gets what it got before."""
+def given_until(job: JobProcess, operation: str, size: int) -> int:
+    """Return the offset from which on the session of a job has not been given its log, which has a size.
+
+    `operation`: the call that asks. A call that runs again after a crash gets what it got before. Of a log that the job
+    has emptied all is new.
+    """
     try:
         asked, start, end = Path(job.log).with_name("given").read_text("utf-8").rsplit(" ", 2)
-        return int(start if asked == operation else end)
+        given = int(start if asked == operation else end)
     except (OSError, ValueError):
         return 0
+    return given if given <= size else 0
 
 
-def note_given(job: JobProcess, operation: str, start: int, end: int) -> None:
-    """Note that a call gives the log from `start` to `end` to the session of a job."""
+def note_given(job: JobProcess, operation: str, start: int, end: int, size: int) -> None:
+    """Note that a call gives the log from `start` to `end` to the session of a job; it may have been given more."""
+    end = max(end, given_until(job, "", size))
     draft = Path(job.log).with_name("given.new")
     with suppress(OSError):  # no room: a later call gives the same again
         _write(draft, f"{operation} {start} {end}")

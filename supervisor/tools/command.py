@@ -32,6 +32,7 @@ from supervisor.tools.process import Process, open_process
 TIMEOUT_SECONDS: Final = 30.0  # seconds
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100
 MOST_KEPT: Final = 3  # processes for which a result says how to keep them
+LONGEST_KEPT_CHARACTERS: Final = 2_000  # characters of the commands that do
 NO_OUTPUT: Final = "[no output]"
 SHOWN_CHARACTERS: Final = 80  # characters of the command of each
 _PLAIN: Final = re.compile(r"[\w@%+=:,./ -]{1,80}")
@@ -188,8 +189,10 @@ class Kept(NamedTuple):
         """Return the arguments of these calls; none where no text is certain to do the same."""
         if not finished.left_behind_count or finished.was_ended:
             return []
-        where = {} if self.cwd is None else {"cwd": self.cwd}
-        return [{"command": each, **where, "background": True} for each in self._commands(finished.left_behind)]
+        where, found = {} if self.cwd is None else {"cwd": self.cwd}, self._commands(finished.left_behind)
+        if sum(map(len, found)) > LONGEST_KEPT_CHARACTERS:
+            return []
+        return [{"command": each, **where, "background": True} for each in found]
 
     def remark(self, calls: Sequence[Mapping[str, Any]]) -> str:
         """Return the calls as words for a model."""

@@ -91,8 +91,9 @@ async def job_wait(
             effect="none",
         )
     record = await find_job(context, job)
-    start = given_until(record, context.operation) if offset is None else offset
     try:
+        size = await anyio.to_thread.run_sync(_size_of, record.log)
+        start = given_until(record, context.operation, size) if offset is None else offset
         view, is_met = await _wait(record, seconds, _test(until, record.log, start))
         size = await anyio.to_thread.run_sync(_size_of, record.log)
     except OSError as error:

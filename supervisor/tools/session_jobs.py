@@ -89,7 +89,7 @@ async def output_result(
     content = (gone if piece.omitted else "") + text
     content += "\n" if content and not content.endswith("\n") else ""
     content += f"[{remark}{how_it_is(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
-    note_given(view, context.operation, start, details["next_offset"])
+    note_given(view, context.operation, start, details["next_offset"], piece.size)
     return ToolResult(kind="ok", content=content, value=text, details=details)
 
 

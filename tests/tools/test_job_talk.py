@@ -71,6 +71,16 @@ async def test_a_wait_for_output_gives_each_piece_once(env, tmp_path):
     assert [each["details"]["met"] for each in found] == [True, False, False]
 
 
+async def test_a_second_look_at_old_output_makes_it_no_news(env):
+    """It was given before."""
+    call = {"command": "echo first; sleep 1000", "env": env}
+    wait = ("job_wait", {"until": "output", "seconds": 0.3})
+    *_, again = await talk(
+        call, ("job_wait", {"until": "first", "seconds": 50}), ("job_output", {"offset": 0, "limit": 2}), wait
+    )
+    assert (again["value"], again["details"]["met"]) == ("", False)
+
+
 async def test_a_wait_for_a_pattern_ends_with_the_line_that_holds_it(env):
     """A `*` is any text within the line; the job may still run."""
     command = "echo 'port 80'; sleep 0.2; echo 'listening on port 81 now'; sleep 1000"
