@@ -122,8 +122,9 @@ async def main():
         await process.release()
         await process.wait(60)
 anyio.run(main)
-while len(found := processes_below(process_table(), launcher_pid())) != 2 or any(each.is_zombie for each in
-found.values()):
+def find():
+    return processes_below(process_table(), launcher_pid())
+while len(found := find()) != 2 or any(each.is_zombie for each in found.values()):
     time.sleep(0.01)
 print(json.dumps([[launcher_pid(), None], *[each.identity for each in found.values()]]), flush=True)
 time.sleep(1000)
