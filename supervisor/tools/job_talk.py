@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.values import JobView, ToolResult
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import INPUT, INPUT_ENDED, given_until, read_log
 from supervisor.tools.descendants import find_process, send_signal
 from supervisor.tools.session_jobs import OUTPUT_LIMIT_BYTES, find_job, how_it_is, output_result, view_of
@@ -89,10 +89,10 @@ async def job_wait(
         )
     record = await find_job(context, job)
     try:
-        size = await anyio.to_thread.run_sync(_size_of, record.log)
+        size = await in_thread(_size_of, record.log)
         start = given_until(record, context.operation, size) if offset is None else offset
         view, is_met = await _wait(record, seconds, _test(until, record.log, start))
-        size = await anyio.to_thread.run_sync(_size_of, record.log)
+        size = await in_thread(_size_of, record.log)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     is_met = is_met or (until == "exit" and view.state != "running")
@@ -132,7 +132,7 @@ async def _wait(record: JobView, seconds: float, has_come: Test) -> tuple[JobVie
     give_up_at, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
     while True:
         view = await view_of(record)  # first: what it wrote before it ended is in the log then
-        if came := await anyio.to_thread.run_sync(has_come):
+        if came := await in_thread(has_come):
             return view, True
         left = give_up_at - anyio.current_time()
         if left <= 0 or (came is False and view.state != "running"):
@@ -167,7 +167,7 @@ async def job_send(context: ToolContext, job: str, text: str = "", eof: bool = F
         text = f"job {job} does not read its input: {sent} of {len(raw)} bytes were sent in {SEND_TIMEOUT_SECONDS:g} s"
         raise ToolFailed(text, reason="full", effect="done" if sent else "none", sent=sent)
     if eof:
-        await anyio.to_thread.run_sync(_end_input, view)
+        await in_thread(_end_input, view)
     ended = "; its input has ended" if eof else "" if text.endswith("\n") else ", without a line end"
     content = f"[{len(raw)} bytes sent to job {job}{ended}]"
     return ToolResult(kind="ok", content=content, value=None, details={"effect": "done", "sent": len(raw), "eof": eof})

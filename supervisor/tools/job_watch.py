@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
@@ -33,6 +32,7 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.system.logs import FactLog
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders, size_of
 from supervisor.tools.session_jobs import how_it_is, view_of
@@ -93,7 +93,7 @@ class JobWatch:
         """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""
         assert self._store.jobs_folder is not None
         claimed = frozenset(self._claimed)
-        untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
+        untold = await in_thread(_untold, self._store.jobs_folder)
         for session, names in untold.items():
             with suppress(StoreError):  # unreadable: a reader of that session gets the error
                 row = self._store.get_session(session)
@@ -149,7 +149,7 @@ class JobWatch:
         """Journal the end of the jobs that are over; return the others, each with its session."""
         at_work = []
         for name, (session, job) in list(self._watched.items()):
-            seen = await anyio.to_thread.run_sync(look_at, job)
+            seen = await in_thread(look_at, job)
             if seen.state == "running":
                 at_work.append((session, job))
             else:
@@ -191,7 +191,7 @@ class JobWatch:
         await self._journal.append(plan)
         _mark_told(job)
         if seen.how == "failed":  # it is no job, so it has no log
-            await anyio.to_thread.run_sync(_remove, Path(job.log).parent)
+            await in_thread(_remove, Path(job.log).parent)
 
 
 def _message_of(state: SessionState, job: e.JobStarted, event: e.JobEnded, seen: Seen) -> list[Entry]:

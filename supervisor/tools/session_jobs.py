@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 from msgspec.structs import replace
 
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
@@ -22,6 +20,7 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, note_given, read_log
 from supervisor.tools.output import CAP_CHARACTERS, Output, without_split_end, without_split_start
 
@@ -64,12 +63,12 @@ async def output_result(
     """Return a piece of a job's log as a result, and note that the session has been given it. `more`: further details,
     `remark`: further words."""
     try:
-        piece = await anyio.to_thread.run_sync(read_log, view.log, limit, offset)
+        piece = await in_thread(read_log, view.log, limit, offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
     output = Output(head=raw, total=len(raw))
-    shown = await anyio.to_thread.run_sync(output.show, max(CAP_CHARACTERS, limit))
+    shown = await in_thread(output.show, max(CAP_CHARACTERS, limit))
     text = shown.text
     gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
@@ -117,7 +116,7 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     before = await find_job(context, job)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
-    guarded = await anyio.to_thread.run_sync(is_guarded, before)
+    guarded = await in_thread(is_guarded, before)
     found = await end_job(before, f"job_kill in session {context.session}")
     after = await view_of(before)
     if after.state == "running":
@@ -131,7 +130,7 @@ async def view_of(job: JobView) -> JobView:
     """Return a job with its state now. An end that is journaled is not looked at again."""
     if job.state != "running":
         return job
-    seen = await anyio.to_thread.run_sync(look_at, job)
+    seen = await in_thread(look_at, job)
     if seen.state == "running":
         return job
     duration = seen.end.duration if seen.end is not None else None

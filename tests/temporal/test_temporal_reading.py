@@ -97,7 +97,7 @@ async def test_a_late_decision_waits_once_for_a_worker(enter):
 
 async def test_a_replay_logs_nothing_again(enter, caplog):
     """A tree is run again whenever a worker takes it up: what it says is in the log once."""
-    enter(replaced(moving, "CARRIED_LARGEST", 10))
+    enter(replaced(moving, "CARRIED_LARGEST_BYTES", 10))
     url = await namespace()
     async with working(url, [before]), open_temporal(url) as supervisor:
         run = await supervisor.start(before, session="c")
