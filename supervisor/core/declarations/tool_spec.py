@@ -4,6 +4,8 @@ Rules
 - A tool's arguments can be encoded. Its first parameter may be a ToolContext, which is not an argument; a
   ProcessToolContext declares that the tool starts processes.
 - Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
+
+The module is longer than 400 lines because a type checker needs each overload of `tool` in full.
 """
 
 import inspect
