@@ -8,7 +8,7 @@ Rules
 - `job_wait` asks no person, since the session may read its job. Each text to a job is a call of its own, which rules
   and people see: a text for a shell is a command.
 - A pattern is a text in one line of the output, where `*` is any text. It is no regular expression: a hostile one could
-  hold this process for ever. The search is linear, and resumes where it stopped.
+  hold this process for ever. The search is linear, resumes where it stopped, and ends in time, however much comes.
 - A text is sent as it is, without a line end of ours. A text that a crash cut off is lost, and is not sent again.
 """
 
@@ -51,17 +51,14 @@ class Search:
         self._line = b""
         self.offset = offset
 
-    def is_found_in(self, log: str) -> bool:
-        """Read on to the end of the log, or to the pattern; return whether it was found. Raises OSError."""
-        while True:
-            piece = read_log(log, _PIECE_BYTES, self.offset)
-            if not piece.raw:
-                return False
-            *lines, self._line = (self._line + piece.raw).split(b"\n")
-            self._line = self._line[-_LONGEST_LINE_BYTES:]
-            self.offset = piece.start + len(piece.raw)
-            if any(map(self._fits, (*lines, self._line))):
-                return True
+    def is_found_in(self, log: str) -> bool | None:
+        """Read on, up to a MiB; return whether the pattern was found, None if not yet. Raises OSError."""
+        piece = read_log(log, _PIECE_BYTES, self.offset)
+        raw = self._line + piece.raw
+        lines = raw.split(b"\n") if all(part in raw for part in self._parts) else ()
+        self._line = raw[raw.rfind(b"\n") + 1 :][-_LONGEST_LINE_BYTES:]
+        self.offset = piece.start + len(piece.raw)
+        return any(map(self._fits, lines)) or (None if piece.raw else False)
 
     def _fits(self, line: bytes) -> bool:
         at = 0
@@ -113,8 +110,11 @@ job_wait.waits = True
 _AWAITED: Final = {"exit": "its end", "output": "new output"}
 
 
-def _test(until: str, log: str, start: int) -> Callable[[], bool]:
-    """Return the test, for a thread, of whether what a call waits for has come."""
+Test = Callable[[], bool | None]
+"""Whether what a call waits for has come; None if that takes another look at what is there. It runs in a thread."""
+
+
+def _test(until: str, log: str, start: int) -> Test:
     match until:
         case "exit":
             return lambda: False
@@ -127,16 +127,18 @@ def _size_of(log: str) -> int:
     return Path(log).stat().st_size
 
 
-async def _wait(record: JobView, seconds: float, has_come: Callable[[], bool]) -> tuple[JobView, bool]:
+async def _wait(record: JobView, seconds: float, has_come: Test) -> tuple[JobView, bool]:
     """Wait; return the job as it is then, and whether the test has been true."""
     give_up_at, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
     while True:
         view = await view_of(record)  # first: what it wrote before it ended is in the log then
-        if await in_thread(has_come):
+        if came := await in_thread(has_come):
             return view, True
         left = give_up_at - anyio.current_time()
-        if view.state != "running" or left <= 0:
+        if left <= 0 or (came is False and view.state != "running"):
             return view, False
+        if came is None:
+            continue
         await anyio.sleep(min(pause, left))
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
 

@@ -5,7 +5,7 @@ Rules
   ProcessToolContext declares that the tool starts processes.
 - Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
 
-The module is longer than 400 lines because the overloads of `tool` stand next to what they declare.
+The module is longer than 400 lines because a type checker needs each overload of `tool` in full.
 """
 
 import inspect
