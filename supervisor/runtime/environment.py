@@ -23,6 +23,7 @@ import msgspec
 from supervisor.core import ids
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.runtime.clock.clock import Clock
 from supervisor.system.forks import end_copy
@@ -142,6 +143,14 @@ class Environment:
     is_former = False
     """Whether this is a workflow that began before rules released the calls that wait (runtime/plans/release.py). Each
     replay of it must make the same journal, so whatever has changed in journals since does not hold in it."""
+
+    def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
+        """Return an agent at the version with which a run begins: today's."""
+        return agent
+
+    def takes_patch(self, session: str, run: int, name: str) -> bool:
+        """Return whether a run takes the path of a named change of its code, where its journal does not say."""
+        return True
 
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""

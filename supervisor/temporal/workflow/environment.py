@@ -16,6 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import approval_route
@@ -23,6 +24,7 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.temporal.rulebook import RuleChange
+from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
@@ -37,9 +39,12 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.bodies import TreeBodies
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.missing import AgentMissing, find_missing
 
 NEWS: Final = "supervisor.2"
 """The mark of a workflow that began when what `Environment.is_former` says was new: it is made before all else."""
+FIRST_VERSION: Final = "1"
+"""The version of an agent that names none: its runs are not marked."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -75,11 +80,44 @@ class WorkflowEnvironment(Environment):
     ) -> None:
         self.clock = WorkflowClock()
         self.is_former = not workflow.patched(NEWS)
+        self.missing: AgentMissing | None = None
+        """The version of a run that this worker lacks: it leaves the tree to another one."""
         self.bodies = TreeBodies(attempts, lost_after, largest)
+        self._attempts = attempts
         self._cwd = cwd
         self._largest = largest
         self._rules_added: anyio.Event | None = None
         """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
+
+    def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
+        """See Environment. In a replay it is the version that the run began with: a marker names it, unless it is the
+        one that an agent has which names none. Raises AgentMissing if this worker lacks it."""
+        if self.is_former:
+            return agent
+
+        def is_marked(version: str) -> bool:
+            return version != FIRST_VERSION and workflow.patched(f"version {session} {run} {version}")
+
+        if not workflow.unsafe.is_replaying():
+            is_marked(agent.version)
+            return agent
+        began = next(filter(is_marked, (agent.version, *agent.versions)), FIRST_VERSION)
+        self.missing = find_missing([Wanted(name=agent.name, version=began)], {agent.name: agent})
+        if self.missing is not None:
+            self._attempts().note_change()  # an agent may take the error for one of its own
+            raise self.missing
+        return agent.at_version(began)
+
+    def takes_patch(self, session: str, run: int, name: str) -> bool:
+        """See Environment. In a replay a marker says whether the run took the path. Code may forget the change later:
+        so the marker is a deprecated one from the beginning, which code need not ask for."""
+        if self.is_former:
+            return True
+        patch = f"patch {session} {run} {name}"
+        if workflow.unsafe.is_replaying():
+            return workflow.patched(patch)
+        workflow.deprecate_patch(patch)
+        return True
 
     def new_session_id(self) -> str:
         return self._random(22)

@@ -189,9 +189,12 @@ class RunningTree:
             return not attempts.has_tasks and not self._store.find_sessions(is_open=True, limit=1)
 
         def is_told() -> bool:
-            return bool(commands.waiting) or asked.is_set() or is_over() or self.move.is_due()
+            is_missing = self._runner.environment.missing is not None
+            return is_missing or bool(commands.waiting) or asked.is_set() or is_over() or self.move.is_due()
 
         await attempts.wait_until(is_told)
+        if (missing := self._runner.environment.missing) is not None:
+            raise missing
         return bool(commands.waiting) or not is_over()
 
     async def _leave_workflow(self) -> bool:
