@@ -155,8 +155,8 @@ class Environment:
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
-    async def read_rules(self) -> tuple[Rule, ...]:
-        """Read the rules that are kept elsewhere, as they are now."""
+    async def read_rules(self, session: str, run: int, operation: str) -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere, as they are now, for a call."""
         return ()
 
     async def claim_expiry(self, approval: str) -> bool:

@@ -137,10 +137,10 @@ class Call(ABC):
 
     async def read_rules(self) -> None:
         """Read the rules that are kept elsewhere, if there are any. A replay does not do that."""
-        host = self.attempt.host
+        attempt, host = self.attempt, self.attempt.host
         if host.environment.shares_rules:
-            with self.attempt.settling.holding():
-                host.rules.shared = await host.environment.read_rules()
+            with attempt.settling.holding():
+                host.rules.shared = await host.environment.read_rules(attempt.session, attempt.run, self.operation)
 
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""

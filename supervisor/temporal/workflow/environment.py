@@ -29,9 +29,9 @@ from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
     CLAIMED,
-    LARGEST_BYTES,
     ONCE,
     READ_RULES,
+    Start,
     check_size,
     decision_id,
     from_wire,
@@ -66,8 +66,7 @@ class WorkflowClock(Clock):
 
 class WorkflowEnvironment(Environment):
     """Make it inside the workflow. `attempts` returns those of the runtime that has this environment, once it runs.
-    `lost_after`: seconds without a sign of life after which a worker counts as lost. `largest`: bytes of JSON that the
-    arguments or the result of a body may have."""
+    `lost_after`: seconds without a sign of life after which a worker counts as lost."""
 
     runs_elsewhere = True
     takes_commands_here = False
@@ -75,24 +74,23 @@ class WorkflowEnvironment(Environment):
     shares_rules = True
     most_live = 1000
 
-    def __init__(
-        self, cwd: str, attempts: Callable[[], Attempts], lost_after: float, largest: int = LARGEST_BYTES
-    ) -> None:
+    def __init__(self, start: Start, attempts: Callable[[], Attempts], lost_after: float) -> None:
         self.clock = WorkflowClock()
         self.is_former = not workflow.patched(NEWS)
         self.missing: AgentMissing | None = None
         """The version of a run that this worker lacks: it leaves the tree to another one."""
-        self.bodies = TreeBodies(attempts, lost_after, largest)
+        self.bodies = TreeBodies(attempts, lost_after, start.largest)
         self._attempts = attempts
-        self._cwd = cwd
-        self._largest = largest
+        self._cwd = start.cwd
+        self._largest = start.largest
+        self._has_marks = start.has_marks
         self._rules_added: anyio.Event | None = None
         """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
 
     def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
         """See Environment. In a replay it is the version that the run began with: a marker names it, unless it is the
         one that an agent has which names none. Raises AgentMissing if this worker lacks it."""
-        if self.is_former:
+        if not self._has_marks:
             return agent
 
         def is_marked(version: str) -> bool:
@@ -111,7 +109,7 @@ class WorkflowEnvironment(Environment):
     def takes_patch(self, session: str, run: int, name: str) -> bool:
         """See Environment. In a replay a marker says whether the run took the path. Code may forget the change later:
         so the marker is a deprecated one from the beginning, which code need not ask for."""
-        if self.is_former:
+        if not self._has_marks:
             return True
         patch = f"patch {session} {run} {name}"
         if workflow.unsafe.is_replaying():
@@ -157,12 +155,12 @@ class WorkflowEnvironment(Environment):
     def check_size(self, value: Any, what: str) -> None:
         check_size(to_json(value, what), what, self._largest)
 
-    async def read_rules(self) -> tuple[Rule, ...]:
+    async def read_rules(self, session: str, run: int, operation: str) -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
         one after the other the first time, and would then write the memo less often."""
         while self._rules_added is not None:
             await self._rules_added.wait()
-        found = await _ask_worker(READ_RULES)
+        found = await _ask_worker(READ_RULES, named=f"rules {session} {run} {operation}" if self._has_marks else None)
         return tuple(from_wire(each, Rule) for each in found)
 
     async def add_rule(self, rule: Rule, by: str) -> str:
@@ -197,11 +195,13 @@ class WorkflowEnvironment(Environment):
         return self.bodies.run(body)
 
 
-async def _ask_worker(name: str, *given: Any) -> Any:
-    """Have a worker do something in the namespace that needs no mark, as soon as one can. Return what it returns."""
+async def _ask_worker(name: str, *given: Any, named: str | None = None) -> Any:
+    """Have a worker do something in the namespace that needs no mark, as soon as one can. Return what it returns.
+    `named`: the id of the activity; None: a number."""
     handle = workflow.start_activity(
         name,
         args=given,
+        activity_id=named,
         start_to_close_timeout=timedelta(seconds=20),
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
     )

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -70,7 +71,7 @@ class Tree:
         is to go on in a new workflow, and return the Start of that."""
         self._start = start
         if start.follows is not None:
-            self._start = start = await take_over(start)
+            self._start = start = replace(await take_over(start), has_marks=start.has_marks)
         if start.carried is not None:
             self._store = TreeStore(start.carried)
             self._commands.go_on_with(start.carried)
