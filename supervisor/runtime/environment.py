@@ -128,6 +128,11 @@ class Environment:
     def check_size(self, value: Any, what: str) -> None:
         """Raise InvalidInput, which names `what`, if a value is too large for where the journal is kept."""
 
+    def why_too_large(self, arguments: msgspec.Raw, name: str) -> str | None:
+        """Return why the arguments of a call of `name` are too large to reach it; None if they are not. No person is
+        asked about such a call."""
+        return None
+
     def begin_trace(self, agent: str) -> str | None:
         """Return the trace context (W3C `traceparent`) that a new root session journals; None without traces."""
         return None

@@ -190,15 +190,18 @@ class Mirror:
                 await self._feed.add(root, rows, Reached(described.run_id, after, is_closed=False))
             if after >= found.last:
                 break
-        if is_open:
-            return had_news
-        last = list[Row]()
+        return had_news if is_open else await self._end(described, after, cause) or had_news
+
+    async def _end(self, described: Any, after: int, cause: str | None) -> bool:
+        """Note that a tree was read after its end. Return whether that has ended something. `cause`: how Temporal has
+        ended it."""
+        root, last = described.id, list[Row]()
         if cause is not None and after:
             self._journal.catch_up()
             last = end_of(self._store, root, cause, described.close_time)
         await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
         self._looks.forget(root)
-        return had_news or bool(last)
+        return bool(last)
 
     async def _has_ended(self, root: str, unread: ServerUnavailable) -> bool:
         """Return whether a tree has ended meanwhile that was open, and could not be read."""

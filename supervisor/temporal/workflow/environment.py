@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import anyio
+import msgspec
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -154,6 +155,15 @@ class WorkflowEnvironment(Environment):
 
     def check_size(self, value: Any, what: str) -> None:
         check_size(to_json(value, what), what, self._largest)
+
+    def why_too_large(self, arguments: msgspec.Raw, name: str) -> str | None:
+        """See Environment. Former code has asked about such a call: each replay must, too."""
+        if self._has_marks:
+            try:
+                check_size(arguments, f"the call of {name}", self._largest)
+            except InvalidInput as refused:
+                return str(refused)
+        return None
 
     async def read_rules(self, session: str, run: int, operation: str) -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
