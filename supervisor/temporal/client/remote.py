@@ -316,7 +316,11 @@ class TemporalSupervisor(Supervisor):
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
-        await self.trees.read(session)
+        try:
+            await self.trees.read(session)
+        except NotReplayed as unread:  # its outcome says why it is blocked
+            if unread.block is None or self._store.get_session(session) is None:
+                raise
         found: Run[Any] = await self.near.get_run(session, number=number)
         return TemporalRun(self, self.trees, self.near, session, found.number, agent)
 
