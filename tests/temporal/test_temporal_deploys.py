@@ -28,13 +28,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 CREW = {"held_as": "crew", "name": "crew"}
 
 
-@pytest.fixture(autouse=True)
-async def bounded():
-    """No wait of these tests is long."""
-    with anyio.fail_after(60):
-        yield
-
-
 async def note(text: str) -> str:
     return text
 
@@ -208,3 +201,58 @@ async def test_a_task_that_fails_again_and_again_blocks_its_tree(kind):
         found.append(await find_block(client, SimpleNamespace(id="c", run_id="r", raw_description=raw)))
     assert found[:FAILED_TASKS] == [None] * FAILED_TASKS
     assert "3 times" in found[FAILED_TASKS].cause
+
+
+BEFORE = """
+from supervisor import Context, agent
+
+async def shout(text: str) -> str:
+    return text
+
+@agent
+async def helper(ctx: Context) -> str:
+    await ctx.step(shout, "before")
+    return f"{ctx.version} {await ctx.ask('Where?')}"
+
+@agent
+async def leader(ctx: Context) -> str:
+    await ctx.step(shout, "leader")
+    return await ctx.run(helper)
+"""
+AFTER = """
+from supervisor import Context, agent
+
+async def shout(text: str) -> str:
+    return text
+
+async def former(ctx: Context) -> str:
+    await ctx.step(shout, "before")
+    return f"{ctx.version} {await ctx.ask('Where?')}"
+
+@agent(version="2", versions={"1": former})
+async def helper(ctx: Context) -> str:
+    return ctx.version
+
+@agent
+async def leader(ctx: Context) -> str:
+    if await ctx.patched("no leader"):
+        return await ctx.run(helper)
+    await ctx.step(shout, "leader")
+    return await ctx.run(helper)
+"""
+
+
+def test_a_session_of_a_worker_that_was_killed_goes_on_as_it_began_with_new_code(cluster, tmp_path):
+    """Its worker dies while it waits, and the next one has other code. A session that begins then takes the new one."""
+    agents = tmp_path / "agents.py"
+    agents.write_text(BEFORE)
+    cluster.worker(agents=agents)
+    cluster.run("start", "leader", "--session", "s", code=3)
+    (question,) = cluster.pending()
+    cluster.kill()
+    agents.write_text(AFTER)
+    cluster.worker(agents=agents)
+    cluster.run("answer", question["id"], "Rome")
+    assert cluster.outcome("s")["value"] == "1 Rome"
+    cluster.run("start", "leader", "--session", "t")
+    assert cluster.outcome("t")["value"] == "2"

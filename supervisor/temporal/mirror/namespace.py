@@ -35,7 +35,7 @@ from supervisor.temporal.connection import (
 )
 from supervisor.temporal.left import read_left
 from supervisor.temporal.mirror.ended import ENDED, why_ended
-from supervisor.temporal.mirror.stuck import DIVERGED, block_of, find_block
+from supervisor.temporal.mirror.stuck import DIVERGED, block_of, find_block, tries
 from supervisor.temporal.wire import MEMO, MISSING, PENDING, TREE, UNSTARTED, Entries, from_wire, refusal_id
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class NamespaceReader:
         return sorted(found, key=lambda each: each.created_at)
 
     async def is_left(self, described: Any) -> bool:
-        """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
+        """Return whether no worker has begun a tree, and one has left it to another one, since it lacks the agent."""
         if described.status != OPEN or described.history_length > FIRST_TASK:
             return False
         has_begun, lacked = await self._latest_task(described)
@@ -176,9 +176,10 @@ class NamespaceReader:
                 described = await self.describe(described.id)
                 if (block := await self.find_block(described)) is not None:
                     raise _blocked(described.id, block) from None
-            if not await self.is_left(described):
+            has_begun, lacked = await self._latest_task(described) if tries(described) else (True, None)
+            if lacked is None:
                 raise
-            if await self._is_refused(described):  # it never begins: no session is there
+            if not has_begun and await self._is_refused(described):  # it never begins: no session is there
                 return Entries(rows=[], last=0)
             text = f"session {described.id} waits for a worker that has its agent"
             waits = NotReplayed(text, maybe_done=False)  # it hides no other tree

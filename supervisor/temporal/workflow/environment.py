@@ -25,7 +25,6 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Body, Environment
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.temporal.rulebook import RuleChange
-from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
@@ -40,7 +39,7 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.bodies import TreeBodies
 from supervisor.temporal.workflow.bridge import wait_for
-from supervisor.temporal.workflow.missing import AgentMissing, find_missing
+from supervisor.temporal.workflow.missing import AgentMissing
 
 NEWS: Final = "supervisor.2"
 """The mark of a workflow that began when what `Environment.is_former` says was new: it is made before all else."""
@@ -100,9 +99,11 @@ class WorkflowEnvironment(Environment):
         if not workflow.unsafe.is_replaying():
             is_marked(agent.version)
             return agent
-        began = next(filter(is_marked, (agent.version, *agent.versions)), FIRST_VERSION)
-        self.missing = find_missing([Wanted(name=agent.name, version=began)], {agent.name: agent})
-        if self.missing is not None:
+        known = agent.version, *agent.versions
+        began = next(filter(is_marked, known), FIRST_VERSION)
+        if began not in known:
+            text = f"agent {agent.name} has only {', '.join(known)}, and a run of it began with another version"
+            self.missing = AgentMissing(agent.name, f"{text}: declare the old code in `versions`")
             self._attempts().note_change()  # an agent may take the error for one of its own
             raise self.missing
         return agent.at_version(began)
