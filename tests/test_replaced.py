@@ -59,7 +59,7 @@ BOUNDS = {
     "inside.STARTED_BY",
     "long_steps.GIVEN_UP_SECONDS",
     "mirror.LATE",
-    "moving.CARRIED_LARGEST",
+    "moving.CARRIED_LARGEST_BYTES",
     "moving.UNWIND_SECONDS",
     "overlay.SMALL",
     "permissions.FORM",

@@ -18,7 +18,7 @@ from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
@@ -284,7 +284,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         )
 
 
-def block_lines(view: SessionView, place: AnyPlace) -> list[str]:
+def block_lines(view: SessionView, place: Place) -> list[str]:
     """Return why a session is blocked, where, and what to do; no lines if it is not."""
     if view.status != "blocked":
         return []

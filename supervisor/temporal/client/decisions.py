@@ -17,7 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import NotFound, ServerUnavailable
+from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees, failure_of
@@ -92,8 +92,10 @@ class Deciding:
 
     async def _recorded(self, request: DecisionRequest) -> DecisionResult:
         """Return the result of a decision that no worker has answered: perhaps none can go on with its tree."""
-        described = await self._trees.namespace.describe(request.root)
-        is_blocked = await self._trees.namespace.find_block(described) is not None
+        is_blocked = False
+        with suppress(ServerError, NotFound):  # it counts, whatever can be said of it
+            described = await self._trees.namespace.describe(request.root)
+            is_blocked = await self._trees.namespace.find_block(described) is not None
         return DecisionResult(
             kind="recorded",
             running=is_blocked,  # a worker has tried
