@@ -49,6 +49,7 @@ FORMER = {
 }
 """What a test does as a former version did, to write the journal that it left."""
 BOUNDS = {
+    "bodies.MOST_THREADS",
     "app.SHUTDOWN_TIMEOUT_SECONDS",
     "cards_of_namespace.AT_ONCE",
     "cards_of_namespace.STALE",

@@ -37,9 +37,11 @@ class StreamEvent(NamedTuple):
 
 
 class Parser:
-    """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored."""
+    """Bytes in any pieces to events. An event ends with an empty line; an incomplete one is ignored. `largest`: the
+    most bytes of one event."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = LARGEST_EVENT_BYTES) -> None:
+        self._largest = largest
         self._rest: list[bytes] = []
         """The pieces of a line that has no end yet: joined once, so that a long line is not copied with each piece."""
         self._name = ""
@@ -64,8 +66,8 @@ class Parser:
         return found
 
     def _check_length(self) -> None:
-        if self._length + sum(map(len, self._rest)) > LARGEST_EVENT_BYTES:
-            raise OverflowError(f"an event has over {LARGEST_EVENT_BYTES} bytes")
+        if self._length + sum(map(len, self._rest)) > self._largest:
+            raise OverflowError(f"an event has over {self._largest} bytes")
 
     def _take(self, line: str) -> StreamEvent | None:
         if not line:

@@ -83,13 +83,15 @@ class IllegalEvent(SupervisorError):
 
 
 class RunError(SupervisorError):
-    """The run did not succeed. `kind` says how it ended, `cause` why; `partial` is its partial output."""
+    """The run did not succeed. `kind` says how it ended, `cause` why; `partial` is its partial output, `said`
+    what its agent had said."""
 
-    def __init__(self, kind: str, cause: str | None, partial: Any = None) -> None:
+    def __init__(self, kind: str, cause: str | None, partial: Any = None, said: str = "") -> None:
         super().__init__(f"{kind}: {cause}" if cause else kind)
         self.kind = kind
         self.cause = cause
         self.partial = partial
+        self.said = said
         self.operation: str | None = None
         """Inside an agent: the operation by which the agent learned that the sub-agent failed."""
 

@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
@@ -36,6 +37,7 @@ from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.text.masks import hide
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -65,6 +67,7 @@ from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.counting import Counting
 from supervisor.runtime.reading.lists import Lists, SessionFilter
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
@@ -105,6 +108,7 @@ class LocalSupervisor(StoreSupervisor):
         self.admission = Admission(runner, people)
         self.reader = Reader(runner)
         self._lists = Lists(self.reader)
+        self._counting = Counting(self.reader)
         self.store: Store = runner.journal.store
         self.where = self.store.name
         self.agents = agents or {}
@@ -113,6 +117,10 @@ class LocalSupervisor(StoreSupervisor):
         self._inside = Inside(self.store, in_doubt=True)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
+
+    @property
+    def functions_left(self) -> int:
+        return len(self._runner.bodies.left)
 
     @property
     def people(self) -> People | None:
@@ -530,8 +538,7 @@ class LocalSupervisor(StoreSupervisor):
         return await read_pieces(self.store, self._lists.transcript(session))
 
     async def get_counts(self) -> Counts:
-        await checkpoint()
-        return self.store.counts()
+        return await read_pieces(self.store, self._counting.counts())
 
     async def find_sessions(
         self,
@@ -567,7 +574,7 @@ class LocalSupervisor(StoreSupervisor):
         await checkpoint()
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
-        return self._lists.whole(self._runner.rules.find(view), view.position)
+        return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
 
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()
@@ -576,6 +583,7 @@ class LocalSupervisor(StoreSupervisor):
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
         page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
+        looked = [msgspec.structs.replace(job, command=hide(job.command)) for job in looked]
         shown = tuple(job for job in looked if job.state == "running" or not running)
         return Page(shown, page.next, page.cursor)
 

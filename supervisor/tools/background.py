@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.threads import in_thread
 from supervisor.tools.descendants import find_process, is_alive, send_signal
 from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
@@ -184,15 +184,15 @@ async def end_job(job: JobProcess, by: str) -> Answer:
     folder = Path(job.log).parent
     with suppress(OSError):
         _write(folder / "by", by)
-    warden = await anyio.to_thread.run_sync(find_process, job.guard)
+    warden = await in_thread(find_process, job.guard)
     if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
-        answer = await anyio.to_thread.run_sync(partial(send_signal, warden, END_JOB))
+        answer = await in_thread(partial(send_signal, warden, END_JOB))
         if answer == "refused":
             return "refused"
         give_up_at = time.monotonic() + GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + _MARGIN_SECONDS
         while answer == "sent" and time.monotonic() < give_up_at:
-            has_guard = await anyio.to_thread.run_sync(is_guarded, job)
-            if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
+            has_guard = await in_thread(is_guarded, job)
+            if (await in_thread(look_at, job)).state != "running":
                 return "ended"
             if not has_guard:
                 break

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError
@@ -28,6 +27,7 @@ from supervisor.core.values import JobView
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.system.logs import FactLog
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders, size_of
 from supervisor.tools.session_jobs import view_of
@@ -90,7 +90,7 @@ class JobWatch:
         """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""
         assert self._store.jobs_folder is not None
         claimed = frozenset(self._claimed)
-        untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
+        untold = await in_thread(_untold, self._store.jobs_folder)
         for session, names in untold.items():
             with suppress(StoreError):  # unreadable: a reader of that session gets the error
                 row = self._store.get_session(session)
@@ -146,7 +146,7 @@ class JobWatch:
         """Journal the end of the jobs that are over; return the others, each with its session."""
         at_work = []
         for name, (session, job) in list(self._watched.items()):
-            seen = await anyio.to_thread.run_sync(look_at, job)
+            seen = await in_thread(look_at, job)
             if seen.state == "running":
                 at_work.append((session, job))
             else:

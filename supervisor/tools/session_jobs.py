@@ -11,8 +11,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 from msgspec.structs import replace
 
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
@@ -20,6 +18,7 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import Output, without_split_end, without_split_start
 
@@ -49,7 +48,7 @@ async def job_output(
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
     try:
-        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT_BYTES), offset)
+        piece = await in_thread(read_log, view.log, min(limit, LARGEST_OUTPUT_BYTES), offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
@@ -98,7 +97,7 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     before = await view_of(record)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
-    guarded = await anyio.to_thread.run_sync(is_guarded, record)
+    guarded = await in_thread(is_guarded, record)
     found = await end_job(record, f"job_kill in session {context.session}")
     after = await view_of(record)
     if after.state == "running":
@@ -112,7 +111,7 @@ async def view_of(job: JobView) -> JobView:
     """Return a job with its state now. An end that is journaled is not looked at again."""
     if job.state != "running":
         return job
-    seen = await anyio.to_thread.run_sync(look_at, job)
+    seen = await in_thread(look_at, job)
     if seen.state == "running":
         return job
     duration = seen.end.duration if seen.end is not None else None

@@ -9,7 +9,7 @@ from wires import Request, problem, stream, wired
 
 from supervisor.client.addresses import read_address
 from supervisor.client.connection import Connection
-from supervisor.client.streams import EventSource, Parser, StreamEvent
+from supervisor.client.streams import LARGEST_EVENT_BYTES, EventSource, Parser, StreamEvent
 from supervisor.core.errors import CursorUnknown, NotAuthenticated, ServerMismatch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -44,9 +44,10 @@ def test_an_event_ends_with_an_empty_line():
 @pytest.mark.parametrize("block", [b"x", b"data: x\n", b"id: x\n", b": x\n"])
 def test_an_event_without_end_is_not_kept(block):
     """In one line, or in as many lines as you like: a hostile server does not fill the memory."""
-    parser, piece = Parser(), block * (2**20 // len(block))
+    parser, piece = Parser(largest=2**16), block * (2**14 // len(block))
     with pytest.raises(OverflowError):
-        parser.feed(piece * 33)
+        parser.feed(piece * 5)
+    assert LARGEST_EVENT_BYTES == 32 * 2**20
 
 
 def serving(text: str, cut: int):

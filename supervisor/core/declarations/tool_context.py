@@ -27,7 +27,8 @@ class StepContext(ABC):
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Show progress, as `Context.heartbeat` does (W5)."""
+        """Show progress, as `Context.heartbeat` does (W5). Raises RunStopping, as `stream` does, in a function that was
+        left, since it had not ended in time (T3)."""
 
     @abstractmethod
     def stream(self, piece: str, /) -> None:
@@ -56,11 +57,13 @@ class ToolContext(ABC):
     @property
     @abstractmethod
     def is_cancelled(self) -> bool:
-        """Whether the run was told to stop."""
+        """Whether the run was told to stop, or the call's deadline has passed. A function without async looks at it,
+        and ends: 2 s later it is left (T3)."""
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Show a sign of life to subscribers; never extends the call's deadline (W7)."""
+        """Show a sign of life to subscribers; never extends the call's deadline (W7). Raises RunStopping in a function
+        that was left, since it had not ended in time (T3); so do the properties and methods below."""
 
     @abstractmethod
     def leave(self, result: ToolResult[Any]) -> None:

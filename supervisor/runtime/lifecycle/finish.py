@@ -6,6 +6,8 @@ Rules
 - If the store refuses an ending, the ending is dropped. The run can be resumed, and ends again.
 """
 
+from msgspec.structs import replace
+
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.sessions.state import SessionState
@@ -13,7 +15,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
-from supervisor.runtime.plans.end import Ending, cancel_children, end_events, open_tree
+from supervisor.runtime.plans.end import MOST_SAID_CHARACTERS, Ending, cancel_children, end_events, open_tree
 
 
 class Finishing:
@@ -39,6 +41,8 @@ class Finishing:
     async def finish(self, attempt: Attempt, ending: Ending) -> None:
         """Write an ending, or leave it to a parent that is ending, too."""
         session = attempt.session
+        if ending.kind != "succeeded":
+            ending = replace(ending, writing=self._attempts.hub.texts.get_unsaid(session, MOST_SAID_CHARACTERS))
         self._attempts.endings[session] = ending
         was_cancelled = attempt.state.cancel is not None  # then its children were cancelled, too
         if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:

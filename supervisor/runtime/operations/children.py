@@ -18,7 +18,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
-from supervisor.core.values import Outcome, OutcomeKind, result_of
+from supervisor.core.values import Outcome, result_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
@@ -154,9 +154,7 @@ class LocalChild(ChildRun[R]):
         finally:
             await attempt.end_operation(operation)
         assert ended is not None
-        return attempt.read(
-            operation, lambda: outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
-        )
+        return attempt.read(operation, lambda: outcome_of(ended, self._spec))
 
     async def result(self) -> R:
         outcome = await self.outcome()
@@ -185,12 +183,11 @@ class LocalChild(ChildRun[R]):
             await attempt.end_operation(operation)
 
 
-def outcome_of(
-    kind: OutcomeKind, value: Raw, cause: str | None, partial: Raw, spec: AgentSpec[Any, R] | None
-) -> Outcome[R]:
+def outcome_of(ended: e.RunFinished | e.ChildEnded, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
     """Return a journaled outcome. Its value is decoded as the agent's return annotation says."""
     returned: Any = None
-    if kind == "succeeded":
+    if ended.kind == "succeeded":
         type_ = spec.return_type if spec is not None else Any
-        returned = from_json(value, type_, "the result of a run")
-    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), value=returned)
+        returned = from_json(ended.value, type_, "the result of a run")
+    partial = msgspec.json.decode(ended.partial)
+    return Outcome(kind=ended.kind, cause=ended.cause, partial=partial, said=ended.said, value=returned)

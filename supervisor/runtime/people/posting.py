@@ -71,9 +71,9 @@ _NO_READER = Deny(
 class LocalCards:
     """The host of cards that keeps approvals in this process's store; see CardHost."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, inputs: Inputs) -> None:
         self._runner = runner
-        self._inputs = Inputs(runner.journal.store)
+        self._inputs = inputs
 
     def now(self) -> datetime:
         return self._runner.clock.now()
@@ -144,7 +144,7 @@ class Posting:
         self._sweep = sweep
         self._serves = self._store.owns if serves is None else serves
         self._first_look = OWNER_TIME_SECONDS if serves is None else 0.0
-        self._cards = LocalCards(runner) if cards is None else cards
+        self._cards = LocalCards(runner, reader.inputs) if cards is None else cards
         self._poster = Poster(self._cards, channels, failed, routes, people)
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()

@@ -5,7 +5,7 @@ A caller hands in the endings of live attempts. A session without an attempt end
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -13,11 +13,14 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.sessions.retrying import PARENT_ENDED
-from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.values import OutcomeKind
+from supervisor.core.sessions.state import Operation, SessionState, words_of
+from supervisor.core.values import NOT_ASKED_AGAIN, OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of
 from supervisor.runtime.plans.turns import next_turn, undelivered
+
+MOST_SAID_CHARACTERS: Final = 10_000
+"""Characters of an agent's last words."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     led_by: tuple[str, ...] = ()
     stopped_at: int = 0
     """After a stall: the length of the journal when the attempt was told to stop."""
+    asks_again: bool = False
+    """Whether an approved call waits until another program asks for it again."""
+    writing: str = ""
+    """The text that the agent was writing (Context.stream)."""
     error: BaseException | None = None
     """The agent's exception, for the program that started the run in this process (runtime/reading/runs.py)."""
 
@@ -82,22 +89,38 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         if not state.is_open:
             continue
         ending = endings.get(session) or _as_told(state)
+        last_words = _said(view, state, ending)  # before this plan writes the session's notes
         cause = ending.cause or "the run has ended"
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
                 orphan = orphan_of(state, operation, found)
-                yield session, _interrupted(operation, record, cause, now, orphan)
+                yield session, _interrupted(operation, record, ending, now, orphan)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
         told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
+        told["said"] = last_words
         more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
         yield session, e.RunFinished(at=now, **told, **more)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:
             yield parent, e.ChildEnded(at=now, child=session, **told)
+
+
+def _said(view: View, state: SessionState, ending: Ending) -> str:
+    """Return the last words of a run that has not succeeded: its parent may go on from them."""
+    if ending.kind == "succeeded":
+        return ""
+    words, length = [ending.writing] if ending.writing else [], len(ending.writing)
+    for event in reversed(view.events(state.id) if state.has_said else ()):
+        if length >= MOST_SAID_CHARACTERS or type(event) in e.BEGINS_RUN:
+            break
+        if (said := words_of(event)) is not None:
+            words.append(said)
+            length += len(said)
+    return "\n\n".join(reversed(words))[-MOST_SAID_CHARACTERS:]
 
 
 def _last_words(ending: Ending) -> str | None:
@@ -119,10 +142,16 @@ def cancel_cause(cancel: e.CancelRequested) -> str:
 
 
 def _interrupted(
-    operation: str, record: Operation, cause: str, now: datetime, orphan: Mapping[str, str]
+    operation: str, record: Operation, ending: Ending, now: datetime, orphan: Mapping[str, str]
 ) -> e.ToolCallFinished:
+    cause = ending.cause or "the run has ended"
     effect = "maybe" if record.state == "executing" else "none"
     reason = "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled"
+    if record.state == "approved" and ending.asks_again:
+        reason, cause = (
+            NOT_ASKED_AGAIN,
+            f"approved, and not asked for again before the run ended; it did not run: {cause}",
+        )
     details = {"reason": reason, "effect": effect, **orphan}
     return e.ToolCallFinished(
         at=now,

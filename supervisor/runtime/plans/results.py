@@ -67,7 +67,9 @@ def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
 
 
 def _as_json(value: Any) -> Any:
+    if value is None or (type(value) is str and value.isascii()):  # most are
+        return value
     try:
-        return to_json(value, "a detail")
+        return to_json(value, "a detail", exact=True)
     except InvalidInput:
         return printable_text(repr(value))

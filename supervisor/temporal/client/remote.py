@@ -17,6 +17,7 @@ import anyio
 from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
@@ -438,7 +439,7 @@ class TemporalSupervisor(Supervisor):
         """Return the rules of the namespace, and those of all trees."""
         shared = await self._rules.find()
         await self.mirror.read_all()
-        return self._whole([*shared, *await self.near.find_rules()])
+        return self._whole([*map(masked_rule, shared), *await self.near.find_rules()])
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""

@@ -59,8 +59,8 @@ async def start_session(
     given: Any = msgspec.UNSET
     largest = largest_for(trees.client)
     if args:
-        given = args[0] if spec is None else msgspec.json.decode(spec.encode_input(args, {}))
-        given = plain_of(given, "the input", largest)
+        given = args[0] if spec is None else msgspec.json.decode(spec.encode_exactly(args))
+        given = plain_of(given, "the input", largest, exact=True)
     root = check_session_id(session) if session is not None else new_session_id()
     here = working_directory()
     start = Start(

@@ -5,7 +5,7 @@ Rules
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from supervisor.temporal.wire import (
     CLAIMED,
     ONCE,
     READ_RULES,
+    SETTLE,
     Start,
     check_size,
     decision_id,
@@ -141,9 +142,12 @@ class WorkflowEnvironment(Environment):
         return self._cwd
 
     def settle(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """Settle nothing: a workflow sees no disk. So a rule of a path allows nothing here, and a deny compares its
-        spelling."""
+        """Settle nothing: a workflow sees no disk. See `settle_elsewhere`."""
         return {}
+
+    async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """See Environment. The worker that runs the body does it once more (worker/bodies.py)."""
+        return dict(await _ask_worker(SETTLE, [*paths])) if paths else {}
 
     def files_of_ours(self) -> Collection[str]:
         return ()

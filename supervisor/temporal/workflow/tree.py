@@ -102,11 +102,11 @@ class RunningTree:
         self._runner = TreeRunner(store, start, lost_after)
         self._supervisor = LocalSupervisor(self._runner, None, agents)
         self._supervisor.audience.has_readers = True
-        Releasing(self._runner, self._supervisor.admission)  # the runner's signals keep it
+        releasing = Releasing(self._runner, self._supervisor.admission)
         self.move = Move(start, store, self._runner, commands)
         self._shown = Shown(store)
         self._answering = Answering(
-            self._supervisor, self._runner, store, commands, self.move, self._shown, self._check_agents
+            self._supervisor, self._runner, store, commands, self.move, self._shown, releasing, self._check_agents
         )
 
     def note_command(self) -> None:
