@@ -176,12 +176,12 @@ class NamespaceReader:
                 described = await self.describe(described.id)
                 if (block := await self.find_block(described)) is not None:
                     raise _blocked(described.id, block) from None
-            has_begun, lacked = await self._latest_task(described) if tries(described) else (True, None)
-            if lacked is None:
+            if not tries(described):
                 raise
-            if not has_begun and await self._is_refused(described):  # it never begins: no session is there
-                return Entries(rows=[], last=0)
-            text = f"session {described.id} waits for a worker that has its agent"
+            has_begun, lacked = await self._latest_task(described)
+            if not has_begun and lacked is not None and await self._is_refused(described):
+                return Entries(rows=[], last=0)  # it never begins: no session is there
+            text = str(error) if lacked is None else f"session {described.id} waits for a worker that has its agent"
             waits = NotReplayed(text, maybe_done=False)  # it hides no other tree
             waits.block = error.block if isinstance(error, NotReplayed) else None
             raise waits from None
@@ -285,7 +285,7 @@ class NamespaceReader:
 
 def _blocked(root: str, block: Block) -> NotReplayed:
     """Return the error of a read of a tree with which no worker can go on."""
-    held = f" for {block.held}" if block.held else ""
-    error = NotReplayed(f"session {root} is blocked: its history asks{held}, and {block.cause}", maybe_done=False)
+    held = f"its history asks for {block.held}, and " if block.held else ""
+    error = NotReplayed(f"session {root} is blocked: {held}{block.cause}", maybe_done=False)
     error.block = block
     return error

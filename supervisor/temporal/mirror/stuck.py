@@ -87,7 +87,7 @@ async def find_block(client: Client, described: Any) -> Block | None:
         if kind == MISSING:
             return Block(why="agent", cause=printable_text(text))
         said = text or "no worker ends it in time: the agent computes for too long between two operations, or dies"
-        return Block(why="path", cause=printable_text(f"its task has failed {failed} times: {said}"))
+        return Block(why="path", cause=printable_text(f"its task has failed {FAILED_TASKS} times or more: {said}"))
     return None
 
 
