@@ -183,8 +183,9 @@ class Environment:
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
-    async def read_rules(self, session: str, run: int, operation: str) -> tuple[Rule, ...]:
-        """Read the rules that are kept elsewhere, as they are now, for a call."""
+    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere, as they are now. `call`: the session, the number of the run and the
+        operation of the call for which they are read."""
         return ()
 
     async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str] | None:

@@ -16,6 +16,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import History, HistoryEvent
 
 from supervisor import Answer, Approve, Context, InvalidInput, RunBlocked, agent, tool
+from supervisor.events import RunBlocked as Blocked, RunUnblocked as Unblocked
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
 from supervisor.temporal.mirror.stuck import FAILED_TASKS, find_block
@@ -158,6 +159,8 @@ async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(depl
             while (view := await supervisor.get_session("c")).outcome is None:
                 await anyio.sleep(0.2)
             assert (view.status, view.outcome["value"]) == ("completed", "1 Rome")
+            kinds = [type(each.event) for each in await supervisor.find_entries("c")]
+            assert [each for each in kinds if each in (Blocked, Unblocked)] == [Blocked, Unblocked]
 
 
 async def shipping(ctx: Context) -> str:

@@ -147,7 +147,7 @@ async def test_a_fork_whose_client_died_is_finished_by_the_same_fork():
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "short", session="s")).outcome()
-        with replaced(forks, "command", _die), pytest.raises(ConnectionAbortedError):
+        with replaced(forks, "send_command", _die), pytest.raises(ConnectionAbortedError):
             await supervisor.fork("s", before=4, new="copy", by="ana")
         for _ in range(2):
             fork = await supervisor.fork("s", before=4, new="copy", by="ana")

@@ -164,7 +164,9 @@ class Call(ABC):
         attempt, host = self.attempt, self.attempt.host
         if host.environment.shares_rules:
             with attempt.settling.holding():
-                host.rules.shared = await host.environment.read_rules(attempt.session, attempt.run, self.operation)
+                host.rules.shared = await host.environment.read_rules(
+                    f"{attempt.session} {attempt.run} {self.operation}"
+                )
                 if self.content.paths and not host.environment.is_former:
                     view, content = host.journal.look(), self.content_now
                     named = host.rules.paths(view, attempt.state.facts, content)

@@ -33,6 +33,7 @@ FAILED_TASKS: Final = 3
 """How often a task has failed, or was not ended in time, when its tree counts as blocked."""
 DIVERGED: Final = "[TMPRL1100]"
 """How Temporal's text begins for code that does not follow a history."""
+_NOTHING: Final = "No command scheduled"
 _IDS: Final = re.compile(r"event '(?P<held>[^']*)' does not match .* command '(?P<asked>[^']*)'")
 _MACHINE: Final = re.compile(r"(?P<asked>\w[\w ]*?) ?[Mm]achine does not handle")
 _EVENT: Final = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
@@ -101,7 +102,9 @@ async def block_of(client: Client, root: str, run: str | None, failure: str) -> 
             break
     name = "" if event is None else _name_of(event)
     operation = _OF_OPERATION.fullmatch(name)
-    asked = None if machine is None else _INSTEAD.get(machine["asked"])
+    asked = "nothing" if _NOTHING in failure else None
+    if machine is not None:
+        asked = _INSTEAD.get(machine["asked"])
     if ids is not None:
         asked = _told(ids["asked"]) or None
     return Block(

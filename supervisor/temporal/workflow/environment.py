@@ -170,12 +170,12 @@ class WorkflowEnvironment(Environment):
                 return str(refused)
         return None
 
-    async def read_rules(self, session: str, run: int, operation: str) -> tuple[Rule, ...]:
+    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
         one after the other the first time, and would then write the memo less often."""
         while self._rules_added is not None:
             await self._rules_added.wait()
-        found = await _ask_worker(READ_RULES, named=f"rules {session} {run} {operation}" if self._has_marks else None)
+        found = await _ask_worker(READ_RULES, named=f"rules {call}" if call and self._has_marks else None)
         return tuple(from_wire(each, Rule) for each in found)
 
     async def add_rule(self, rule: Rule, by: str) -> str:
