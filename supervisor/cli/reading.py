@@ -208,8 +208,9 @@ def _status(view: SessionView) -> tuple[str, str]:
         return "blocked" if view.blocked is not None else "blocked below", "red"
     count = len(view.pending_approvals)
     if count:
-        return f"waits: {count} approval{'s' if count > 1 else ''}", "yellow"
-    return ("active", "") if view.owner else ("open, not running", "yellow")
+        asleep = "" if view.running else ", not running"
+        return f"waits: {count} approval{'s' if count > 1 else ''}{asleep}", "yellow"
+    return ("active", "") if view.running else ("open, not running", "yellow")
 
 
 def _print_approvals(found: Sequence[Approval]) -> None:
@@ -277,7 +278,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     sys.stdout.flush()
     if view.pending_approvals:
         say_on_stderr(f"\nsupervisor approvals{place.option}")
-    elif view.outcome is None and not view.owner:
+    elif view.outcome is None and not view.running:
         command = command_of(view.path[0], view.root)
         say_on_stderr(
             f"\nsupervisor resume {view.root}{place.option}" if command is None else f"\nonly {command} runs it"

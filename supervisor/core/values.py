@@ -394,6 +394,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at: datetime | None
     owner: str | None = None
     """The process that runs its tree now, as "pid 12 on host since ..."; None if no process does."""
+    running: bool = False
+    """Whether it is open, and a process runs its tree now. An open session that none runs gets no further until one
+    does (R2), also after a decision."""
     position: int = 0
     """The position of its first entry in the store; sessions are ordered by it. 0 over HTTP."""
     run: int = 1

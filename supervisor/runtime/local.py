@@ -584,7 +584,8 @@ class LocalSupervisor(StoreSupervisor):
         page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
         looked = [msgspec.structs.replace(job, command=hide(job.command)) for job in looked]
-        shown = tuple(job for job in looked if job.state == "running" or not running)
+        hidden = {"exited", "ended", "lost", "failed"} if running else {"failed"}  # one that could not begin is no job
+        shown = tuple(job for job in looked if job.state not in hidden)
         return Page(shown, page.next, page.cursor)
 
     async def find_owners(self) -> Page[Owner]:

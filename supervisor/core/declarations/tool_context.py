@@ -10,13 +10,15 @@ from supervisor.core.values import JobView, ToolResult
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A background job that is about to begin: its id, its warden (pid and start time), its log's path."""
+    """A background job that is about to begin: its id, its warden (pid and start time), its log's path, and whether its
+    session gets a message when it has ended."""
 
     id: str
     command: str
     guard: int
     guard_started_at: float | None
     log: str
+    notify: bool = False
 
 
 class StepContext(ABC):

@@ -4,6 +4,8 @@ Rules
 - A tool's arguments can be encoded. Its first parameter may be a ToolContext, which is not an argument; a
   ProcessToolContext declares that the tool starts processes.
 - Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
+
+The module is longer than 400 lines because the overloads of `tool` stand next to what they declare.
 """
 
 import inspect
@@ -63,6 +65,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     begins at once."""
     refusal: str = ""
     """Why its call cannot be made, for a tool that was made for one call; "" if it can. See Call.refusal."""
+    waits: bool = False
+    """Whether its calls only wait, and count in no budget of their run (W5)."""
+    added: frozenset[str] = frozenset()
+    """Parameters that a later version of the tool has added. Where a call does not give one, its arguments do not name
+    it: so a call that has waited since before has the arguments that its approver was shown (A8)."""
 
     def __init__(
         self,
@@ -172,7 +179,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             or not (self._required <= passed.keys() <= self._defaults.keys())
         ):
             self._signature.bind(*args, **kwargs)  # raises the exact error; too slow for every call
-        return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
+        return passed, {
+            name: passed.get(name, default)
+            for name, default in self._defaults.items()
+            if name in passed or name not in self.added
+        }
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return arguments by name as a call passes them: those by position, and those by keyword."""
@@ -227,7 +238,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         has none here."""
         if len(self._default_values) == len(held := self.defaults_in(raw)):
             return JSON_NULL
-        others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held}
+        others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held and n not in self.added}
         found = msgspec.json.encode(others)
         return msgspec.Raw(found) if len(found) <= MOST_PARAMETERS_BYTES else JSON_NULL
 

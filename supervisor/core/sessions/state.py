@@ -55,6 +55,8 @@ _DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
 """Events that end the wait for a person, and leave the result of the operation to come."""
 WAKING: Final = e.having("wakes")
 """Events that end a passivation, whatever the run was waiting for."""
+MOST_SAID_CHARACTERS: Final = 10_000
+"""Characters of an agent's last words."""
 _NO_PROGRESS: Final = e.having("no progress")
 """Events that are no sign of progress of an attempt: a daemon posts its cards again after every crash."""
 
@@ -111,8 +113,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
     outcome: e.RunFinished | None = None
-    has_said: bool = False
-    """Whether the agent has said anything in its own words, in any run."""
+    said: str = ""
+    """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
     @property
     def facts(self) -> e.SessionCreated:
@@ -201,8 +203,10 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
-        if words_of(event) is not None:
-            self.has_said = True
+        if (words := words_of(event)) is not None:
+            self.said = joined_words(self.said, words)
+        elif type(event) in e.BEGINS_RUN:
+            self.said = ""
 
     def _take(self, event: e.AnyEvent) -> None:
         if type(event) in MOVES_OPERATION:
@@ -490,6 +494,11 @@ class Rulebook(SessionState, kw_only=True):
     def _confirms(self, event: e.RuleAdded, name: str) -> bool:
         """Return whether the event of a rule that stands is that of another decision for the same."""
         return event.approval is not None and event.rule.meaning == self.standing[name].meaning
+
+
+def joined_words(*words: str) -> str:
+    """Return the end of what an agent has said, MOST_SAID_CHARACTERS at most."""
+    return "\n\n".join(filter(None, words))[-MOST_SAID_CHARACTERS:]
 
 
 def words_of(event: e.AnyEvent) -> str | None:

@@ -61,10 +61,6 @@ class View:
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return state
 
-    def events(self, session: str) -> list[AnyEvent]:
-        """Return the events of a session that is in memory, with its notes, and without those of this batch."""
-        return [*(row.event for row in self.store.journal(session)), *self._notes.get(session, ())]
-
     def claim(self, root: str) -> None:
         """Own a tree from this commit on. Raises TreeOwned if a living process owns it."""
         if self.store.owns(root):

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
-from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.state import MOST_SAID_CHARACTERS, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
-from supervisor.runtime.plans.end import MOST_SAID_CHARACTERS, Ending, cancel_children, end_events, open_tree
+from supervisor.runtime.plans.end import Ending, cancel_children, end_events, open_tree
 
 
 class Finishing:

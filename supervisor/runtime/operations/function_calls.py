@@ -169,7 +169,7 @@ class FunctionCall(Call):
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
             elif not is_executing:
                 await self.commit_started(None, None)
-            self.attempt.watch.pause(f"call:{self.operation}", "call")
+            self.attempt.watch.pause(f"call:{self.operation}", "wait" if self.tool.waits else "call")
             try:
                 await self._act(_CallContext(self), arguments)
             finally:
@@ -345,6 +345,7 @@ class FunctionCall(Call):
             guard_started_at=job.guard_started_at,
             log=printable_text(job.log),
             keep=self.attempt.spec.jobs == "keep",
+            notify=job.notify,
         )
 
 

@@ -5,7 +5,7 @@ A caller hands in the endings of live attempts. A session without an attempt end
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -13,14 +13,11 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.sessions.retrying import PARENT_ENDED
-from supervisor.core.sessions.state import Operation, SessionState, words_of
+from supervisor.core.sessions.state import Operation, SessionState, joined_words
 from supervisor.core.values import NOT_ASKED_AGAIN, OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of
 from supervisor.runtime.plans.turns import next_turn, undelivered
-
-MOST_SAID_CHARACTERS: Final = 10_000
-"""Characters of an agent's last words."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +86,6 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         if not state.is_open:
             continue
         ending = endings.get(session) or _as_told(state)
-        last_words = _said(view, state, ending)  # before this plan writes the session's notes
         cause = ending.cause or "the run has ended"
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
@@ -100,27 +96,13 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
         told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
-        told["said"] = last_words
+        told["said"] = "" if ending.kind == "succeeded" else joined_words(state.said, ending.writing)
         more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
         yield session, e.RunFinished(at=now, **told, **more)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:
             yield parent, e.ChildEnded(at=now, child=session, **told)
-
-
-def _said(view: View, state: SessionState, ending: Ending) -> str:
-    """Return the last words of a run that has not succeeded: its parent may go on from them."""
-    if ending.kind == "succeeded":
-        return ""
-    words, length = [ending.writing] if ending.writing else [], len(ending.writing)
-    for event in reversed(view.events(state.id) if state.has_said else ()):
-        if length >= MOST_SAID_CHARACTERS or type(event) in e.BEGINS_RUN:
-            break
-        if (said := words_of(event)) is not None:
-            words.append(said)
-            length += len(said)
-    return "\n\n".join(reversed(words))[-MOST_SAID_CHARACTERS:]
 
 
 def _last_words(ending: Ending) -> str | None:

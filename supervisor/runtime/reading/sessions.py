@@ -90,6 +90,7 @@ class Trees:
             position=row.position,
             run=row.runs,
             owner=str(owner) if owner is not None else None,
+            running=owner is not None,
             blocked=block_of(self._store, row),
         )
 

@@ -225,11 +225,13 @@ class Trees:
         elif (cause := await self.namespace.why_ended(described)) is not None:
             outcome = {"kind": "abandoned", "value": None, "cause": cause}
         pending = tuple(from_wire(each, Approval) for each in memo[MEMO]["pending"])
+        is_open = described.status == WorkflowExecutionStatus.RUNNING
+        owner = self.store.get_owner(root) if is_open else None
         is_done = outcome is not None and outcome["kind"] in ("succeeded", "cancelled")
         status: SessionStatus = "waiting_approval" if pending else "active"
-        block = self.mirror.blocks.get(root)
-        if described.status != WorkflowExecutionStatus.RUNNING:
-            status, block = "completed" if is_done else "error", None
+        block = self.mirror.blocks.get(root) if is_open else None
+        if not is_open:
+            status = "completed" if is_done else "error"
         elif block is not None:
             status = "blocked"
         return SessionView(  # without a worker the number of its latest run is not known
@@ -240,9 +242,11 @@ class Trees:
             path=(memo["agent"],),
             status=status,
             outcome=outcome,
-            pending_approvals=pending if described.status == WorkflowExecutionStatus.RUNNING else (),
+            pending_approvals=pending if is_open else (),
             created_at=described.start_time,
             ended_at=described.close_time,
+            owner=None if owner is None else str(owner),
+            running=owner is not None,
             blocked=block,
         )
 
