@@ -24,6 +24,7 @@ import msgspec
 from supervisor.core import ids
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.signatures import is_plain
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Policy
@@ -150,6 +151,11 @@ class Environment:
     def check_size(self, value: Any, what: str) -> None:
         """Raise InvalidInput, which names `what`, if a value is too large for where the journal is kept."""
 
+    def why_too_large(self, arguments: msgspec.Raw, name: str) -> str | None:
+        """Return why the arguments of a call of `name` are too large to reach it; None if they are not. No person is
+        asked about such a call."""
+        return None
+
     def begin_trace(self, agent: str) -> str | None:
         """Return the trace context (W3C `traceparent`) that a new root session journals; None without traces."""
         return None
@@ -166,11 +172,20 @@ class Environment:
     """Whether this is a workflow that began before rules released the calls that wait (runtime/plans/release.py). Each
     replay of it must make the same journal, so whatever has changed in journals since does not hold in it."""
 
+    def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
+        """Return an agent at the version with which a run begins: today's."""
+        return agent
+
+    def takes_patch(self, session: str, run: int, name: str) -> bool:
+        """Return whether a run takes the path of a named change of its code, where its journal does not say."""
+        return True
+
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
-    async def read_rules(self) -> tuple[Rule, ...]:
-        """Read the rules that are kept elsewhere, as they are now."""
+    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere, as they are now. `call`: the session, the number of the run and the
+        operation of the call for which they are read."""
         return ()
 
     async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str] | None:

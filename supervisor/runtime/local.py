@@ -188,6 +188,7 @@ class LocalSupervisor(StoreSupervisor):
         # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
         is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
+        begun = spec if created is not None else self._runner.environment.agent_to_begin(spec, root, 1)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
             nonlocal is_new
@@ -209,16 +210,16 @@ class LocalSupervisor(StoreSupervisor):
             on_behalf_of = printable_text(requester) if requester else starter
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
-            rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
+            rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
-            first = first_events(spec, given, attempt_started(spec.version, now), traceparent=traceparent, **facts)
-            return [(root, event) for event in first], spec.version
+            first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
+            return [(root, event) for event in first], begun.version
 
         try:
             version = await self._runner.journal.append_with_answer(plan)
         finally:  # a native cancellation may come with the commit
             if is_new and root in self._runner.journal.states:
-                self._runner.begin(root, spec)
+                self._runner.begin(root, begun)
             elif is_new:
                 self._runner.forget(root)
         if not is_new:

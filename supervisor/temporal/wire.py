@@ -146,6 +146,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Events of the workflow's history after which the tree goes on in a new workflow."""
     continue_after_bytes: int = CONTINUE_AFTER_BYTES
     """Bytes of the workflow's history after which it does so, too."""
+    has_marks: bool = False
+    """Whether the workflow marks the versions and patches of its runs, names the calls for which it reads rules, and
+    refuses a call that is too large before it asks. One that former code has started does not: each replay must do as
+    it did."""
     carried: Carried | None = None
     """None for the first workflow of a tree."""
     follows: str | None = None

@@ -134,7 +134,13 @@ class Runner:
         self.blocked = Blocked(self.attempts, replayed)
         self.finishing = Finishing(self.attempts, self.orphans)
         self.launcher = Launcher(
-            self.attempts, self.blocked, self.finishing, self.orphans, find_agent=find_agent, begin=self.begin
+            self.attempts,
+            self.blocked,
+            self.finishing,
+            self.orphans,
+            find_agent=find_agent,
+            agent_to_begin=self.environment.agent_to_begin,
+            begin=self.begin,
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)

@@ -161,13 +161,15 @@ class Call(ABC):
     async def read_rules(self) -> None:
         """Read the rules that are kept elsewhere, if there are any, and have the paths of the call settled there. A
         replay does not do that."""
-        host = self.attempt.host
+        attempt, host = self.attempt, self.attempt.host
         if host.environment.shares_rules:
-            with self.attempt.settling.holding():
-                host.rules.shared = await host.environment.read_rules()
+            with attempt.settling.holding():
+                host.rules.shared = await host.environment.read_rules(
+                    f"{attempt.session} {attempt.run} {self.operation}"
+                )
                 if self.content.paths and not host.environment.is_former:
                     view, content = host.journal.look(), self.content_now
-                    named = host.rules.paths(view, self.attempt.state.facts, content)
+                    named = host.rules.paths(view, attempt.state.facts, content)
                     self.settled = await host.environment.settle_elsewhere(named)
 
     async def request(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.calls.rules import inherit
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
@@ -95,6 +96,7 @@ async def begin_child(
     """
     await attempt.refuse_if_stopping()
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
+    begun = attempt.host.environment.agent_to_begin(agent, child, 1)
     traceparent = attempt.host.environment.continue_trace(agent.name, attempt.state.facts.traceparent)
 
     def plan(view: View) -> Iterator[Entry]:
@@ -108,8 +110,9 @@ async def begin_child(
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
             folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
-            first = attempt_started(agent.version, now)
-            for event in first_events_of_child(state, operation, agent, given, first, folder, traceparent):
+            first = attempt_started(begun.version, now)
+            rules = inherit(state.facts.rules, begun.rules)
+            for event in first_events_of_child(state, operation, agent, given, first, folder, rules, traceparent):
                 yield child, event
 
     attempt.host.expect(child)
@@ -117,7 +120,7 @@ async def begin_child(
         await attempt.append_to_many(plan)
     finally:  # a native cancellation may come with the commit
         if child in attempt.state.children:
-            attempt.host.begin(child, agent)
+            attempt.host.begin(child, begun)
         else:
             attempt.host.forget(child)
 

@@ -137,8 +137,9 @@ class LocalContext(LocalOperations, Context):
         attempt = self._attempt
         await attempt.check()
         if name not in attempt.patches:
-            is_marked = name in attempt.state.marks
-            attempt.patches = {**attempt.patches, name: is_marked or not attempt.replay.is_replaying}
+            is_marked, takes = name in attempt.state.marks, attempt.host.environment.takes_patch
+            is_taken = is_marked or (not attempt.replay.is_replaying and takes(attempt.session, attempt.run, name))
+            attempt.patches = {**attempt.patches, name: is_taken}
             if attempt.patches[name] and not is_marked:
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable_text(name)))
         return attempt.patches[name]

@@ -177,7 +177,7 @@ class AgentCall(Call):
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
-        attempt.refuse_new(operation, inexact)
+        attempt.refuse_new(operation, inexact or attempt.host.environment.why_too_large(arguments, agent.name))
         content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
         super().__init__(attempt, operation, content, is_idempotent=True, because=because)
 

@@ -79,7 +79,7 @@ class FunctionCall(Call):
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
-        attempt.refuse_new(operation, inexact)
+        attempt.refuse_new(operation, inexact or attempt.host.environment.why_too_large(arguments, tool.name))
         content = content_of(
             tool.name,
             arguments,

@@ -62,6 +62,7 @@ from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import connect_to_server
 from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.namespace import NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
@@ -316,7 +317,11 @@ class TemporalSupervisor(Supervisor):
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
-        await self.trees.read(session)
+        try:
+            await self.trees.read(session)
+        except NotReplayed as unread:  # its outcome says why it is blocked
+            if unread.block is None or self._store.get_session(session) is None:
+                raise
         found: Run[Any] = await self.near.get_run(session, number=number)
         return TemporalRun(self, self.trees, self.near, session, found.number, agent)
 
@@ -333,7 +338,17 @@ class TemporalSupervisor(Supervisor):
         return await self.near.get_session(session)
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        await self.trees.read(session)
+        """See Supervisor. A tree with which no worker can go on is known as far as the server knows its root, unless it
+        was read before."""
+        try:
+            await self.trees.read(session)
+        except NotReplayed as unread:
+            if unread.block is None:
+                raise
+            if self._store.get_session(session) is None:
+                return TreeView(
+                    sessions=(await self.trees.view_of(session),), entries=(), cursor=self.near.reader.now()
+                )
         return await self.near.get_tree(session, entries=entries)
 
     async def get_approval(self, approval: str) -> Approval:

@@ -71,6 +71,7 @@ async def start_session(
         requester=printable_text(requester) if requester else who,
         by=who,
         largest=largest,
+        has_marks=True,
     )
     mark = digest_of_value([start.agent, to_wire(start).get("given", [])])
     is_new = await start_tree(trees, start, mark)
@@ -106,6 +107,7 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
         requester=created.requester,
         by=who,
         largest=largest,
+        has_marks=True,
         carried=Carried(journal=journal, last=len(rows), earlier=None, is_whole=True, answers={}),
     )
 
