@@ -204,6 +204,7 @@ class LocalSupervisor(StoreSupervisor):
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
+            facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
             first = first_events(spec, given, attempt_started(spec.version, now), traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
             return [(root, event) for event in written], spec.version

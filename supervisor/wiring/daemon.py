@@ -24,6 +24,7 @@ import msgspec
 from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
+from supervisor.channels.web.shown import shown_of
 from supervisor.channels.web.state import MAX_STREAMS
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
@@ -109,6 +110,7 @@ class Daemon:
             any_address=_is_wildcard(settings.host),
             max_streams=settings.max_streams,
             revoked=revocations_of(settings.store),
+            shown=shown_of(settings.store),
             chronicle=chronicle,
         )
         async with (
