@@ -135,7 +135,9 @@ def resume(
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         if session is None:
             return await supervisor.resume_all()
-        await _check_agent(supervisor, (await get_session(supervisor, session, place)).root)
+        root = await supervisor.get_session((await get_session(supervisor, session, place)).root)
+        if root.status != "blocked":  # else a missing agent is the reason that the report gives
+            await _check_agent(supervisor, root.id)
         return [await supervisor.resume(session)]
 
     if session is not None:
