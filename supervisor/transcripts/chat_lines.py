@@ -5,7 +5,7 @@ belongs between the message with the call and the next message of another role. 
 Mistral Vibe refuses a file with one that is torn.
 
 Rules:
-- A result is inserted after its siblings, or appended if nothing that is said follows.
+- A result is inserted after its siblings, or appended if no message follows.
 - Ids repeat in small agents, so calls and results are paired within one message of the assistant.
 - Messages in the shape of another API (blocks with calls or results) are refused: their results are not lines.
 - A result has a `name` if the results of the file have one.

@@ -72,7 +72,8 @@ class CopilotCli:
         return isinstance(error, dict) and is_synthesised_text(str(error.get("message", "")))
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        additions, changes = [], {}
+        additions: list[Addition] = []
+        changes: dict[int, bytes] = {}
         last = next((at for at in range(len(index) - 1, -1, -1) if index.kinds[at]), 0)
         for (after, is_tail), calls in by_place(call for findings in found.values() for call in findings.dangling):
             place, parent = (None, lines.entry(last).get("id")) if is_tail else (after, lines.entry(after).get("id"))

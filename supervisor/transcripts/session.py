@@ -9,7 +9,9 @@ Rules:
 - A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A file with a line that
   is JSON and that its format does not understand is refused.
 - Codex refuses a file for one byte that is not UTF-8. A torn line with such a byte is a fault that can be repaired; a
-  whole one is refused.
+  whole one is refused. Mistral Vibe refuses a file for any torn line.
+
+The module is longer than 400 lines because reading and judging a file are one pass.
 """
 
 from __future__ import annotations

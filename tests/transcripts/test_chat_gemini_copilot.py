@@ -29,7 +29,7 @@ HEAD = {"sessionId": "s", "projectHash": "abc", "startTime": "2026-06-10T10:00:0
 
 
 def test_chat_lines_get_the_missing_result_after_its_siblings(tmp_path, mend, read):
-    """In the middle before what is said next, and at the end by an append. With a `name` where the file's results have
+    """In the middle before the next message, and at the end by an append. With a `name` where the file's results have
     one; ids repeat from message to message."""
     result = {"role": "tool", "tool_call_id": "call_0", "content": "ok", "name": "bash"}
     lines = [SYSTEM, HI, asks(call("call_0"), call("call_1")), result, HI, asks(call("call_0", "ls"))]
