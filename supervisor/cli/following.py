@@ -27,6 +27,8 @@ from supervisor.wiring.offers import find_offer
 from supervisor.wiring.stopping import bare, run_until_stopped
 
 Begin = Callable[[Supervisor], Awaitable[Run[Any]]]
+LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks at whether the daemon lives."""
 NOT_GOING_ON: Final = "No process goes on with it now:"
 
 
@@ -66,7 +68,7 @@ def follow_there(
             run = await begin(supervisor)
             begun.append(run.session)
             if not detach:
-                await _follow(supervisor, run, since)
+                await _follow(place, supervisor, run, since)
             views.append(await supervisor.get_session(run.session))
 
     def say_where() -> None:
@@ -88,12 +90,19 @@ def follow_there(
             print(views[0].id)
             say_on_stderr(f"\nsupervisor show {views[0].id}{place.option}")
         return Exit.DONE
+    if views[0].outcome is None and goes_on(place) is None:
+        say_where()
     return report(place, views[0], as_json=as_json)
 
 
-async def _follow(supervisor: Supervisor, run: Run[Any], since: datetime) -> None:
-    """Tell what happens, until the run has ended, is blocked, or waits for a person."""
+async def _follow(place: Place, supervisor: Supervisor, run: Run[Any], since: datetime) -> None:
+    """Tell what happens, until the run has ended, is blocked, waits for a person, or loses its daemon."""
     async with anyio.create_task_group() as tasks:
+
+        async def until_left() -> None:
+            while goes_on(place) is not None:  # noqa: ASYNC110 # another process sends no event
+                await anyio.sleep(LOOK_SECONDS)
+            tasks.cancel_scope.cancel()
 
         async def until_asked() -> None:
             async with run.watch_approvals() as watch:
@@ -105,6 +114,7 @@ async def _follow(supervisor: Supervisor, run: Run[Any], since: datetime) -> Non
 
         tasks.start_soon(partial(follow, supervisor, run.session, since, tell, is_progress, prints_result=True))
         tasks.start_soon(until_asked)
+        tasks.start_soon(until_left)
         with suppress(RunBlocked):
             await run.outcome()
         tasks.cancel_scope.cancel()

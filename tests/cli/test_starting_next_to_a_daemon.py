@@ -34,6 +34,10 @@ async def writing(ctx: Context, name: str) -> list[str]:
     return [(await ctx.call(tool, name)).kind for tool in (note, erase)]
 
 @agent
+async def sleeping(ctx: Context) -> None:
+    await ctx.sleep(1e6)
+
+@agent
 async def greeting(ctx: Context, name: str) -> str:
     return f"hello {name}"
 """
@@ -46,7 +50,7 @@ def daemon(supervisor):
     folder.mkdir()
     (folder / "supervisor.toml").write_text(CONFIGURED)
     (folder / "agents.py").write_text(AGENTS)
-    words = ["serve", "served/agents.py:greeting", "--config", "served/supervisor.toml", "--port", "0"]
+    words = ["serve", "served/agents.py", "--config", "served/supervisor.toml", "--port", "0"]
     started = supervisor.start(*words)
     while not (line := started.stderr.readline()).startswith("Serving"):
         assert line, started.communicate()
@@ -59,7 +63,12 @@ def test_a_writer_of_the_store_starts_what_its_daemon_offers(supervisor, daemon)
     elsewhere = supervisor.folder / "elsewhere"
     elsewhere.mkdir()
     supervisor.folder = elsewhere
-    assert [each["name"] for each in supervisor("start", "--json").json] == ["careful", "greeting"]
+    assert [each["name"] for each in supervisor("start", "--json").json] == [
+        "careful",
+        "greeting",
+        "sleeping",
+        "writing",
+    ]
     assert supervisor("start", "greeting", "Ana").out == "hello Ana\n"
     asked = supervisor("start", "careful", "x", "--session", "s")
     assert asked.code == 3, asked
@@ -92,6 +101,16 @@ def test_a_stopped_command_says_who_goes_on(supervisor, request, has_daemon):
     )
     assert said in err
     assert ("resume" in err) != has_daemon
+
+
+def test_a_command_whose_daemon_dies_says_so_and_ends(supervisor, daemon):
+    """Else it would wait for a run that no process runs. The next daemon, or `resume`, goes on with it."""
+    command = supervisor.start("start", "sleeping", "--session", "s")
+    while "sleeping began" not in (line := command.stderr.readline()):
+        assert line, command.communicate()
+    daemon.kill()
+    _, err = command.communicate(timeout=60)
+    assert (command.returncode, "No process goes on with it now: supervisor show s" in err) == (3, True), err
 
 
 def test_only_a_living_daemon_whose_file_is_ours_offers_agents(tmp_path):
