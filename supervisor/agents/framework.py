@@ -77,7 +77,9 @@ def framework_agent(
     agent.__name__ = agent.__qualname__ = name
     agent.__module__ = module
     agent.__doc__ = description
-    return FrameworkAgent(agent, name=name, **options)
+    made = FrameworkAgent(agent, name=name, **options)
+    made.asks_all_it_awaits = True
+    return made
 
 
 def name_word(text: str) -> str:

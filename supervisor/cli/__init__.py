@@ -25,7 +25,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "demo": ("running", "Run the demonstration: sub-agents work on a small real project, and some of them ask you."),
     "run": ("running", "Run an agent, or go on with its unfinished session."),
-    "start": ("starting", "Start an agent that a server or a cluster offers, and follow it."),
+    "start": ("starting", "Start an agent that a daemon, a server or a cluster offers, and follow it."),
     "resume": ("running", "Go on with a session, or with every open session that no process runs."),
     "retry": (
         "running",

@@ -31,6 +31,7 @@ store = "state.db"
 
 # Seconds until a run that only waits leaves memory, and until people are told again of an approval that still waits.
 # passivate_after = 60.0
+# remind_on_start = true             # after a restart, chats get anew the cards that are gone or lie buried
 # remind_after = 3600.0              # default: never
 # escalate_after = 3600.0            # after the reminder; then these people may decide it, too
 # escalate_to = ["ana"]

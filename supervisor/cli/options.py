@@ -22,6 +22,7 @@ from supervisor.system.inside import OwnerUnseen, refuse_below_owner, refuse_ins
 from supervisor.system.withheld import withhold_secret
 
 if TYPE_CHECKING:
+    from supervisor.core.calls.rules import Rule
     from supervisor.seam.channel import Channel
     from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 
@@ -138,6 +139,7 @@ class Place:
         create: bool = False,
         channels: "Sequence[Channel]" = (),
         unattended: Policy = "ask",
+        rules: "Sequence[Rule]" = (),
         tune_interpreter: bool = False,
     ) -> "AsyncIterator[StoreSupervisor]":
         """Open the Supervisor, for a command that needs the store at hand.
@@ -160,6 +162,7 @@ class Place:
             create=create,
             channels=channels,
             unattended=unattended,
+            rules=rules,
             tune_interpreter=tune_interpreter,
         ) as supervisor:
             if action is not None:

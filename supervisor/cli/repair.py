@@ -43,10 +43,11 @@ def repair(
     watch: Path | None = None,
     quiet: float = 60.0,
 ) -> int:
-    """Repair sessions of pi, Claude Code, Codex and OpenClaw that are stuck: they end in a tool call without a result.
+    """Repair sessions of other programs that are stuck: they end in a tool call without a result.
 
-    Without --write, nothing is changed; the lines that would be added are shown. OpenClaw is supported up to 2026.7.1:
-    later versions keep sessions in a SQLite database, which is recognised and not changed.
+    They are sessions of pi, OpenClaw, Claude Code, Codex, Gemini CLI, Copilot CLI, and lines of chat messages (Mistral
+    Vibe, Hermes). Without --write, nothing is changed; the lines that would be added are shown. OpenClaw is supported
+    up to 2026.7.1: later versions keep sessions in a SQLite database, which is recognised and not changed.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from supervisor.channels.wording.cards import path_text, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.following import follow_there
+from supervisor.cli.following import follow_there, goes_on
 from supervisor.cli.options import (
     ANYWHERE,
     HERE,
@@ -135,7 +135,9 @@ def resume(
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         if session is None:
             return await supervisor.resume_all()
-        await _check_agent(supervisor, (await get_session(supervisor, session, place)).root)
+        root = await supervisor.get_session((await get_session(supervisor, session, place)).root)
+        if root.status != "blocked":  # else a missing agent is the reason that the report gives
+            await _check_agent(supervisor, root.id)
         return [await supervisor.resume(session)]
 
     if session is not None:
@@ -336,8 +338,14 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     with answers.stdout_for_json(is_json=settings.as_json):
         stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
     if stopped:
+        option = settings.place.option
         for root in roots if stopped != STOPPED_READING else ():
-            say_on_stderr(f"Stopped. Nothing is lost; to go on: supervisor resume {root}{settings.place.option}")
+            if (who := goes_on(settings.place)) is not None:
+                say_on_stderr(f"Stopped. Nothing is lost. {who} supervisor show {root}{option}")
+            else:
+                say_on_stderr(
+                    f"Stopped. Nothing is lost, and no process goes on with it until: supervisor resume {root}{option}"
+                )
         return stopped, []
     return None, _look(settings, roots, refused)
 
@@ -406,7 +414,7 @@ def _report_waiting(settings: Settings, view: SessionView) -> Exit:
     for approval in view.pending_approvals:
         say_on_stderr(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
     say_on_stderr(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
-    if not settings.place.is_server:  # which goes on by itself
+    if goes_on(settings.place) is None:
         say_on_stderr(f"then go on: supervisor resume {view.id}{option}")
     return Exit.WAITING
 

@@ -1,5 +1,11 @@
-"""The command `start`: an agent that a server offers, by its name."""
+"""The command `start`: an agent that a server offers, or a daemon of the same store, by its name.
 
+Next to a store it needs no token: it writes the first entries of the session, and the daemon adopts it
+(wiring/offers.py).
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final
@@ -16,6 +22,8 @@ from supervisor.cli.following import follow_there
 from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
 from supervisor.cli.running import report_there
 from supervisor.core.approvals.fields import describe_schema
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TEMPORAL
@@ -23,6 +31,7 @@ from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import AgentView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
+from supervisor.wiring.offers import find_offer
 
 BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,7 +49,7 @@ def start(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Start an agent that a server offers, and follow it until it ends or waits for a person.
+    """Start an agent that a server or a daemon of this store offers, and follow it until it ends or waits for a person.
 
     Parameters
     ----------
@@ -49,17 +58,47 @@ def start(
     input
         Its input: JSON, or plain words for an agent that takes text.
     """
-    if not place.is_server:
-        raise InvalidInput(
-            f"start asks a server or a cluster: name it by --server, ${SERVER} or --store {TEMPORAL}; next to a store "
-            "of this machine: supervisor run FILE.py:NAME"
-        )
+    opened = None if place.is_server else partial(_next_to_a_daemon, place, *_offered(place))
     if name is None:
-        return _list(place, as_json=json)
+        return _list(place, opened or place.open, as_json=json)
     if form and input is not None:
         raise InvalidInput("--form asks for the input: do not give it, too")
     begin = partial(_ask if form else _begin, name, input, session or new_session_id())
-    return follow_there(place, begin, "starting", report_there, since=BEFORE_EVERYTHING, detach=detach, as_json=json)
+    return follow_there(
+        place,
+        begin,
+        "starting",
+        report_there,
+        since=BEFORE_EVERYTHING,
+        detach=detach,
+        as_json=json,
+        opened=opened,
+    )
+
+
+def _offered(place: AnyPlace) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rule, ...]]:
+    """Load what the daemon of a store offers, before the store is opened. Raises InvalidInput if no daemon lives."""
+    if (found := find_offer(place.path)) is None:
+        raise InvalidInput(
+            f"start asks a server, a cluster or a daemon of the same store, and no daemon serves {place.where}: "
+            f"start one with supervisor serve FILE.py, name a server by --server, ${SERVER} or --store {TEMPORAL}, or "
+            "run the agent in this process: supervisor run FILE.py:NAME"
+        )
+    from supervisor.wiring.daemon import load_offer
+
+    return load_offer(found)
+
+
+@asynccontextmanager
+async def _next_to_a_daemon(
+    place: AnyPlace, agents: dict[str, AgentSpec[..., Any]], rules: tuple[Rule, ...]
+) -> AsyncIterator[Supervisor]:
+    """Open a store, for starts that the daemon runs. Its deny and ask rules stay with the session (R4)."""
+    from supervisor.wiring.daemon import leave_runs
+
+    async with place.open_store(action="starting", rules=rules) as supervisor:
+        leave_runs(supervisor, agents)
+        yield supervisor
 
 
 async def _begin(name: str, text: str | None, session: str, supervisor: Supervisor) -> Run[Any]:
@@ -93,9 +132,9 @@ def _read_json(text: str) -> tuple[bool, Any]:
         return False, text
 
 
-def _list(place: AnyPlace, *, as_json: bool) -> int:
+def _list(place: AnyPlace, opened: Callable[[], AbstractAsyncContextManager[Supervisor]], *, as_json: bool) -> int:
     async def read() -> list[AgentView]:
-        async with place.open() as supervisor:
+        async with opened() as supervisor:
             return list(await supervisor.find_agents())
 
     found = anyio.run(read)

@@ -126,6 +126,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cwd: str
     options: tuple[Option, ...]
     requester: str
+    requester_roles: tuple[str, ...] = ()
+    """The roles that the requester had when the session was started, where the program knew people and their roles."""
     status: ApprovalStatus
     created_at: datetime
     expires_at: datetime | None = None
@@ -280,7 +282,8 @@ _FAILURES: Final[dict[str, type[RunError]]] = {
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a session's transcript: a message to it or from it, or a question to people with its answer.
 
-    Only imported sessions have `call` and `result`: what another program ran; `text` is arguments, or the content.
+    Only imported sessions have `call` and `result`: what another program ran; `text` is arguments, or the content. An
+    approval of a call has the name of its `tool`, and its operation as `call`.
     """
 
     kind: Literal["received", "sent", "approval", "question", "call", "result"]

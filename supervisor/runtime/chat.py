@@ -27,7 +27,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from supervisor.core import events as e
-from supervisor.core.approvals.chat_words import ChatResult, Word, read_word
+from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
@@ -197,6 +197,12 @@ async def _approve_all(
     offered = [each for each in calls if any(option.scope == scope for option in each.options)]
     granted = [each for each in offered if people is None or people.why_not_decide(by, each, wide) is None]
     results = [await supervisor.decide(each.id, wide if each in granted else plain, channel=where) for each in calls]
+    session = Approve(by=by, scope="session")
+    could_cover_more = scope == "once" and any(
+        any(option.scope == "session" for option in each.options)
+        and (people is None or people.why_not_decide(by, each, session) is None)
+        for each in calls
+    )
     made = {result.rule for result in results if result.is_accepted and result.rule is not None}
     return ChatResult(
         kind="decided",
@@ -206,4 +212,5 @@ async def _approve_all(
         not_shown=tuple(each for each in asked if each not in calls),
         once=tuple(each for each in calls if each not in granted),
         may_not_allow=len(granted) < len(offered),
+        hint=COVERS_LATER if could_cover_more else "",
     )

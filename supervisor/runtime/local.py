@@ -29,6 +29,7 @@ from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
     NotFound,
+    SessionConflict,
     StoreDied,
     StoreError,
     UnknownAgent,
@@ -113,6 +114,8 @@ class LocalSupervisor(StoreSupervisor):
         self.where = self.store.name
         self.agents = agents or {}
         """The agents that are found by name."""
+        self.leaves_runs = False
+        """Whether `start` only writes the first entries, and leaves the run to a daemon of the store (R2)."""
         self.audience = Audience()
         self._inside = Inside(self.store, in_doubt=True)
         self.decided: Counter[str] = Counter()
@@ -196,37 +199,61 @@ class LocalSupervisor(StoreSupervisor):
             known = view.find_session(root)
             if known is not None:
                 check_same_start(known, references, spec.name, given, None if cwd is None else folder)
-                if known.is_open or view.store.get_owner(root) is None:  # an idle one, too: a message may begin a turn
-                    view.claim(root)
+                self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
                 raise misfit
             if (inexact := spec.why_inexact(args, {}, given)) is not None:
                 raise InvalidInput(inexact)
             self._refuse_nameless(spec)
-            view.claim(root)
             is_new = True
-            self._runner.expect(root)  # here, where it is known to be new: at the commit, readers and launches see it
+            self._claim_new(view, root)
             on_behalf_of = printable_text(requester) if requester else starter
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
+            facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
             first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
-            return [(root, event) for event in first], begun.version
+            written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
+            return [(root, event) for event in written], begun.version
 
         try:
             version = await self._runner.journal.append_with_answer(plan)
         finally:  # a native cancellation may come with the commit
-            if is_new and root in self._runner.journal.states:
-                self._runner.begin(root, begun)
-            elif is_new:
-                self._runner.forget(root)
-        if not is_new:
+            if is_new:
+                self._begin_new(root, begun)
+        if not is_new and not self.leaves_runs:
             await self._runner.launcher.recover(root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=is_new)
+
+    def _claim_known(self, view: View, known: SessionState) -> None:
+        """Claim the tree of a session that is started again. Raises SessionConflict for one that a daemon may not run
+        by itself either, since it is silent (R5)."""
+        is_owned = view.store.get_owner(known.id) is not None
+        if not self.leaves_runs:
+            if known.is_open or not is_owned:  # an idle one, too: a message may begin a turn
+                view.claim(known.id)
+        elif known.is_open and known.attempts and not is_owned:
+            raise SessionConflict(f"session {known.id} has begun, and no process runs it: supervisor resume {known.id}")
+
+    def _claim_new(self, view: View, root: str) -> None:
+        """Claim the tree of a session that a plan creates, and announce it: here, where it is known to be new. Readers
+        and launches see it at the commit."""
+        if not self.leaves_runs:
+            view.claim(root)
+            self._runner.expect(root)
+
+    def _begin_new(self, root: str, spec: AgentSpec[Any, Any]) -> None:
+        """Begin the first attempt of a session; take `expect` back if the append failed."""
+        if self.leaves_runs:
+            return
+        if root in self._runner.journal.states:
+            self._runner.begin(root, spec)
+        else:
+            self._runner.forget(root)
 
     def _choose_folder(self, agent: AgentSpec[..., Any], cwd: str | None) -> tuple[str, InvalidInput | None]:
         """Return the folder of a new session, and why it cannot be one: a session that has begun goes on even if its

@@ -77,6 +77,10 @@ class Channel(ABC):
     """Whether a new card has no buttons until `post` is called once more, with the card, after it was recorded. For a
     platform that cannot be searched for cards: a card that no process knows of does not look live."""
 
+    remind_on_start: bool = False
+    """Whether the cards of an earlier process are looked at after a restart (`is_in_sight`), a few each second. Those
+    that people do not see any more are posted anew."""
+
     @property
     def asks(self) -> bool:
         """Whether a person can answer on this channel now. If not, an approval also goes to the next channel, and is
@@ -130,6 +134,11 @@ class Channel(ABC):
         """Notify people of an approval that still waits (`reminded_at`, `escalated_to`), if a changed card does not
         do that on this platform. After a restart this is called again: a message that is there is not sent twice.
         Raises as `post` does; then it is called again later."""
+
+    async def is_in_sight(self, approval: Approval, card: str) -> bool:
+        """Return whether people still see a card that an earlier process left: it exists, and few messages follow it.
+        If not, the card is retired, and the approval is posted anew. True where the platform does not tell."""
+        return True
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         """Return a card that an earlier process may have posted between two instants, before it died without noting it.

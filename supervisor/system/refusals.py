@@ -10,7 +10,7 @@ method of a Supervisor and each command is a row, so none is forgotten (A4). ins
 Rules
 - A row of a method holds on a store, also through Python. On a server and on Temporal, the command line holds it.
 - `start` is allowed: a new session asks people as each other one does. It is refused where it would run a tree of
-  another process (as `resume`), and on a server, where it would speak with a person's token.
+  another process (as `resume`). The command is refused: it starts what a server or a daemon runs, as a person.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "cancel": Row("own tree", "cancelling another session"),
     "run": Row("allowed", "starting"),
     "demo": Row("allowed", "starting"),
-    "start": Row("refused", "starting"),  # on a server or a cluster: with a person's token
+    "start": Row("refused", "starting"),  # what a daemon runs, as a person who may write its store or has a token
     "mcp": Row("allowed", "asking for permissions"),
     "top": Row("allowed", "looking"),  # its keys only leave it
     "init": Row("allowed", "writing a configuration"),

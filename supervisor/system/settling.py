@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _ours: Final[set[str]] = set()
-_BESIDE: Final = ("-wal", "-shm", "-journal", ".secret", ".owners", ".revoked", ".jobs")
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".secret", ".owners", ".revoked", ".jobs", ".daemon", ".shown")
 
 
 def settle(paths: Iterable[str]) -> dict[str, str]:

@@ -87,6 +87,7 @@ class ClaudeCode:
     framed = True
     writes_copy = False
     needs_utf8 = False
+    refuses_torn = False
     key_prefixes: tuple[str, ...] = ("",)
     unique_ids = True
     speaking = frozenset({"user", "assistant"})

@@ -53,6 +53,7 @@ class Codex:
     framed = False
     writes_copy = True
     needs_utf8 = True
+    refuses_torn = False
     key_prefixes = tuple(f"{output}:" for output in sorted(_OUTPUTS))
     unique_ids = False
     speaking = frozenset({"response_item"})

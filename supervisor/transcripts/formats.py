@@ -86,6 +86,8 @@ class Format(Protocol):
     """The maker keeps indexes into the file, so a repaired copy is written unless the person asks for the file."""
     needs_utf8: bool
     """The maker refuses a file for one byte that is not UTF-8: a torn line with one is moved to another file."""
+    refuses_torn: bool
+    """The maker refuses a file with a torn line, too: each is moved to another file."""
     key_prefixes: tuple[str, ...]
     """The prefixes of call ids in the index, one for each class of tools that is paired separately."""
     unique_ids: bool

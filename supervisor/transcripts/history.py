@@ -133,12 +133,17 @@ class History:
         return source if isinstance(source, str) and source else name, cwd if isinstance(cwd, str) else "(not known)"
 
 
+_REPAIRED_ONLY: Final = frozenset({"chat messages", "Copilot CLI", "Gemini CLI"})
+
+
 @contextmanager
 def open_history(path: Path, *, not_running: bool = False) -> Iterator[History]:
     """Judge a file and open it for an import. Raises RefusedError, with the reason, if the file is no session, or if a
     program may still answer its open calls. `not_running`: the person says that no program does."""
     with judging(path):
         session = read_session(path)
+    if session.format.name in _REPAIRED_ONLY:
+        raise RefusedError(f"{path}: sessions of {session.format.name} can be repaired, and not imported")
     with session.open() as lines:
         with judging(path):
             history = History(session, lines)

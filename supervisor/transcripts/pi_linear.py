@@ -25,6 +25,7 @@ class PiLinear:
     framed = True
     writes_copy = False
     needs_utf8 = False
+    refuses_torn = False
     key_prefixes: tuple[str, ...] = ("",)
     unique_ids = False
     speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN

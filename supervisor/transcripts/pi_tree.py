@@ -27,6 +27,7 @@ class PiTree:
     framed = True
     writes_copy = False
     needs_utf8 = False
+    refuses_torn = False
     key_prefixes: tuple[str, ...] = ("",)
     unique_ids = False  # some models number their calls from the start in each reply
     speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN

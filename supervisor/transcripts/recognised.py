@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 _OLD_CODEX: Final = frozenset({"id", "timestamp", "instructions", "git"})
 _KIRO: Final = frozenset({"Prompt", "AssistantMessage", "ToolResults"})
-_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 class Database(NamedTuple):
@@ -93,20 +92,8 @@ def _is_old_codex(first: dict[str, Any]) -> bool:
     return first.get("record_type") == "state" or {"id", "timestamp"} <= first.keys() <= _OLD_CODEX
 
 
-def _is_copilot(first: dict[str, Any]) -> bool:
-    return first.get("type") == "session.start" and isinstance(first.get("data"), dict)
-
-
-def _is_gemini(first: dict[str, Any]) -> bool:
-    return "sessionId" in first and "projectHash" in first
-
-
 def _is_opencode(first: dict[str, Any]) -> bool:
     return "sessionID" in first or (isinstance(first.get("info"), dict) and isinstance(first.get("messages"), list))
-
-
-def _is_chat(first: dict[str, Any]) -> bool:
-    return "type" not in first and str(first.get("role")) in _ROLES and ("content" in first or "tool_calls" in first)
 
 
 _FIRST_LINES: Final = {
@@ -114,8 +101,5 @@ _FIRST_LINES: Final = {
     "Antigravity": _is_antigravity,
     "Kiro": _is_kiro,
     "Codex before session_meta": _is_old_codex,
-    "Copilot CLI": _is_copilot,
-    "Gemini CLI": _is_gemini,
     "OpenCode": _is_opencode,
-    "chat messages": _is_chat,
 }

@@ -151,7 +151,8 @@ def _repair(report: Report, path: Path, now: datetime, options: Options, process
 
 def _write(report: Report, session: Session, now: datetime, options: Options) -> None:
     as_copy = session.format.writes_copy and not options.in_place
-    if not as_copy and any(at + 1 < len(session.index) for at in session.not_utf8):
+    is_in_place = session.format.writes_copy and not as_copy
+    if is_in_place and any(at + 1 < len(session.index) for at in session.not_utf8):
         raise RefusedError(
             f"{session.path} has a torn line in its middle that must be moved away; leave out --in-place, so that a "
             "repaired copy is written"

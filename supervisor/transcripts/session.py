@@ -9,7 +9,9 @@ Rules:
 - A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A file with a line that
   is JSON and that its format does not understand is refused.
 - Codex refuses a file for one byte that is not UTF-8. A torn line with such a byte is a fault that can be repaired; a
-  whole one is refused.
+  whole one is refused. Mistral Vibe refuses a file for any torn line.
+
+The module is longer than 400 lines because reading and judging a file are one pass.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings
+from supervisor.transcripts.chat_lines import ChatLines
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
+from supervisor.transcripts.copilot_cli import CopilotCli
 from supervisor.transcripts.formats import Format, ShapeError, read_value
+from supervisor.transcripts.gemini_cli import GeminiCli
 from supervisor.transcripts.index import RESULT, Index
 from supervisor.transcripts.lines import (
     BOM,
@@ -49,7 +54,16 @@ _UNPACKED_AT_LEAST_BYTES: Final = 64 << 20
 _UNPACKED_AT_MOST_BYTES: Final = 8 << 30
 _RATIO: Final = 1000  # no known session is compressed as much; a bomb has 30,000
 _SQLITE = b"SQLite format 3\0"
-FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
+FORMATS: tuple[Format, ...] = (
+    PiLinear(),
+    PiTree(2),
+    PiTree(3),
+    Codex(),
+    ClaudeCode(),
+    CopilotCli(),
+    GeminiCli(),
+    ChatLines(),
+)
 
 
 class RefusedError(Exception):
@@ -353,6 +367,8 @@ def _begin(path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tupl
 def _leave_out(line: memoryview, session: Session) -> None:
     if bytes(line[:64]).strip():
         session.torn.append(len(session.index))
+        if session.format.refuses_torn:
+            session.not_utf8.append(len(session.index))
     session.index.line(0)
 
 
@@ -386,11 +402,13 @@ def _first(path: Path, line: memoryview, number: int) -> Any:
 def _format_of(path: Path, first: Any) -> Format:
     name = name_of(first) if isinstance(first, dict) else None
     if name is not None:
-        hint = "; a program that has read them can use supervisor.repair_messages" if name == "chat messages" else ""
         raise UnknownFormatError(
-            f"{path} is a session in a format that is known by name only ({name}), and it is left alone{hint}", name
+            f"{path} is a session in a format that is known by name only ({name}), and it is left alone", name
         )
     for candidate in FORMATS if isinstance(first, dict) else ():
         if candidate.recognises(first):
             return candidate
-    raise UnknownFormatError(f"{path} is in none of the known formats (pi, OpenClaw, Claude Code, Codex)")
+    raise UnknownFormatError(
+        f"{path} is in none of the known formats (pi, OpenClaw, Claude Code, Codex, Copilot CLI, Gemini CLI, "
+        "chat messages)"
+    )

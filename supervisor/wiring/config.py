@@ -1,6 +1,6 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
-    store, passivate_after, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
+    store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
     [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
 
 Rules
@@ -126,6 +126,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     store: str | None = None
     passivate_after: float = 60.0
+    remind_on_start: bool = True
     remind_after: float | None = None
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ Rules
 import os
 import resource
 import secrets
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ import msgspec
 from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
+from supervisor.channels.web.shown import shown_of
 from supervisor.channels.web.state import MAX_STREAMS
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
@@ -43,7 +45,8 @@ from supervisor.system.loading import configure, load_agent, load_agents, make_a
 from supervisor.system.logs import FactLog
 from supervisor.system.refusals import COMMANDS
 from supervisor.wiring.app import open_supervisor
-from supervisor.wiring.config import AgentPart, Configuration, is_loopback, make_rule
+from supervisor.wiring.config import AgentPart, Configuration, is_loopback, make_rule, read_configuration
+from supervisor.wiring.offers import Offer, published
 from supervisor.wiring.platforms import make_channels, make_routes
 
 log = FactLog(__name__)
@@ -72,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: Sequence[Route] = ()
     traces: bool = False
     trace_contents: bool = False
+    offer: Offer = Offer()
     temporal: TemporalStore | None = None
     """The namespace that is served; `store` is its mirror then."""
 
@@ -106,10 +110,12 @@ class Daemon:
             any_address=_is_wildcard(settings.host),
             max_streams=settings.max_streams,
             revoked=revocations_of(settings.store),
+            shown=shown_of(settings.store),
             chronicle=chronicle,
         )
         async with (
             self._open(store, [*settings.channels, web]) as supervisor,
+            AsyncExitStack() as held,
             anyio.create_task_group() as tasks,
         ):
             if isinstance(supervisor, LocalSupervisor):
@@ -119,6 +125,8 @@ class Daemon:
             if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
                 log.warning("store.open_to_others", problem=why)
             supervisor.listen(chronicle.hear)
+            if settings.temporal is None:
+                held.enter_context(published(settings.store, settings.offer))
             is_open()
             tasks.start_soon(supervisor.wait_until_broken)
             tasks.start_soon(web.wait_until_it_fails)
@@ -251,8 +259,31 @@ def settle(  # one parameter for each option of the command
         reminders=configuration.reminders(),
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
+        offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
+
+
+def _offer_of(configuration: Configuration, references: Sequence[str]) -> Offer:
+    """Return where the agents of a configuration and of a command line come from, for other processes."""
+    modules = tuple(str(Path(each).absolute()) for each in sys.path)
+    return Offer(
+        references=tuple(references), config=configuration.file or None, folder=str(Path.cwd()), modules=modules
+    )
+
+
+def load_offer(found: Offer) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rule, ...]]:
+    """Load the agents that a daemon offers, by name, and its rules for all sessions. Raises UnknownAgent, InvalidInput:
+    its files may have changed."""
+    sys.path.extend(each for each in found.modules if each not in sys.path)
+    configuration = Configuration() if found.config is None else read_configuration(Path(found.config))
+    return {**configured_agents(configuration), **offer(found.files())}, configuration.standing_rules()
+
+
+def leave_runs(supervisor: StoreSupervisor, agents: Mapping[str, AgentSpec[..., Any]]) -> None:
+    """Let this Supervisor of a store start these agents by name, and leave the runs to the daemon of the store."""
+    assert isinstance(supervisor, LocalSupervisor), "a store of this machine"
+    supervisor.agents, supervisor.leaves_runs = agents, True
 
 
 def _check_for_temporal(configuration: Configuration) -> None:

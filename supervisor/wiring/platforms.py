@@ -163,4 +163,5 @@ def _make(configuration: Configuration, table: Table) -> Channel:
             f"{where}: its channel calls itself {channel.name!r}; {type(table.settings).__name__}.make has to give it "
             "the name of the setup"
         )
+    channel.remind_on_start = channel.remind_on_start and configuration.remind_on_start
     return channel

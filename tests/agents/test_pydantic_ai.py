@@ -17,10 +17,11 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from watching import next_of
 
-from supervisor import Approve, InvalidInput, MemoryStore, allow, open_supervisor
+from supervisor import Approve, InvalidInput, MemoryStore, RunBlocked, allow, open_supervisor
 from supervisor.agents.pydantic_ai import pydantic_agent, tools
 from supervisor.core import events as e
 from supervisor.testing import fast_disk, replaced, virtual_asyncio
+from supervisor.wiring.checking import check_replay
 
 pytestmark = pytest.mark.anyio
 effects: list[Any] = []
@@ -391,3 +392,39 @@ async def test_a_toolset_makes_no_other_call_than_the_one_that_was_approved(case
         assert (await run.outcome()).kind == "succeeded"
     kinds = [row.event.kind for row in store.journal("s") if isinstance(row.event, e.ToolCallFinished)]
     assert (effects, kinds) == (done, ["ok"] if done else ["error"])
+
+
+async def remove(path: str) -> str:
+    effects.append(path)
+    return f"removed {path}"
+
+
+async def remove_renamed(folder: str) -> str:
+    effects.append(folder)
+    return f"removed {folder}"
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+async def test_a_renamed_argument_of_a_waiting_tool_blocks_the_run_soon_and_says_why(is_decided):
+    """R1: the framework hands the arguments back to the model, as a request that the journal does not have. The check
+    of a deployment and `resume` say so; nothing runs, and the old code goes on."""
+    old, new = Agent(TestModel()), Agent(TestModel())
+    old.tool_plain(requires_approval=True, name="remove")(remove)
+    new.tool_plain(requires_approval=True, name="remove")(remove_renamed)
+    before, after = pydantic_agent("writer", old), pydantic_agent("writer", new)
+    async with opened() as supervisor:
+        approval = await next_of((await supervisor.start(before, "go", session="s")).watch_approvals())
+        left = fork(supervisor.store)
+        await supervisor.cancel("s")
+    (checked,) = await check_replay(left.rows(0), {"writer": after})
+    assert (checked.kind, "Was one renamed" in checked.block.cause) == ("blocked", True)
+    with replaced(before, "fn", after.fn):
+        async with opened(left) as supervisor:
+            if is_decided:
+                await supervisor.decide(approval.id, Approve(by="ana"))
+            with anyio.fail_after(10), pytest.raises(RunBlocked, match=r"writer\.remove .*path"):
+                await (await supervisor.resume("s")).outcome()
+            left = fork(supervisor.store)
+    assert effects == []
+    (checked,) = await check_replay(left.rows(0), {"writer": before})
+    assert checked.kind == "follows"

@@ -35,6 +35,7 @@ prune          refused         prune --older-than 0s --yes
 serve          refused         serve FILE
 token revoke   refused         token revoke sha256:0000000000000000000000000000000000000000000000000000000000000000
 run            done            run FILE:fixing x --session new
+start          refused         start fixing x
 resume         refused         resume asked
 import         refused         import FOLDER/other.jsonl --not-running
 approvals      done            approvals
@@ -54,7 +55,6 @@ check          done            check FOLDER/supervisor.toml
 """
 ELSEWHERE = {
     "demo": "as `run`",
-    "start": "it needs a server, and is refused: tests/cli/test_servers.py",
     "worker": "it needs Temporal",
     "rescue": "it needs Temporal",
     "mcp": "it asks, and decides nothing: tests/cli/test_permission_server.py",

@@ -29,6 +29,28 @@ def test_a_command_runs_as_an_agent_and_goes_on_in_a_later_process(supervisor, t
     assert (tmp_path / "effects").read_text().split() == ["c1"]
 
 
+def test_a_blocked_run_of_a_coding_agent_ends_resume_with_its_own_code(supervisor, tmp_path: Path):
+    """R1: its configuration is missing here. Each `resume` says so and exits with 7, by its id, too."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [[ASK, {"do": "say", "text": "fixed"}]]}))
+    (tmp_path / "supervisor.toml").write_text(f"""
+        [server]
+        port = 0
+        [agents.fixer]
+        acp = {json.dumps([sys.executable, str(FAKE), str(script)])}
+        env = {{ FAKE_AGENT_HOME = {json.dumps(str(tmp_path))} }}
+    """)
+    daemon = supervisor.start("serve", "--config", "supervisor.toml")
+    while not (line := daemon.stderr.readline()).startswith("Serving"):
+        assert line, daemon.communicate()
+    assert supervisor("start", "fixer", "fix it", "--session", "a").code == 3
+    daemon.terminate()
+    daemon.communicate(timeout=60)
+    for words in (["resume"], ["resume", "a"], ["resume", "a", "--wait"]):
+        answer = supervisor(*words)
+        assert (answer.code, "is configured in" in answer.err) == (7, True), answer
+
+
 def test_a_reference_without_a_command_is_bad_usage(supervisor):
     """One line, and nothing is started."""
     for reference in ("acp:", "acp:''", "acp:'opencode"):

@@ -342,3 +342,50 @@ async def test_a_no_for_longer_denies_the_same_call_later(text, session):
         await shown(supervisor, "t", 1)
         assert (await supervisor.chat("t", text, by="ana", shown_before=EVER)).kind == "listed"
         await yes_or_no.cancel()
+
+
+@pytest.mark.parametrize(
+    ("agent", "values", "text", "is_told"),
+    [
+        (deploys, (["a", "b"],), "approve all", True),
+        (deploys, (["a", "b"],), "approve all for session", False),
+        (has_no_arguments, (), "approve all", False),
+    ],
+)
+async def test_approve_all_says_how_to_cover_later_calls_if_a_longer_word_could(agent, values, text, is_told):
+    """A12: it decides what waits, and a later call asks again. A call without arguments is offered nothing longer."""
+    async with opened(channels=[Wall()]) as supervisor:
+        await supervisor.start(agent, *values, session="s")
+        await shown(supervisor, "s", 2 if values else 1)
+        heard = await supervisor.chat("s", text, by="ana", shown_before=EVER)
+        said = [line for line in heard_lines(heard, EVER) if "approve all for session" in line]
+        assert (said == [heard.hint], bool(heard.hint)) == (is_told, is_told)
+
+
+async def test_approve_all_hints_at_nothing_that_its_sender_may_not_grant():
+    """A12: an approver may not grant here what is reserved elsewhere."""
+    people = People(
+        [OLGA, Person(name="bob", roles=("approver",))], [ApproverRule(approvers=("olga",), agent="another")]
+    )
+    async with opened(channels=[Wall()], people=people) as supervisor:
+        await supervisor.start(deploys, ["a"], session="s")
+        await shown(supervisor, "s", 1)
+        assert not (await supervisor.chat("s", "approve all", by="bob", shown_before=EVER)).hint
+
+
+async def test_an_approval_says_for_whom_with_which_roles_and_its_message_says_which_call():
+    """A2: the roles are those that the requester had when the session was started, for a sub-agent's calls, too."""
+    people = People([OLGA, Person(name="bob", roles=("approver",))])
+    async with opened(people=people) as supervisor:
+        run = await supervisor.start(twice, session="s", requester="bob", by="olga")
+        approval = await next_of(run.watch_approvals())
+        assert (approval.requester, approval.requester_roles) == ("bob", ("approver",))
+        (message,) = [
+            each for each in await supervisor.get_transcript(approval.session) if each.approval == approval.id
+        ]
+        assert (message.kind, message.tool, message.call) == ("approval", "deploy", approval.operation)
+        other = await supervisor.start(again, session="u", requester="stranger", by="olga")
+        unknown = await next_of(other.watch_approvals())
+        assert unknown.requester_roles == ()
+        for session in ("s", "u"):
+            await supervisor.cancel(session)

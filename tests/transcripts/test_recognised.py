@@ -28,16 +28,7 @@ FIRST_LINES = {
         "data": {"message_id": "m1", "content": [{"kind": "text", "data": "hi"}]},
     },
     "Codex before session_meta": {"id": "s", "timestamp": "2025-09-02T17:17:41.762Z", "instructions": None},
-    "Copilot CLI": {
-        "type": "session.start",
-        "data": {"sessionId": "s", "version": 1},
-        "id": "e1",
-        "timestamp": "2026-09-16T00:00:00Z",
-        "parentId": None,
-    },
-    "Gemini CLI": {"sessionId": "s", "projectHash": "abc", "startTime": "2026-06-10T10:00:00Z", "kind": "main"},
     "OpenCode": {"info": {"id": "ses_1"}, "messages": []},
-    "chat messages": {"role": "user", "content": "hi"},
 }
 LATER_QWEN = {"uuid": "q2", "parentUuid": "q1", "sessionId": "s", "type": "system", "systemPayload": {}}
 

@@ -102,7 +102,9 @@ def langgraph_agent(
             return await GraphRun(ctx, settings, opened, text).converse()
 
     module = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 # where a resumed run finds the agent
-    return framework_agent(name, run, module, "", options)
+    made = framework_agent(name, run, module, "", options)
+    made.asks_all_it_awaits = False  # nodes are code that awaits what it likes
+    return made
 
 
 def supervisor_tool(agent: AgentSpec[..., Any], /) -> BaseTool:

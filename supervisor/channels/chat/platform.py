@@ -28,6 +28,8 @@ import msgspec
 
 WRITING: Final = "writing"
 """The mark of a message that shows what an agent is writing."""
+BURIED: Final = 10
+"""So many messages that are no cards, after a card, bury it: people do not see it without a search."""
 
 
 class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from supervisor.channels.chat.answering import Answering, Reply
 from supervisor.channels.chat.conversations import Conversations
 from supervisor.channels.chat.modal_fields import read_modal, refused
+from supervisor.channels.chat.platform import BURIED
 from supervisor.channels.chat.presses import FORMS
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.commands import Commands, told
@@ -80,6 +81,7 @@ class Discord(Channel):
     answers_within: float = 1.5
     """Seconds within which Discord gets an answer, even if work remains."""
     keeps_cards = True
+    remind_on_start = True
 
     def __init__(
         self,
@@ -230,7 +232,8 @@ class Discord(Channel):
         return author["id"] == self._application or bool(author.get("bot"))
 
     async def retire(self, approval: Approval, card: str) -> None:
-        self._gone.pop(approval.id, None)
+        if approval.status != "pending":  # else it is about to be posted anew
+            self._gone.pop(approval.id, None)
         try:
             await self._update(card, retired_message(approval, self._link))
         except DiscordRefused as error:
@@ -260,6 +263,32 @@ class Discord(Channel):
             if (found := await self._find_in(place, approval, since, until)) is not None:
                 return found
         return None
+
+    async def is_in_sight(self, approval: Approval, card: str) -> bool:
+        try:
+            is_seen = await self._is_seen(card)
+        except DiscordRefused as error:
+            if error.code not in GONE:  # what cannot be read is left alone
+                log.warning("card.not_looked_at", channel=self.name, approval=approval.id, error=str(error))
+                return True
+            is_seen = False
+        if not is_seen:
+            self._gone[approval.id] = card
+        return is_seen
+
+    async def _is_seen(self, card: str) -> bool:
+        """Return whether a card is there, and few messages follow it."""
+        conversation, _, id_ = card.partition(":")
+        later = 0
+        async with aclosing(self._rest.messages(conversation, _now() + CLOCKS_DIFFER)) as messages:
+            async for message in messages:  # the newest first
+                if int(message["id"]) <= int(id_):
+                    return bool(message["id"] == id_)
+                is_card = self._is_ours(message) and any(embed.get("footer") for embed in message.get("embeds") or ())
+                later += not is_card
+                if later >= BURIED:
+                    return False
+        return False
 
     async def _find_in(self, place: str, approval: Approval, since: datetime, until: datetime) -> str | None:
         try:

@@ -32,6 +32,7 @@ from slack_sdk.signature import SignatureVerifier
 from supervisor.channels.chat.answering import Answering, Reply
 from supervisor.channels.chat.conversations import Conversations
 from supervisor.channels.chat.modal_fields import read_modal
+from supervisor.channels.chat.platform import BURIED
 from supervisor.channels.chat.presses import FORMS
 from supervisor.channels.slack.blocks import (
     block_id,
@@ -95,6 +96,7 @@ class Slack(Channel):
     answers_within: float = 2.0
     """Seconds within which Slack gets an answer, even if work remains."""
     keeps_cards = True
+    remind_on_start = True
 
     def __init__(
         self,
@@ -266,6 +268,33 @@ class Slack(Channel):
             except SlackRefused as error:  # then a second card may be posted, which is better than none
                 log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
+
+    async def is_in_sight(self, approval: Approval, card: str) -> bool:
+        conversation, _, ts = card.partition(":")
+        home, thread = self._place_of(approval)
+        for where in dict.fromkeys([thread if home == conversation else None, None]):  # a thread may have refused it
+            try:
+                if (is_seen := await self._is_seen(conversation, where, ts)) is not None:
+                    return is_seen
+            except SlackRefused as error:
+                if error.reason not in GONE:  # what cannot be read is left alone
+                    log.warning("card.not_looked_at", channel=self.name, approval=approval.id, error=str(error))
+                    return True
+        return False
+
+    async def _is_seen(self, conversation: str, thread: str | None, ts: str) -> bool | None:
+        """Return whether few messages follow a card; None if it is not there."""
+        is_there, later = False, 0
+        within = float(ts) - 1, _now().timestamp() + CLOCKS_DIFFER_SECONDS
+        async with aclosing(self._web.messages(conversation, thread, within)) as messages:
+            async for message in messages:
+                blocks = message.get("blocks") or ()
+                is_card = any(str(block.get("block_id", "")).startswith(block_id("")) for block in blocks)
+                is_there |= message["ts"] == ts
+                later += message["ts"] > ts and not is_card
+                if later >= BURIED:
+                    return False
+        return True if is_there else None
 
     async def _opened(self, conversation: str) -> str:
         """Return the id of a conversation; of the one with a person, if it is a member's id."""

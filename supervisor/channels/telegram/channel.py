@@ -95,6 +95,7 @@ class Telegram(Channel):
     name = "telegram"
     card_timeout = 120.0  # Telegram may tell us to wait for a minute
     keeps_cards = True
+    remind_on_start = True
     opens_cards = True
 
     def __init__(
@@ -222,6 +223,15 @@ class Telegram(Channel):
         found = self._people.find_mentioned(approval, self._mention, self.name)
         known = [(each, self._people.find_by_identity(self.name, each)) for each in found]
         return [(id_, person.name) for id_, person in known if person is not None and id_.isascii() and id_.isdigit()]
+
+    async def is_in_sight(self, approval: Approval, card: str) -> bool:
+        """A bot cannot read what others write, so only a card that was deleted is out of sight. An edit that changes
+        nothing tells."""
+        try:
+            await self._renew(card, self._message(approval, is_notice=False))
+        except CardGone:
+            return False
+        return True
 
     async def _renew(self, card: str, message: dict[str, Any]) -> None:
         """Show an approval on its old card. Raises CardGone if it is gone, or if the bot was removed from its chat."""

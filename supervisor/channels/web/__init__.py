@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.channel import Web
 from supervisor.channels.web.revocations import Revocations
+from supervisor.channels.web.shown import Shown
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import MAX_STREAMS, Site
 from supervisor.channels.web.webhooks import webhook_routes
@@ -51,6 +52,7 @@ def make_web(
     others: Sequence[Channel] = (),
     max_streams: int = MAX_STREAMS,
     revoked: Path | None = None,
+    shown: Path | None = None,
     chronicle: Chronicle | None = None,
 ) -> Web:
     """Return the channel, with all its parts.
@@ -58,8 +60,8 @@ def make_web(
     `people`: who may log in. `secret`: signs cookies. `listener`: the bound socket. `hosts`: names of this server.
     `public_url`: the address that browsers use, if it is another one. `others`: channels whose webhooks are served and
     whose health is shown here. `max_streams`: clients that may listen at once. `revoked`: the file of revoked tokens
-    and ended logins; without it they are forgotten when the process ends. `chronicle`: what the metrics count. Raises
-    StoreUnreadable if the file cannot be read.
+    and ended logins, and `shown` that of what people were shown; without it each is forgotten when the process ends.
+    `chronicle`: what the metrics count. Raises StoreUnreadable if a file cannot be read.
     """
     public = urlsplit(public_url or "").hostname or ""
     known = [*hosts, f"[{public}]" if ":" in public else public]
@@ -67,6 +69,13 @@ def make_web(
     revocations.refresh()
     guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}", revocations)
     is_secure = public_url is not None and public_url.startswith("https:")
-    site = Site(guard, is_secure=is_secure, max_streams=max_streams, channels=others, chronicle=chronicle)
+    site = Site(
+        guard,
+        is_secure=is_secure,
+        max_streams=max_streams,
+        channels=others,
+        chronicle=chronicle,
+        shown=Shown(shown),
+    )
     app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
     return Web(site, app, listener)

@@ -6,6 +6,7 @@ The channel accepts every approval, so it comes last, after the channels that co
 
 import socket
 from collections.abc import Sequence
+from typing import Final
 
 import anyio
 from starlette.types import ASGIApp
@@ -18,6 +19,10 @@ from supervisor.core.errors import SupervisorError
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
 from supervisor.seam.supervisor import Supervisor
+from supervisor.system.logs import FactLog
+
+log = FactLog(__name__)
+PRUNE_SECONDS: Final = 60.0
 
 
 class Web(Channel):
@@ -37,11 +42,21 @@ class Web(Channel):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._serve_http, stop)
             tasks.start_soon(self.site.guard.revocations.watch)
+            tasks.start_soon(self._prune_shown, supervisor)
             try:
                 await anyio.sleep_forever()
             finally:
                 self.site.stop()
                 stop.set()
+
+    async def _prune_shown(self, supervisor: Supervisor) -> None:
+        while True:
+            try:
+                await self.site.shown.prune(supervisor)
+            except SupervisorError as error:
+                log.warning("shown.not_pruned", reason=str(error))
+            while not self.site.shown.has_grown:  # noqa: ASYNC110 # requests write it; none of them waits for this
+                await anyio.sleep(PRUNE_SECONDS)
 
     async def _serve_http(self, stop: anyio.Event) -> None:
         try:

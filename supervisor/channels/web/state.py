@@ -60,6 +60,7 @@ class Site:
         max_streams: int = MAX_STREAMS,
         channels: Sequence[Channel] = (),
         chronicle: Chronicle | None = None,
+        shown: Shown | None = None,
     ) -> None:
         self.guard = guard
         self.channels = channels
@@ -71,7 +72,7 @@ class Site:
         self.serving: Supervisor | None = None
         """The Supervisor that handlers use; None until the channel is served."""
         self.tally = Tally()
-        self.shown = Shown()
+        self.shown = shown or Shown()
         self.looks = Looks()
         self.encoded = Encoded()
         self.streams = Streams(max_streams, "server.max_streams in the configuration")

@@ -257,7 +257,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
         case "answered":
             return f"answered {answer_text(approval.answer)}{by}{when}"
         case "pending":
-            return "pending"
+            return "still waits: asked again further down"
         case status:
             return f"{status}{when}{because}; {'it has no answer' if is_question else 'nothing runs'}"
 
@@ -292,6 +292,7 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
             lines.append(f"not decided, you had not been shown it: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:
             lines.append("you may not allow all of these calls for the session")
+        lines += [heard.hint] * bool(heard.hint)
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
         lines.append("nothing was decided; waiting for you:" if heard.approvals else "nothing waits for you here")

@@ -26,6 +26,12 @@ _NEVER: Final = re.compile(rf"(no|reject)(?: +({APPROVAL_ID}))? +(?:for +(sessio
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 
 
+COVERS_LATER: Final = (
+    'later calls ask again; "approve all for session" also allows the same calls in this session from then on'
+)
+"""How to cover later calls, for a person who has said "approve all"."""
+
+
 class Word(msgspec.Struct, frozen=True, kw_only=True):
     """The decision in a message. `said` is the word; `approval` names one approval, `all` means all that wait."""
 
@@ -62,6 +68,8 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     nothing more is offered for them."""
     may_not_allow: bool = False
     """Some of these are only for other people to allow for longer."""
+    hint: str = ""
+    """What the person can say to cover later calls, too, in our words; empty if nothing longer is offered for these."""
 
 
 def read_word(text: str) -> Word | None:

@@ -246,6 +246,14 @@ def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
+def without_effect(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules of a sub-agent that allow what no rule above it allows: they change nothing (A14)."""
+    allowed = {(rule.tool, rule.pattern) for rule in above if rule.kind == "allow"}
+    return tuple(
+        rule for rule in own if rule.kind == "allow" and not {(rule.tool, rule.pattern), (rule.tool, None)} & allowed
+    )
+
+
 def grantable(content: CallContent) -> tuple[str | None, ...]:
     """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
     one. None means exactly these arguments: a pattern would only repeat them on disk.

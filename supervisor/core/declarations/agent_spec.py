@@ -108,6 +108,9 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.rules = tuple(rules)
         self.cwd: str | None = None
         """The folder of its sessions, relative to the one that its starter chooses. None: that one."""
+        self.asks_all_it_awaits = False
+        """Whether it awaits nothing but operations of its context. So a replay in which it asks for something else, and
+        is silent, has come to its end."""
         self.holds_process = False
         """Whether its run holds a process on its machine, with which no other machine can go on."""
         self.tools = _by_name(self.name, tools)

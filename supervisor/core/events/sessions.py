@@ -34,6 +34,8 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     forked: int = 0
     """How many SessionForked end the copy with which a fork begins: those of earlier forks, which it copied, and its
     own. 0: the session is no fork."""
+    requester_roles: tuple[str, ...] = ()
+    """The roles that the requester had then; empty where the program knew no people."""
 
 
 @event_traits("wakes")

@@ -52,9 +52,28 @@ def path_block(attempt: Replaying, cause: str, error: BaseException | None = Non
     asked = next(iter(attempt.instead.values()), None)
     if asked is not None:
         text, where, in_agent = asked
-        return _block(attempt, "path", f"the agent asked for {text} instead", operation, where, in_agent)
+        return _block(
+            attempt,
+            "path",
+            f"the agent asked for {text} instead{_hint(attempt, operation)}",
+            operation,
+            where,
+            in_agent,
+        )
     where, in_agent = lines_of(error, attempt.spec.fn.__code__)
     return _block(attempt, "path", cause, operation, where, in_agent)
+
+
+def _hint(attempt: Replaying, operation: str | None) -> str:
+    """Return why an agent of a framework may not make a call again: its framework hands bad arguments to the model."""
+    record = attempt.state.operations.get(operation or "")
+    if not attempt.spec.asks_all_it_awaits or record is None or not isinstance(record.request, e.ToolCallRequested):
+        return ""
+    names = ", ".join(sorted(msgspec.json.decode(record.request.arguments)))
+    return (
+        f": it does not make the call of {record.request.tool} again, as if that tool did not take these arguments any "
+        f"more ({names or 'none'}). Was one renamed, or the tool?"
+    )
 
 
 def block_here(attempt: Replaying, why: Literal["value", "call"], operation: str | None, cause: str) -> Block:

@@ -5,8 +5,8 @@ Rules
   has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
   An owner that lived only between two looks is found by the attempts that it began.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
-  it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, and no
-  decision, message or cancel that the tree has not acted on (R5).
+  it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, no
+  decision, message or cancel that the tree has not acted on, and no run without an attempt (R5).
 - In the same search, a daemon also claims an ended or idle tree that has a job whose end was not journaled. So does
   `resume`.
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
@@ -234,7 +234,7 @@ class ClaimLoop:
 
 
 def _has_something_to_do(state: SessionState) -> bool:
-    """Whether a session has a decision, a message, a cancel or a timer that it has not acted on."""
+    """Whether a session has a decision, a message, a cancel or a timer that it has not acted on, or no attempt yet."""
     is_decided = any(
         record.decision is not None and record.started is None and record.result is None
         for record in state.operations.values()
@@ -242,4 +242,4 @@ def _has_something_to_do(state: SessionState) -> bool:
     has_timer = any(
         isinstance(record.request, e.OperationStarted) and record.is_open for record in state.operations.values()
     )
-    return is_decided or has_timer or bool(state.inbox) or state.cancel is not None
+    return is_decided or has_timer or bool(state.inbox) or state.cancel is not None or not state.attempts

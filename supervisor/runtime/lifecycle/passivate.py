@@ -14,7 +14,9 @@ Rules
 - A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
 - In a replay, an agent whose only task waits for an entry that the agent does not ask for is blocked (R1). If the agent
   has other tasks, they may wait for something outside our sight. So the run is presumed blocked after
-  PRESUMED_AFTER_SECONDS, and blocked after the agent's `inactivity_timeout`.
+  PRESUMED_AFTER_SECONDS, and blocked after the agent's `inactivity_timeout`. An agent that awaits operations alone (of
+  Pydantic AI, of the OpenAI SDK) is blocked after PRESUMED_AFTER_SECONDS if it asks for something else: its request
+  follows from calls that it did not make again, as when today's schema refuses the arguments that wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -135,7 +137,9 @@ class Passivation:
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)
-            elif silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
+            elif silent_for >= (presumed_after if asks_for_another(attempt) else budget) or (
+                silent_for > 0 and is_alone(attempt)
+            ):
                 attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
             elif silent_for >= presumed_after:
                 block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
@@ -144,6 +148,11 @@ class Passivation:
             alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER_SECONDS), look)
 
         alarm.at(anyio.current_time() + SETTLED_AFTER_SECONDS, look)
+
+
+def asks_for_another(attempt: Attempt) -> bool:
+    """Whether the attempt waits with an operation that its journal does not have, and can do nothing else meanwhile."""
+    return attempt.spec.asks_all_it_awaits and bool(attempt.instead)
 
 
 def is_alone(attempt: Attempt) -> bool:

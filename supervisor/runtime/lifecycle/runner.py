@@ -150,7 +150,7 @@ class Runner:
         self.published = Signal[Sequence[JournalEntry]]()
         """Entries were committed, here or by another process."""
         self.began_elsewhere = Signal[str]()
-        """An attempt of a session has begun in another process."""
+        """A session or an attempt of it has begun in another process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
@@ -260,7 +260,7 @@ class Runner:
                 self._tell(attempt, row.event)
             elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
                 sleepers[row.session] = row.event
-            elif isinstance(row.event, e.AttemptStarted) and row.session not in self.attempts.preparing:
+            elif isinstance(row.event, _BEGINNING) and row.session not in self.attempts.preparing:
                 self.began_elsewhere.send(row.session)
             self.blocked.published(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
@@ -410,6 +410,8 @@ class Runner:
                 self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
         self.attempts.note_change()
 
+
+_BEGINNING: Final = (e.AttemptStarted, e.SessionCreated)
 
 _WAKING: Final = {*e.ANSWERS, e.CancelRequested}
 """Events that may let a session continue that is not in memory. They include messages, which begin turns."""

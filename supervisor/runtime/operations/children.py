@@ -8,12 +8,13 @@ journaled (W10).
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import inherit
+from supervisor.core.calls.rules import inherit, without_effect
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
@@ -26,9 +27,13 @@ from supervisor.runtime.plans.end import cancel_events
 from supervisor.seam.runs import ChildRun
 from supervisor.system.identity import attempt_started
 from supervisor.system.loading import refuse_nameless
+from supervisor.system.logs import FactLog
 
+log = FactLog(__name__)
 R = TypeVar("R")
 
+_warned: Final[WeakSet[AgentSpec[Any, Any]]] = WeakSet()
+"""The agents of which this process has logged that rules of theirs have no effect."""
 
 _REFUSALS: Final = {each.__name__: each for each in (LimitExceeded, InvalidInput)}
 
@@ -95,6 +100,7 @@ async def begin_child(
     None. If a limit refuses it, there is no child.
     """
     await attempt.refuse_if_stopping()
+    _warn_of_rules(attempt, agent)
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
     begun = attempt.host.environment.agent_to_begin(agent, child, 1)
     traceparent = attempt.host.environment.continue_trace(agent.name, attempt.state.facts.traceparent)
@@ -123,6 +129,23 @@ async def begin_child(
             attempt.host.begin(child, begun)
         else:
             attempt.host.forget(child)
+
+
+def _warn_of_rules(attempt: Attempt, agent: AgentSpec[Any, Any]) -> None:
+    """Log once in a process that rules of a sub-agent have no effect, since its parents do not allow as much (A14)."""
+    if not agent.rules or agent in _warned:
+        return
+    if vain := without_effect((*attempt.state.facts.rules, *attempt.host.rules.from_code), agent.rules):
+        _warned.add(agent)
+        log.warning(
+            "rules.without_effect",
+            agent=agent.name,
+            parent=attempt.spec.name,
+            rules="; ".join(
+                f"{rule.kind} {rule.tool}{'' if rule.pattern is None else f' {rule.pattern}'}" for rule in vain
+            ),
+            why="a sub-agent allows no more than its parents: give them to the root agent, or to open_supervisor",
+        )
 
 
 class LocalChild(ChildRun[R]):

@@ -114,7 +114,8 @@ class Transcript:
             case e.ToolCallRequested(approval=str() as approval):
                 text = _call_text(event.tool, event.arguments)
                 asked[event.operation] = len(said), text, event
-                said.append(_pending("approval", event.at, approval, text))
+                pending = _pending("approval", event.at, approval, text)
+                said.append(replace(pending, tool=event.tool, call=event.operation))
             case e.QuestionAsked(approval=approval):
                 asked[event.operation] = len(said), event.question, None
                 said.append(_pending("question", event.at, approval, event.question))

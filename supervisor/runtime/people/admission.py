@@ -58,6 +58,11 @@ class Admission:
             await self.refusals.note(approval.id, decision.by, why, channel)
             raise NotEntitled(why)
 
+    def roles_of(self, name: str) -> tuple[str, ...]:
+        """Return the roles of a person; none for a person or a program that is not known."""
+        person = None if self.people is None else self.people.find(name)
+        return () if person is None else person.roles
+
     def may_decide(self, by: str, approval: Approval) -> bool:
         """Return whether a person may decide an approval once."""
         return self.people is None or self.people.why_not_decide(by, approval) is None

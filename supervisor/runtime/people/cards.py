@@ -13,6 +13,8 @@ Rules
   next process, too. A process that finds cards with an old look (it is of another version) renews RENEWALS of them a
   second on each channel; until then they stay as they are.
 - A card that is gone is noted as retired before a new one is posted. So no process knows of two.
+- A channel may say that the cards of an earlier process are to be looked at (`remind_on_start`), at the rate of
+  RENEWALS. One that is gone or lies buried is retired and posted anew. A card that has changed is renewed instead.
 - A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
 - A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then
@@ -232,17 +234,22 @@ class Target:
             found = await self._look_for(approval, card.begun_at)
         is_left = card.says is None and found is not None and found == known
         card.says = self._host.mark(approval)
-        if found is None or found != known or not card.shows or card.shows != self._face(card.says):
+        is_as_it_was = found is not None and found == known and card.shows != "" and card.shows == self._face(card.says)
+        is_looked_at = is_left and is_as_it_was and self._channel.remind_on_start and not self.is_notice
+        if not is_as_it_was or is_looked_at:
             if is_left and self._waits_for_turn(approval, card):
                 card.says = None
                 return
-            posted = None if found is None else await self._renew(approval, card, found)
+            if is_looked_at and not await self._is_in_sight(approval, card, found or ""):
+                found = None
+            posted = found if is_as_it_was or found is None else await self._renew(approval, card, found)
             if posted is None:
                 known = None
                 posted = await self._post(approval, card)
             if posted is None:
                 return
-            await self._note_posted(approval, card, posted, is_new=posted != known)
+            if not is_as_it_was or posted != known:
+                await self._note_posted(approval, card, posted, is_new=posted != known)
         card.reminded_at, card.failure = card.says.reminded_at, ""
         card.again_in = self._channel.card_again
 
@@ -287,16 +294,31 @@ class Target:
                 card.begun_at = None
             raise
 
+    async def _is_in_sight(self, approval: Approval, card: Card, found: str) -> bool:
+        """Return whether people see the card of an earlier process. One that lies buried is retired before the approval
+        is posted anew, so that only one card looks live."""
+        assert card.says is not None
+        if await self._channel.is_in_sight(card.says, found):
+            return True
+        log.info("card.out_of_sight", target=self.key, approval=approval.id)
+        await self._channel.retire(card.says, found)
+        await self._note_gone(approval, card)
+        return False
+
+    async def _note_gone(self, approval: Approval, card: Card) -> None:
+        """Note that there is no card, so that no process takes it for one any more."""
+        card.id, card.shows, card.begun_at = None, "", None
+        if card.is_noted:
+            await self._note(approval, e.CardRetired, is_gone=True)
+            card.is_noted = False
+
     async def _give(self, approval: Approval, card: Card, found: str | None) -> str:
-        """Give the channel an approval. A card that is gone is noted, so that no process takes it for one any more."""
+        """Give the channel an approval. Raises CardGone."""
         assert card.says is not None
         try:
             return await (self._channel.notify if self.is_notice else self._channel.post)(card.says, found)
         except CardGone:
-            card.id, card.shows, card.begun_at = None, "", None
-            if card.is_noted:
-                await self._note(approval, e.CardRetired, is_gone=True)
-                card.is_noted = False
+            await self._note_gone(approval, card)
             raise
 
     async def _note_posted(self, approval: Approval, card: Card, posted: str, *, is_new: bool) -> None:

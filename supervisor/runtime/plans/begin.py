@@ -46,6 +46,7 @@ def first_events_of_child(
         path=(*facts.path, agent.name),
         root=facts.root,
         requester=facts.requester,
+        requester_roles=facts.requester_roles,
         cwd=folder,
         parent=parent.id,
         parent_operation=operation,

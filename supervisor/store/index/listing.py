@@ -47,6 +47,7 @@ class _Facts(msgspec.Struct, frozen=True, gc=False):
     root: str = UNREADABLE
     requester: str = UNREADABLE
     cwd: str = UNREADABLE
+    requester_roles: tuple[str, ...] = ()
 
 
 class _Session(_Facts, frozen=True, gc=False):
@@ -170,8 +171,8 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         created_at=asked.at,
         position=position,
     )
-    if asked.secret or asked.expires_at is not None:
-        found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
+    if asked.secret or asked.expires_at is not None or facts.requester_roles:
+        found = replace(found, secret=asked.secret, expires_at=asked.expires_at, requester_roles=facts.requester_roles)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because:

@@ -52,6 +52,14 @@ def code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0)
 
 
+def contradicts_itself(path: Path) -> StoreUnreadable:
+    """Return the error for a row that cannot be converted, such as one of the index that leads to no entry."""
+    return StoreUnreadable(
+        f"{path} is damaged: a row of its index leads to no entry, or holds what no program writes. It was left "
+        "untouched; restore it from a copy"
+    )
+
+
 def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """Translate an error of an open store."""
     what = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"

@@ -39,7 +39,15 @@ from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
 from supervisor.store.sqlite import columns, file_identity, full_disk, log_index, schema, upgrading, wal
-from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
+from supervisor.store.sqlite.faults import (
+    MISUSED,
+    closed,
+    contradicts_itself,
+    explain,
+    explain_misuse,
+    explain_opening,
+    is_busy,
+)
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
 from supervisor.store.sqlite.schema import QUERIES
@@ -547,6 +555,8 @@ class SqliteStore(Store):
             raise self._misuse(error, writing=False) from error
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise contradicts_itself(self.path) from error
         finally:
             if is_collecting:
                 gc.enable()

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_discord import APPLICATION, PUBLIC_KEY, TOKEN, FakeDiscord, serving, signed
 from msgspec.structs import replace
-from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
+from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, store_with_a_card, until
 from test_platform_cards import call
 
 from supervisor import Approve, Deny, InvalidInput, MemoryStore
@@ -357,3 +357,23 @@ async def test_a_long_list_is_cut_between_two_ids(discord, listed):
         assert {line.split()[0] for line in lines[:-1]} <= ids
         for each in ids:
             await supervisor.decide(each, Deny(by="ana"))
+
+
+@pytest.mark.parametrize(("later", "is_new"), [(9, False), (10, True), ("deleted", True)])
+async def test_a_restart_posts_anew_a_card_that_is_gone_or_lies_buried(discord, later, is_new):
+    """R3: ten messages bury it; other cards do not count. Discord knows the nonce of the first post."""
+    store = await store_with_a_card(channel(discord), people("discord"))
+    (old,) = discord.messages.values()
+    for number in range(0 if later == "deleted" else later):
+        discord._post("77", {"content": f"message {number}", "embeds": []})
+    discord._post("77", {"content": "", "embeds": [{"footer": {"text": "another"}}]})
+    if later == "deleted":
+        del discord.messages[old["id"]]
+    chat = channel(discord)
+    async with opened(chat, store, platform="discord") as supervisor:
+        run = await supervisor.resume("s")
+        await anyio.sleep(0.5)
+        (live,) = [each for each in discord.messages.values() if each.get("components")]
+        assert (live is old) != is_new
+        await give(chat, discord.press(live, "approve.0", ANA))
+        assert await run.result() == ["ok", "deployed x"]

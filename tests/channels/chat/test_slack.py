@@ -10,7 +10,7 @@ import anyio
 import pytest
 from fake_slack import SECRET, TOKEN, FakeSlack, serving, signed
 from msgspec.structs import replace
-from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, until
+from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, store_with_a_card, until
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
 from supervisor.channels.sdk import CardGone
@@ -894,3 +894,26 @@ async def test_a_card_whose_thread_refuses_it_goes_to_the_configured_conversatio
         await chat.remind(replace(approval, reminded_at=datetime.now(UTC)), f"C1:{card['ts']}")
         assert slack.messages["C1"][1]["thread_ts"] == card["ts"]
         await give(chat, slack.press(card, "deny", ANA))
+
+
+@pytest.mark.parametrize(("later", "is_new"), [(9, False), (10, True), ("deleted", True)])
+async def test_a_restart_posts_anew_a_card_that_is_gone_or_lies_buried(slack, later, is_new):
+    """R3: ten messages bury it; other cards do not count. The old one loses its buttons, and the new one works."""
+    store = await store_with_a_card(channel(slack), people("slack"))
+    (old,) = slack.messages["C1"]
+    for number in range(0 if later == "deleted" else later):
+        slack.chat_postMessage("C1", f"message {number}", [{"type": "section"}])
+    slack.chat_postMessage("C1", "another card", [{"type": "section", "block_id": "approval:other"}])
+    if later == "deleted":
+        slack.messages["C1"].remove(old)
+    chat = channel(slack)
+    async with opened(chat, store, platform="slack") as supervisor:
+        run = await supervisor.resume("s")
+        await until(lambda: "conversations.history" in slack.calls)
+        if is_new:
+            await until(lambda: codes(slack.messages["C1"][-1]))
+            assert later == "deleted" or not codes(old)
+        (live,) = [each for each in slack.messages["C1"] if codes(each)]
+        assert (live is old) != is_new
+        await give(chat, slack.press(live, "approve.0", ANA))
+        assert await run.result() == ["ok", "deployed x"]

@@ -477,3 +477,19 @@ def test_a_token_of_another_form_is_said():
     """Configuration is checked before anything is opened."""
     with pytest.raises(InvalidInput):
         Telegram(token="abc", conversation=1, people=people())
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_restart_posts_anew_a_card_that_was_deleted_meanwhile(telegram, is_deleted):
+    """R3: an edit that changes nothing tells whether the card is there. One that is there stays as it is."""
+    store = await store_with_a_card(channel(telegram), people())
+    (old,) = telegram.cards()
+    if is_deleted:
+        telegram.messages.pop((GROUP, old["message_id"]))
+    async with opening(telegram, store) as supervisor:
+        run = await supervisor.resume("s")
+        await anyio.sleep(0.5)
+        (live,) = [each for each in telegram.cards() if codes(each)]
+        assert (live["message_id"] == old["message_id"]) != is_deleted
+        telegram.press(live, "approve.0", ANA)
+        assert await run.result() == ["ok", "deployed x"]

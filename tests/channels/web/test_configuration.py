@@ -386,3 +386,13 @@ def test_the_file_says_when_people_are_reminded(tmp_path):
         (5.0, Reminders(remind_after=60, escalate_after=30, escalate_to=("ana",))),
         (60.0, Reminders()),
     ]
+
+
+@pytest.mark.parametrize(("line", "is_on"), [("", True), ("remind_on_start = false", False)])
+def test_the_file_says_whether_chats_get_cards_anew_after_a_restart(tmp_path, monkeypatch, line, is_on):
+    """R3: on for chats."""
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "1:x")
+    text = f"{line}\n[people.ana]\n[channels.telegram]\nconversation = -100"
+    configuration = read_configuration(write(tmp_path, text))
+    settings = settle(configuration, store=tmp_path / "s.db", agents=[], host=None, port=None, operator=None)
+    assert [each.remind_on_start for each in settings.channels] == [is_on]

@@ -9,6 +9,7 @@ from supervisor import People, SqliteStore, StoreUnreadable
 from supervisor.channels.discord.settings import BOT, DiscordSettings
 from supervisor.channels.sdk import ChannelSetup
 from supervisor.channels.web.revocations import Revocations
+from supervisor.channels.web.shown import Shown, shown_of
 from supervisor.cli.serving import read_token
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.background import make_job_folder
@@ -38,6 +39,7 @@ USES = {
     ".jobs": lambda store: make_job_folder(f"{store}.jobs", "s"),
     ".secret": store_secret,
     ".revoked": lambda store: Revocations(Path(f"{store}.revoked")).refresh(),
+    ".shown": lambda store: Shown(shown_of(store)),
 }
 
 
@@ -47,7 +49,8 @@ def store(tmp_path):
     path = tmp_path / "state.db"
     for use in USES.values():
         use(path)
-    (tmp_path / "state.db.revoked").touch(0o600)
+    for name in ("revoked", "shown"):
+        (tmp_path / f"state.db.{name}").touch(0o600)
     return path
 
 

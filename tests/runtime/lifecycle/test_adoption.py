@@ -186,6 +186,34 @@ async def test_an_old_decision_is_still_acted_on():
     assert ran == ["decided"]
 
 
+@pytest.mark.parametrize("age", [0.0, SILENT.total_seconds() * 2])
+async def test_a_start_that_was_left_to_a_daemon_is_run_by_it_whenever_it_comes(age):
+    """R2, R5: `supervisor start` wrote the first entries and was killed. No attempt has begun, and no entry follows."""
+    async with opened() as command:
+        command.leaves_runs = True
+        assert (await command.start(echo, "hello", session="left")).is_new
+        assert not (await command.start(echo, "hello", session="left")).is_new  # the same start again
+        assert command.store.get_owner("left") is None
+        assert not events(command.store, "left", e.AttemptStarted)
+        store = fork(command.store)
+    await anyio.sleep(age)
+    async with opened(store, adopt=True) as daemon:
+        with anyio.fail_after(5 * LOOK_SECONDS):
+            assert await (await daemon.get_run("left")).result() == "hello"
+
+
+async def test_a_running_daemon_adopts_what_was_left_to_it(tmp_path):
+    """R2: no owner died, and no attempt has begun: the session itself is the sign."""
+    async with opened(tmp_path / "s.db", adopt=True) as daemon:
+        await anyio.sleep(LOOK_SECONDS * 1.1)
+        async with opened(tmp_path / "s.db", create=False) as command:
+            command.leaves_runs = True
+            run = await command.start(echo, "hello", session="s")
+            with anyio.fail_after(5 * LOOK_SECONDS):
+                assert await run.result() == "hello"
+        assert daemon.store.owns("s")
+
+
 async def test_an_old_restart_that_is_due_is_still_made():
     """R5: the run has no open operation, and the next attempt has a due instant."""
     ran.clear()

@@ -148,3 +148,24 @@ async def test_rules_come_down_the_tree_and_a_sub_agent_never_widens_them():
         assert (asked.tool, done) == ("deploy", [])
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == ["denied", "ok"]
+
+
+async def test_the_log_says_once_which_rules_of_a_sub_agent_have_no_effect(caplog):
+    """A14: an allow that no rule above has. A rule that narrows, and one that is allowed above, are not named."""
+    deploy, look, _ = make()
+
+    @agent(rules=[allow(deploy, STAGING), allow(look), deny(deploy, PRODUCTION)])
+    async def child(ctx: Context) -> str:
+        return "done"
+
+    @agent(rules=[allow(look)])
+    async def parent(ctx: Context) -> list[str]:
+        return [await ctx.run(child), await ctx.run(child)]
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        assert await (await supervisor.start(parent)).result() == ["done", "done"]
+    (said,) = [record.getMessage() for record in caplog.records if "rules.without_effect" in record.getMessage()]
+    assert "deploy" in said
+    assert "staging" in said
+    assert "look" not in said
+    assert "production" not in said

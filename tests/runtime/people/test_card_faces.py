@@ -118,6 +118,65 @@ async def test_cards_with_an_old_look_are_renewed_a_few_a_second():
             await supervisor.cancel(f"s{number}")
 
 
+class Lane(Wall):
+    """A platform on which messages follow a card. `later`: how many."""
+
+    remind_on_start = True
+    later = 0
+
+    async def is_in_sight(self, approval, card):
+        return card in self.cards and self.later < 10
+
+    async def find_card(self, approval, since, until):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("cards", "later", "posts", "live"),
+    [
+        ({"card 7": ("", True)}, 9, [], ["card 7"]),
+        ({}, 0, [None], ["card 1"]),
+        ({"card 7": ("", True)}, 10, [None], ["card 1"]),
+    ],
+)
+async def test_a_card_out_of_sight_is_posted_anew_once_after_a_restart(cards, later, posts, live):
+    """R3: a person has deleted it while no process ran, or messages have buried it. One card looks live at each time,
+    and a start after that finds the new one."""
+    first = Lane()
+    first.posts += [None] * 6  # so that its card is the seventh
+    store = await left_by(first, MemoryStore())
+    again = Lane(cards=deepcopy(cards))
+    again.later = later
+    async with opened(store, channels=[again], adopt=True) as supervisor:
+        await anyio.sleep(SOON)
+        assert (again.posts, again.live()) == (posts, live)
+        left, card = fork(store), dict(again.cards)
+        await supervisor.cancel("s")
+    third = Lane(cards=card)
+    await left_by(third, left)
+    assert third.posts == []
+
+
+async def test_a_restart_between_the_end_of_the_old_card_and_the_new_one_loses_none():
+    """R3: the journal says that there is no card, so the next process posts it."""
+
+    class Dying(Lane):
+        async def post(self, approval, card):
+            raise ConnectionRefusedError("the process is about to die")
+
+    first = Lane()
+    store = await left_by(first, MemoryStore())
+    dying = Dying(cards=deepcopy(first.cards) | {"card 1": ("", True)})
+    dying.later = 10
+    async with opened(store, channels=[dying], adopt=True) as supervisor:
+        await anyio.sleep(SOON)
+        left = fork(store)
+        await supervisor.cancel("s")
+    last = Lane(cards=dict(dying.cards))
+    await left_by(last, left)
+    assert last.posts == [None]
+
+
 async def test_a_reminder_is_not_repeated_by_a_restart():
     """A10: the card of a reminded approval is as it should be, too."""
     options = {"remind_after": SOON}

@@ -160,6 +160,25 @@ def test_lists_show_which_entries_they_cannot_read(path):
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("damage", "read"),
+    [
+        ("DELETE FROM event WHERE position = (SELECT decided FROM approval LIMIT 1)", "approvals"),
+        ("UPDATE approval SET shown = 'not a list'", "approvals"),
+        ("UPDATE session SET waiting_for = 'not a list'", "sessions"),
+    ],
+)
+def test_a_row_of_the_index_that_leads_nowhere_is_named_as_damage(path, damage, read):
+    """A5: as an error of the store, which a command ends with; not as one of Python."""
+    make(path, ("a", asked()), ("a", decided()))
+    alter(path, damage)
+    store = SqliteStore(path)
+    store.open()
+    with pytest.raises(StoreUnreadable, match="row of its index"):
+        store.find_approvals(pending=False) if read == "approvals" else store.find_sessions()
+    store.close()
+
+
 def id_of(path):
     store = SqliteStore(path)
     store.open()
