@@ -32,6 +32,7 @@ MODULES = (
     "supervisor.channels.sdk",
     "supervisor.tools",
     "supervisor.events",
+    "supervisor.blocking",
     "supervisor.testing",
 )
 """The public modules that need no extra."""

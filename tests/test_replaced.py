@@ -19,7 +19,7 @@ FUNCTIONS = {
     "bodies.resolve",  # a worker that lacks the code of a call
     "Clock.now",  # instants that are the same each time, where goldens are made
     "bridge.is_evicted",  # a workflow that goes on, outside of one
-    "forks.command",  # a client that dies between the two parts of a fork
+    "forks.send_command",  # a client that dies between the two parts of a fork
     "local.find_declared",  # a program that has declared no agent, in the process of one that has
     "missing.find_referred",  # the same on a cluster
     "repair.check_writable",  # a writer that comes between two lines
@@ -49,6 +49,7 @@ FORMER = {
 }
 """What a test does as a former version did, to write the journal that it left."""
 BOUNDS = {
+    "bodies.MOST_THREADS",
     "app.SHUTDOWN_TIMEOUT_SECONDS",
     "cards_of_namespace.AT_ONCE",
     "cards_of_namespace.STALE",
@@ -59,7 +60,7 @@ BOUNDS = {
     "inside.STARTED_BY",
     "long_steps.GIVEN_UP_SECONDS",
     "mirror.LATE",
-    "moving.CARRIED_LARGEST",
+    "moving.CARRIED_LARGEST_BYTES",
     "moving.UNWIND_SECONDS",
     "overlay.SMALL",
     "permissions.FORM",

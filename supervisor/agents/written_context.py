@@ -16,15 +16,18 @@ Rules
 """
 
 import json
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, get_type_hints
 
 import msgspec
 from pydantic import TypeAdapter
 
+from supervisor.core.declarations.foreign_tool import foreign_tool
+from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ToolResult
+from supervisor.seam.context import Operations
 
 LARGEST_BYTES: Final = 1_000_000
 """Bytes of the JSON of a field, at most."""
@@ -71,6 +74,32 @@ class WrittenContext:
             self._handles.add(name)
             return False
         return True
+
+    async def call(
+        self,
+        operations: Operations,
+        name: str,
+        fn: Callable[[ToolContext, Mapping[str, Any]], Awaitable[ToolResult[Any]]],
+        shown: Mapping[str, Any],
+        *,
+        refusal: str,
+        because: str = "",
+        **options: Any,
+    ) -> ToolResult[Any]:
+        """Call a tool that may write into the context. `name`: AGENT.TOOL; `shown`: its arguments; `refusal`: why it
+        cannot be called; `options`: those of `foreign_tool`."""
+        is_replayed = True
+
+        async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
+            nonlocal is_replayed
+            is_replayed = False
+            return self.with_changes(name.rpartition(".")[2], await fn(context, arguments))
+
+        tool = foreign_tool(name, run, **options)
+        tool.refusal = refusal
+        result = await operations.call(tool, shown, because=because)
+        self.take(result, is_replayed=is_replayed)
+        return result
 
     def with_changes(self, tool: str, result: ToolResult[Any]) -> ToolResult[Any]:
         """Return the result of a call that has just run, with what has changed in the context."""

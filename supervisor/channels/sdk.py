@@ -88,6 +88,7 @@ from supervisor.seam.channel import (
 )
 from supervisor.seam.supervisor import Supervisor as Supervisor
 from supervisor.system.logs import FactLog
+from supervisor.system.threads import in_thread
 
 if TYPE_CHECKING:
     from supervisor.system.http_requests import HttpClient, HttpReply
@@ -148,6 +149,7 @@ __all__ = [
     "has_form",
     "headline",
     "heard_lines",
+    "in_thread",
     "interview_of",
     "json_text",
     "length",

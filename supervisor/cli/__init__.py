@@ -37,7 +37,7 @@ _COMMANDS = {
     "rescue": ("rescuing", "Let a session on Temporal go on with other code, or let a parked one go on."),
     "mcp": (
         "mcp_server",
-        "Ask people for the permissions that Claude Code wants; Claude Code starts it.",
+        "Ask people for what Claude Code wants, or about the calls of any MCP server; a client starts it.",
     ),
     "init": ("configuring", "Write a commented configuration for `serve`, to start from."),
     "check": ("configuring", "Check a configuration."),

@@ -54,7 +54,7 @@ port = 8787
 # [agents.janitor]
 # import = "agents.py:janitor"       # FILE.py:NAME or MODULE:NAME
 # inactivity_timeout = 60.0          # seconds without progress; also first_progress_timeout,
-#                                    # active_timeout, stop_timeout, call_timeout
+#                                    # active_timeout, stop_timeout, call_timeout, max_timeout
 # passivate_after = 600.0            # seconds that a waiting run stays in memory; or "never"
 # max_children = 100                 # also max_live_children, max_depth
 # approvers = ["ana"]                # only they, and operators, may decide what it and its sub-agents ask

@@ -1,6 +1,5 @@
 """`supervisor mcp`: serve the Model Context Protocol on standard input and output, for a program that starts us."""
 
-import sys
 from contextlib import suppress
 from importlib import metadata
 from typing import Annotated, Any
@@ -9,50 +8,87 @@ import anyio
 from cyclopts import Parameter
 
 from supervisor.cli.answers import say_on_stderr
-from supervisor.cli.exits import Refused
+from supervisor.cli.mcp_clients import Left, ended, refuse_terminal, without_extra
 from supervisor.cli.options import HERE, BackendOption, Place
-from supervisor.core.errors import InvalidInput, NotFound, SessionConflict
-from supervisor.core.events import SessionCreated
-from supervisor.seam.supervisor import Supervisor
-from supervisor.system.identity import working_directory
+from supervisor.core.errors import InvalidInput
 from supervisor.system.inside import guard_starter
 from supervisor.wiring.stopping import bare, run_until_stopped
 
 
-class _Left(Exception):
-    """The client has closed the connection. Raised inside the supervisor, so that it keeps all requests as they are."""
-
-
 def mcp(
-    *,
+    *server: str,
     permissions: Annotated[
         bool,
         Parameter(negative=(), help="Answer the permission requests of `claude -p --permission-prompt-tool`."),
     ] = False,
+    before: Annotated[
+        bool,
+        Parameter(negative=(), help="Stand before another MCP server: people decide the calls of its tools."),
+    ] = False,
+    name: Annotated[
+        str | None, Parameter(help="With --before: your name of the server. Rules and cards name its tools NAME.TOOL.")
+    ] = None,
     session: Annotated[
-        str, Parameter(help="The session of the requests; the same id again continues where it stopped.")
-    ],
+        str | None,
+        Parameter(
+            help="The session of the requests; the same id again continues where it stopped. With --before it may be "
+            "left out: then it is made of the name and this folder."
+        ),
+    ] = None,
+    header: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="With --before URL: a header, as HEADER=VARIABLE. The environment variable has its value.",
+            negative=(),
+        ),
+    ] = (),
+    trust_hints: Annotated[
+        bool,
+        Parameter(negative=(), help="With --before: allow the tools of which the server says that they only read."),
+    ] = False,
+    timeout: Annotated[
+        float, Parameter(help="With --before: the seconds after which a call that was allowed is given up.")
+    ] = 600.0,
     backend: BackendOption = "asyncio",
     place: Place = HERE,
 ) -> int:
-    """Ask people for the permissions that Claude Code wants: an MCP server, which Claude Code starts.
+    """Ask people for what MCP clients want to do: a server of the Model Context Protocol, which the client starts.
 
-    Its tool is `permission`: claude -p --permission-prompt-tool mcp__supervisor__permission. Each request becomes an
-    approval, which any command or channel on the store decides. See docs/how-to/claude-code.md.
+    With --permissions, for Claude Code. Its tool is `permission`: claude -p --permission-prompt-tool
+    mcp__supervisor__permission. Each request becomes an approval, which any command or channel on the store decides.
+    See docs/how-to/claude-code.md.
+
+    With --before, for any client and any server: each call of a tool becomes an approval, and the server gets it when
+    it is approved. See docs/how-to/mcp-proxy.md.
+
+    Parameters
+    ----------
+    server
+        With --before: the command of the server, after `--`, or its URL.
     """
-    if not permissions:
-        raise InvalidInput("say what to serve: supervisor mcp --permissions --session ID")
-    if sys.stdin.isatty():
+    if permissions == before:
         raise InvalidInput(
-            "an MCP client starts this command and talks to it; your terminal does not. Write it into the "
-            "configuration of Claude Code: docs/how-to/claude-code.md"
+            "say what to serve: supervisor mcp --permissions --session ID, or supervisor mcp --before --name NAME -- "
+            "COMMAND"
         )
+    if permissions and (session is None or server or name is not None or header or trust_hints):
+        raise InvalidInput("supervisor mcp --permissions takes a --session, and no server")
+    if before:
+        from supervisor.cli.mcp_proxy import read_proxied
+
+        proxied = read_proxied(server, name, session, header, trust_hints=trust_hints, timeout=timeout)
+        refuse_terminal()
+        return proxied.serve(backend, place)
+    refuse_terminal()
+    return _serve_permissions(str(session), backend, place)
+
+
+def _serve_permissions(session: str, backend: Any, place: Place) -> int:
+    """Answer the permission requests of Claude Code until it leaves."""
     try:
         from supervisor.agents.claude.server import serve
     except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
-            raise
-        raise Refused("supervisor mcp needs the extra `mcp`: pip install 'subagent-supervisor[mcp]'") from None
+        raise without_extra(error) from None
     from supervisor.agents.claude.permissions import Permissions
 
     guard_starter()
@@ -60,7 +96,7 @@ def mcp(
 
     async def body() -> None:
         async with place.open_store(create=True) as supervisor:
-            outcome = await _ended(supervisor, session)
+            outcome = await ended(supervisor, session)
             async with anyio.create_task_group() as tasks:
                 if outcome is not None:
                     asked.end(session, outcome["kind"], outcome["cause"])
@@ -71,27 +107,8 @@ def mcp(
                     say_on_stderr(f"Permission requests of session {session} wait in {place.where}.")
                 await serve(asked, metadata.version("subagent-supervisor"))
                 tasks.cancel_scope.cancel()
-            raise _Left
+            raise Left
 
-    with suppress(_Left):
+    with suppress(Left):
         return run_until_stopped(bare(body), backend) or 0
     return 0
-
-
-async def _ended(supervisor: Supervisor, session: str) -> dict[str, Any] | None:
-    """Return how the session has ended; None if it is open, or new. Raise if it belongs to another folder: a card shows
-    the folder of the session."""
-    try:
-        view = await supervisor.get_session(session)
-    except NotFound:
-        return None
-    if view.outcome is not None:
-        return view.outcome
-    created = (await supervisor.find_entries(session, limit=1))[0].event
-    here = working_directory()
-    if isinstance(created, SessionCreated) and created.cwd != here:
-        raise SessionConflict(
-            f"session {session} belongs to {created.cwd}, and this is {here}: start Claude Code there, or choose "
-            "another --session"
-        )
-    return None

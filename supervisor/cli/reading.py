@@ -18,7 +18,7 @@ from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
@@ -208,8 +208,9 @@ def _status(view: SessionView) -> tuple[str, str]:
         return "blocked" if view.blocked is not None else "blocked below", "red"
     count = len(view.pending_approvals)
     if count:
-        return f"waits: {count} approval{'s' if count > 1 else ''}", "yellow"
-    return ("active", "") if view.owner else ("open, not running", "yellow")
+        asleep = "" if view.running else ", not running"
+        return f"waits: {count} approval{'s' if count > 1 else ''}{asleep}", "yellow"
+    return ("active", "") if view.running else ("open, not running", "yellow")
 
 
 def _print_approvals(found: Sequence[Approval]) -> None:
@@ -272,19 +273,19 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
     if children:
         print()
-    for line in block_lines(view, place.option):
+    for line in block_lines(view, place):
         print(line)
     sys.stdout.flush()
     if view.pending_approvals:
         say_on_stderr(f"\nsupervisor approvals{place.option}")
-    elif view.outcome is None and not view.owner:
+    elif view.outcome is None and not view.running:
         command = command_of(view.path[0], view.root)
         say_on_stderr(
             f"\nsupervisor resume {view.root}{place.option}" if command is None else f"\nonly {command} runs it"
         )
 
 
-def block_lines(view: SessionView, option: str) -> list[str]:
+def block_lines(view: SessionView, place: Place) -> list[str]:
     """Return why a session is blocked, where, and what to do; no lines if it is not."""
     if view.status != "blocked":
         return []
@@ -297,10 +298,12 @@ def block_lines(view: SessionView, option: str) -> list[str]:
         *told_block(view.blocked),
         f"Nothing is lost. To go on, {GUIDE}.",
         *(
-            f"Or start a new session from before that entry: supervisor fork {view.id} --before {n}{option}"
+            f"Or start a new session from before that entry: supervisor fork {view.id} --before {n}{place.option}"
             for n in _entry_of(view)
         ),
-        f"Or end it: supervisor cancel {view.id}{option}",
+        f"Or end it: supervisor cancel {view.id}{place.option}"
+        if place.temporal is None
+        else f"A cancel waits for such code, too. Or end it without: temporal workflow terminate -w {view.root}",
     ]
 
 
@@ -314,7 +317,8 @@ GUIDE = "run it with code that does: the old code, ctx.patched, or @agent(versio
 def told_block(block: Block) -> list[str]:
     """Return what the journal holds, what the code did instead, and where."""
     when = f", of {instant_text(block.held_at, _now())}" if block.held_at else ""
-    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held, kind='words')}"] if block.entry else []
+    entry = f"entry {block.entry}{when}: " if block.entry else ""
+    lines = [f"  its journal  {entry}{visible(block.held, kind='words')}"] if block.held else []
     lines.append(f"  its code     {visible(block.cause, kind='words')}")
     places = dict.fromkeys(line for line in (block.where, block.in_agent) if line)
     return lines + [f"  at           {visible(line, kind='words')}" for line in places]

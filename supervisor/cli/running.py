@@ -401,7 +401,7 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
 
 def _report_blocked(settings: Settings, view: SessionView) -> Exit:
     say_on_stderr(f"\n{visible(view.path[-1])} [{view.id}] cannot go on with today's code")
-    for line in block_lines(view, settings.place.option)[1:]:
+    for line in block_lines(view, settings.place)[1:]:
         say_on_stderr(line)
     say_on_stderr(f"\nsupervisor show {view.id}{settings.place.option}")
     return Exit.BLOCKED

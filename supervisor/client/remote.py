@@ -140,11 +140,11 @@ class RemoteSupervisor(Supervisor):
         if isinstance(agent, AgentSpec):
             body["agent"], type_ = agent.name, agent.return_type
             if agent.takes_input:
-                body["input"] = agent.encode_input(args, {}) if args else agent.default_input()
+                body["input"] = agent.encode_exactly(args) if args else agent.default_input()
         elif isinstance(agent, str):
             body["agent"] = agent
             if args:
-                body["input"] = to_json(args[0], "the input")
+                body["input"] = to_json(args[0], "the input", exact=True)
         else:
             raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
         answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=True)

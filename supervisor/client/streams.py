@@ -4,11 +4,12 @@ Theory: an event has an id, which is a cursor of the store. A stream that breaks
 last event that was handed out whole; the server goes on after it.
 
 Rules
-- A stream that is silent for longer than ANSWER_TIMEOUT is lost: the server says something every 15 s.
+- A stream that is silent for longer than ANSWER_TIMEOUT_SECONDS is lost: the server says something every 15 s.
 - It is asked for again after a pause that grows from 0.2 to 5 s. After `reconnect_timeout` without an answer it is
   given up with ServerUnavailable.
 - `reset` says that the server does not know the cursor; `end` that there is nothing more to come.
-- An event has LARGEST_EVENT bytes at most, with or without an end of a line. A server that sends more is no supervisor.
+- An event has LARGEST_EVENT_BYTES bytes at most, with or without an end of a line. A server that sends more is no
+  supervisor.
 - Giving up waiting for an event (a cancelled `next`) loses nothing: the stream is asked for again.
 
 The parser is our own: it is short, and beats, which are comments, must be seen.

@@ -54,36 +54,36 @@ def to_json(
         ) from None
     if raw.count(b"[") + raw.count(b"{") > MOST_LEVELS and _is_too_deep(raw):
         raise InvalidInput(f"{what} cannot be written to the journal: it is nested more than {MOST_LEVELS} levels deep")
-    if exact and not is_exact(value, raw):
+    if exact and not is_exact(value, raw, hook):
         raise InvalidInput(f"{what} {INEXACT}")
     return msgspec.Raw(raw)
 
 
-def is_exact(value: Any, raw: bytes | msgspec.Raw) -> bool:
+def is_exact(value: Any, raw: bytes | msgspec.Raw, hook: Callable[[Any], Any] | None = None) -> bool:
     """Return whether the JSON of a value says the same as the value: it has no NaN and no infinity in it."""
-    return b"null" not in bytes(raw) or _is_finite(value)
+    return b"null" not in bytes(raw) or _is_finite(value, hook)
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any, hook: Callable[[Any], Any] | None) -> bool:
     kind = type(value)
     if kind in _FINITE:
         return True
     if kind is dict:
         for each in value.values():  # noqa: SIM110 # faster than a generator, and each call with a null passes here
-            if type(each) not in _FINITE and not _is_finite(each):
+            if type(each) not in _FINITE and not _is_finite(each, hook):
                 return False
         return True
     if isinstance(value, float):
         return isfinite(value)
     if isinstance(value, list | tuple | set | frozenset):
-        return all(map(_is_finite, value))
+        return all(_is_finite(each, hook) for each in value)
     if isinstance(value, Mapping):
-        return all(map(_is_finite, value.values()))
+        return all(_is_finite(each, hook) for each in value.values())
     try:
-        found = plain(value)  # an object of a type of its own
+        found = plain(value, hook)  # an object of a type of its own
     except (TypeError, ValueError):
         return True  # it holds JSON
-    return type(found) is kind or _is_finite(found)
+    return type(found) is kind or _is_finite(found, hook)
 
 
 def _encode_canonical(value: Any, hook: Callable[[Any], Any] | None) -> bytes:

@@ -83,13 +83,15 @@ class IllegalEvent(SupervisorError):
 
 
 class RunError(SupervisorError):
-    """The run did not succeed. `kind` says how it ended, `cause` why; `partial` is its partial output."""
+    """The run did not succeed. `kind` says how it ended, `cause` why; `partial` is its partial output, `said`
+    what its agent had said."""
 
-    def __init__(self, kind: str, cause: str | None, partial: Any = None) -> None:
+    def __init__(self, kind: str, cause: str | None, partial: Any = None, said: str = "") -> None:
         super().__init__(f"{kind}: {cause}" if cause else kind)
         self.kind = kind
         self.cause = cause
         self.partial = partial
+        self.said = said
         self.operation: str | None = None
         """Inside an agent: the operation by which the agent learned that the sub-agent failed."""
 
@@ -118,7 +120,8 @@ class RunBlocked(SupervisorError):
     """
 
     def __init__(self, session: str, block: Any) -> None:
-        at = f" at entry {block.entry} of its journal ({block.held})" if block.entry else ""
+        at = f" at entry {block.entry} of its journal" if block.entry else ""
+        at += f" ({block.held})" if block.held else ""
         line = f"; {block.where}" if block.where else ""
         super().__init__(f"session {session} is blocked{at}: {block.cause}{line}; supervisor show {session}")
         self.session = session

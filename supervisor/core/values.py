@@ -35,6 +35,9 @@ SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "e
 LOST: Final = "[tool execution lost — session was interrupted]"
 """The synthesised result of a call that was executing when its process died (T2)."""
 
+NOT_ASKED_AGAIN: Final = "not_asked_again"
+"""The reason in the result of an approved call for which the program that asked for it has not asked again."""
+
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
     """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8).
@@ -134,7 +137,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One of them is the answer; null if the answer is a value that fits `schema`, or free text."""
     schema: dict[str, Any] | None = None
     """JSON schema of the answer. Of a call that may be edited: schemas of its arguments (`properties`), as far as their
-    types say more than their values do; nothing is checked against them."""
+    types say more than their values do: the others are texts and bools. Other arguments must fit them."""
     answer: Any = None
     """The answer to the question."""
     decision: Literal["approve", "deny", "answer"] | None = None
@@ -254,7 +257,9 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     cause: str | None = None
     """One sentence; None for a success."""
     partial: Any = None
-    """The partial output of the run, as plain JSON values."""
+    """The partial output of the run, as plain JSON values: what its agent gave to `save` last."""
+    said: str = ""
+    """The last 10,000 characters of what the agent has said by `send`, `report` and `stream`; empty for a success."""
     value: T_co | None = None
     """What the agent returned; None unless the run succeeded."""
 
@@ -262,7 +267,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 def result_of(outcome: Outcome[T]) -> T:
     """Return the value of a run that succeeded; raises the RunError of its kind for every other run."""
     if outcome.kind != "succeeded":
-        raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial)
+        raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial, outcome.said)
     return outcome.value  # type: ignore[return-value] # None is a value of T where the agent returns None
 
 
@@ -392,6 +397,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at: datetime | None
     owner: str | None = None
     """The process that runs its tree now, as "pid 12 on host since ..."; None if no process does."""
+    running: bool = False
+    """Whether it is open, and a process runs its tree now. An open session that none runs gets no further until one
+    does (R2), also after a decision."""
     position: int = 0
     """The position of its first entry in the store; sessions are ordered by it. 0 over HTTP."""
     run: int = 1

@@ -11,11 +11,12 @@ Rules
 - An entry names the process that wrote it (host, pid). That is a fact about the process, not its environment's choice.
 """
 
-import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, Final, Literal
 
 import msgspec
@@ -23,13 +24,33 @@ import msgspec
 from supervisor.core import ids
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.signatures import is_plain
 from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Policy
 from supervisor.runtime.clock.clock import Clock
-from supervisor.system.forks import end_copy
+from supervisor.system.forks import THIS_PROCESS, end_copy
 from supervisor.system.identity import current_user, find_folder, working_directory
 from supervisor.system.settling import files_of_ours, settle
 
 _NOTHING: Final = nullcontext()
+
+
+class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+    """What is checked once more where the body of a call runs elsewhere: only that machine knows where the paths of the
+    call lead. `rules`: those about the call. The rest: as in a CallContent, and as for `why_not_begun`."""
+
+    rules: tuple[Rule, ...]
+    root: str
+    own: Policy
+    tool: str
+    folder: str
+    paths: tuple[str, ...]
+    command: str | None = None
+    claims: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    is_decided: bool
+    was_ruled: bool
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +74,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
     stall: Callable[[str], None]
     """Stop the run, with the cause, because the step has stalled. The caller of the body is cancelled by it."""
-    fn: Callable[..., Awaitable[Any]]
+    ruled: Ruled | None = None
+    fn: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any]
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    """Run a function without async in a thread, where bodies run in this process."""
 
 
 class Environment:
@@ -127,6 +151,11 @@ class Environment:
     def check_size(self, value: Any, what: str) -> None:
         """Raise InvalidInput, which names `what`, if a value is too large for where the journal is kept."""
 
+    def why_too_large(self, arguments: msgspec.Raw, name: str) -> str | None:
+        """Return why the arguments of a call of `name` are too large to reach it; None if they are not. No person is
+        asked about such a call."""
+        return None
+
     def begin_trace(self, agent: str) -> str | None:
         """Return the trace context (W3C `traceparent`) that a new root session journals; None without traces."""
         return None
@@ -143,12 +172,25 @@ class Environment:
     """Whether this is a workflow that began before rules released the calls that wait (runtime/plans/release.py). Each
     replay of it must make the same journal, so whatever has changed in journals since does not hold in it."""
 
+    def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
+        """Return an agent at the version with which a run begins: today's."""
+        return agent
+
+    def takes_patch(self, session: str, run: int, name: str) -> bool:
+        """Return whether a run takes the path of a named change of its code, where its journal does not say."""
+        return True
+
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
-    async def read_rules(self) -> tuple[Rule, ...]:
-        """Read the rules that are kept elsewhere, as they are now."""
+    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere, as they are now. `call`: the session, the number of the run and the
+        operation of the call for which they are read."""
         return ()
+
+    async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str] | None:
+        """Return where absolute paths lead on a machine that runs bodies; None if that is this one (`settle`)."""
+        return None
 
     async def claim_expiry(self, approval: str) -> bool:
         """Claim an approval that is due, and return whether it expires now. If not, a decision on it is on its way."""
@@ -157,13 +199,17 @@ class Environment:
     async def run_body(self, body: Body) -> Any:
         """Run a body: return its result, or raise its exception.
 
-        The runtime cancels this call when the body's deadline has passed or its run ends. The call then waits until the
-        body has ended or can have no further effect. It raises the cancellation, or returns the body's result if the
-        body finished all the same.
+        The runtime cancels this call when the body's deadline has passed or its run ends. It then raises the
+        cancellation, or returns the body's result if the body finished all the same. In this process the runtime does
+        not wait longer than GRACE_SECONDS (runtime/attempt/bodies.py). Elsewhere the call waits until the body has
+        ended or is left there.
         """
-        process = os.getpid()
+        process = THIS_PROCESS.pid
         try:
-            result = body.fn(*body.args, **body.kwargs)
-            return await result if isawaitable(result) else result  # a plain function has run: an error would repeat it
+            if is_plain(body.fn):
+                result = await body.in_thread(partial(body.fn, *body.args, **body.kwargs))
+            else:
+                result = body.fn(*body.args, **body.kwargs)
+            return await result if type(result) is CoroutineType or isawaitable(result) else result
         finally:
             end_copy(process)

@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
@@ -37,6 +38,7 @@ from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.text.masks import hide
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -66,6 +68,7 @@ from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.counting import Counting
 from supervisor.runtime.reading.lists import Lists, SessionFilter
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
@@ -106,6 +109,7 @@ class LocalSupervisor(StoreSupervisor):
         self.admission = Admission(runner, people)
         self.reader = Reader(runner)
         self._lists = Lists(self.reader)
+        self._counting = Counting(self.reader)
         self.store: Store = runner.journal.store
         self.where = self.store.name
         self.agents = agents or {}
@@ -116,6 +120,10 @@ class LocalSupervisor(StoreSupervisor):
         self._inside = Inside(self.store, in_doubt=True)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
+
+    @property
+    def functions_left(self) -> int:
+        return len(self._runner.bodies.left)
 
     @property
     def people(self) -> People | None:
@@ -183,6 +191,7 @@ class LocalSupervisor(StoreSupervisor):
         # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
         is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
+        begun = spec if created is not None else self._runner.environment.agent_to_begin(spec, root, 1)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
             nonlocal is_new
@@ -202,18 +211,18 @@ class LocalSupervisor(StoreSupervisor):
             on_behalf_of = printable_text(requester) if requester else starter
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
-            rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
+            rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
             facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
-            first = first_events(spec, given, attempt_started(spec.version, now), traceparent=traceparent, **facts)
+            first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
-            return [(root, event) for event in written], spec.version
+            return [(root, event) for event in written], begun.version
 
         try:
             version = await self._runner.journal.append_with_answer(plan)
         finally:  # a native cancellation may come with the commit
             if is_new:
-                self._begin_new(root, spec)
+                self._begin_new(root, begun)
         if not is_new and not self.leaves_runs:
             await self._runner.launcher.recover(root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
@@ -556,8 +565,7 @@ class LocalSupervisor(StoreSupervisor):
         return await read_pieces(self.store, self._lists.transcript(session))
 
     async def get_counts(self) -> Counts:
-        await checkpoint()
-        return self.store.counts()
+        return await read_pieces(self.store, self._counting.counts())
 
     async def find_sessions(
         self,
@@ -593,7 +601,7 @@ class LocalSupervisor(StoreSupervisor):
         await checkpoint()
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
-        return self._lists.whole(self._runner.rules.find(view), view.position)
+        return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
 
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()
@@ -602,7 +610,9 @@ class LocalSupervisor(StoreSupervisor):
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
         page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
-        shown = tuple(job for job in looked if job.state == "running" or not running)
+        looked = [msgspec.structs.replace(job, command=hide(job.command)) for job in looked]
+        hidden = {"exited", "ended", "lost", "failed"} if running else {"failed"}  # one that could not begin is no job
+        shown = tuple(job for job in looked if job.state not in hidden)
         return Page(shown, page.next, page.cursor)
 
     async def find_owners(self) -> Page[Owner]:

@@ -87,15 +87,22 @@ class Operations(ABC):
     @overload
     @abstractmethod
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
     @abstractmethod
-    async def step(self, fn: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any) -> Any:
+    async def step(self, fn: Callable[Concatenate[StepContext, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    @abstractmethod
+    async def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @abstractmethod
+    async def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a function of the agent's own, at least once, and journal its result. Raises StepFailed if it raises.
 
         If its first parameter is annotated as StepContext, the function gets one. The result comes back as the
         function's annotation says: values of JSON, dataclasses, and objects with `model_dump`, as those of the OpenAI
         and Anthropic SDKs. Raises InvalidInput, before the function runs, for an annotation that cannot be read back.
-        A function without `async` has its result journaled, too, but holds the whole event loop while it runs: pass one
-        that waits through `anyio.to_thread.run_sync`.
+        A function without `async` runs in a thread, with the caller's context variables. If it returns an awaitable,
+        that is awaited in the loop. One that does not end when its run stalls or is cancelled is left after 2 s (T3),
+        and does not begin again before it has ended.
         """
 
 

@@ -53,6 +53,12 @@ class Supervisor(ABC):
     cards_failed: Mapping[str, int]
     """How often this process could not show a card since it opened the store, by channel."""
 
+    @property
+    def functions_left(self) -> int:
+        """How many functions of tools and steps still run in this process although their calls and steps have ended
+        (T3)."""
+        return 0
+
     @overload
     @abstractmethod
     async def start(

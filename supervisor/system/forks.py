@@ -24,10 +24,24 @@ log = FactLog(__name__)
 _EX_SOFTWARE = 70
 
 
+class _Process:
+    """This process. Each call and each commit asks for its pid, and asking the kernel for it takes longer."""
+
+    pid = os.getpid()
+
+    @classmethod
+    def look(cls) -> None:
+        cls.pid = os.getpid()
+
+
+THIS_PROCESS = _Process
+os.register_at_fork(after_in_child=_Process.look)
+
+
 def end_copy(made_in: int) -> None:
     """End this process if it is not the one that had this pid when the code of a user was called. Call it while the
     exception of that code is handled, if there is one: `sys.exit` keeps its code."""
-    if os.getpid() == made_in:
+    if THIS_PROCESS.pid == made_in:
         return
     error = sys.exc_info()[1]
     if isinstance(error, SystemExit):

@@ -28,7 +28,10 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest_of_value
 
-COMMANDS: Final[Mapping[str, str]] = {"command:claude-code": "supervisor mcp --permissions --session"}
+COMMANDS: Final[Mapping[str, str]] = {
+    "command:claude-code": "supervisor mcp --permissions --session",
+    "command:mcp-proxy": "supervisor mcp --before --name NAME --session",
+}
 """The agents that only one command can run, by reference, with that command. The session's id follows."""
 COMMAND_AGENTS: Final = frozenset(reference.rpartition(":")[2] for reference in COMMANDS)
 """Their names."""

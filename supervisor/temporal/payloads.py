@@ -19,7 +19,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from anyio import to_thread
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import (
@@ -32,6 +31,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 
 from supervisor.core.errors import InvalidInput, ServerError
+from supervisor.system.threads import in_thread
 from supervisor.temporal.wire import INLINE_BYTES, LARGEST_BYTES, NOT_HERE
 
 VARIABLE: Final = "SUPERVISOR_TEMPORAL_PAYLOADS"
@@ -69,19 +69,14 @@ class PayloadFolder(StorageDriver):
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         return [
-            StorageDriverClaim(
-                {"sha256": await to_thread.run_sync(self._write, each.SerializeToString(deterministic=True))}
-            )
+            StorageDriverClaim({"sha256": await in_thread(self._write, each.SerializeToString(deterministic=True))})
             for each in payloads
         ]
 
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
-        return [
-            Payload.FromString(await to_thread.run_sync(self._read, each.claim_data.get("sha256", "")))
-            for each in claims
-        ]
+        return [Payload.FromString(await in_thread(self._read, each.claim_data.get("sha256", ""))) for each in claims]
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / digest

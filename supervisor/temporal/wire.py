@@ -31,6 +31,7 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
+from supervisor.runtime.environment import Ruled
 
 T = TypeVar("T")
 
@@ -46,6 +47,9 @@ RULES_ID: Final = "rules~"
 CLAIMED: Final = "supervisor.claimed"
 READ_RULES: Final = "supervisor.read_rules"
 ADD_RULE: Final = "supervisor.add_rule"
+SETTLE: Final = "supervisor.settle"
+RELEASE: Final = "release"
+"""The signal that tells a tree of a rule. A worker of before leaves it unread: Temporal keeps what has no handler."""
 TAKE_OVER: Final = "supervisor.take_over"
 LEFT_NOTHING: Final = "LeftNothing"
 """The type of the error with which a tree fails that follows an end which has left nothing (workflow/turns.py)."""
@@ -142,6 +146,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Events of the workflow's history after which the tree goes on in a new workflow."""
     continue_after_bytes: int = CONTINUE_AFTER_BYTES
     """Bytes of the workflow's history after which it does so, too."""
+    has_marks: bool = False
+    """Whether the workflow marks the versions and patches of its runs, names the calls for which it reads rules, and
+    refuses a call that is too large before it asks. One that former code has started does not: each replay must do as
+    it did."""
     carried: Carried | None = None
     """None for the first workflow of a tree."""
     follows: str | None = None
@@ -170,6 +178,7 @@ class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
     inactivity_timeout: float = 60.0
     facts: CallFacts | None = None
     largest: int = LARGEST_BYTES
+    ruled: Ruled | None = None
 
 
 class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,10 +189,11 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
     deadline    its deadline has passed                 stalled     its step showed no progress
     cancelled   it was cancelled; `value`: the result that it left, if any
     misfit      it returned what JSON cannot hold, or too much of it
+    denied      the rules do not let the call begin, as its paths lead where they do on this machine
     lost        its worker was lost; the workflow says so
     """
 
-    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost"]
+    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost", "denied"]
     value: Any = None
     error: str = ""
     """The type of the exception."""
@@ -235,10 +245,11 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
-    the id of the rule that is revoked, a Rescue, or a ForkNote. `run`: the only run that is to be cancelled."""
+    the id of the rule that is revoked, a Rescue, a ForkNote, or when the decision of another tree was made whose rule
+    releases what waits. `run`: the only run that is to be cancelled."""
 
     id: str
-    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked"]
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked", "release"]
     session: str
     by: str
     text: str | None = None

@@ -1,8 +1,9 @@
 """Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
 
 When nothing is ready, the loop's clock jumps to the next timer. Use it with anyio's pytest plugin and a MemoryStore:
-the clock does not wait for a worker thread or another process. With a SqliteStore, `fast_disk()` keeps its commits in
-the loop, and `slow_disk(0.1)` lets each take so long on that clock.
+the clock does not wait for another process or a worker thread, but PATIENCE_SECONDS for a tool or step without async.
+With a SqliteStore, `fast_disk()` keeps its commits in the loop, and `slow_disk(0.1)` lets each take so long on that
+clock.
 
     @pytest.fixture(params=[virtual_asyncio, virtual_trio])
     def anyio_backend(request):
@@ -18,8 +19,13 @@ docs/how-to/test-your-agents.md. The fixtures of supervisor/pytest_plugin.py off
 
 import asyncio
 import selectors
-from typing import Any
+from collections import Counter
+from time import monotonic
+from typing import Any, Final
 
+import sniffio
+
+from supervisor.runtime.attempt.bodies import began_or_ended
 from supervisor.testing.approving import scripted_approver
 from supervisor.testing.channels import NOTICES_CANNOT, SCENES, CardSeen, ChannelBench, Failure, run_scene
 from supervisor.testing.clocks import WallClock, wall_clock
@@ -68,11 +74,16 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.patient_until = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if ready or timeout is None:
             return ready or super().select(None)
+        while not ready and (left := self.patient_until - monotonic()) > 0:
+            ready = super().select(left)
+        if ready:
+            return ready
         self.now += timeout
         return ready
 
@@ -86,6 +97,59 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    def be_patient(self, seconds: float) -> None:
+        """Do not jump for so many seconds of the real clock."""
+        self._jumping.patient_until = monotonic() + seconds
+
+
+PATIENCE_SECONDS: Final = 0.25
+"""Seconds of the real clock for which virtual time waits for a function without async, from the latest one's start."""
+
+
+class _TrioPatience:
+    """Keeps a clock of trio from jumping at once: trio calls it after each wait."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._until = monotonic() + PATIENCE_SECONDS
+        clock.autojump_threshold = PATIENCE_SECONDS
+
+    def after_io_wait(self, timeout: float) -> None:
+        if monotonic() >= self._until:
+            self._clock.autojump_threshold = 0
+
+
+class _Patience:
+    """Lets the virtual clock of a loop wait while functions without async run in it."""
+
+    def __init__(self) -> None:
+        self._running = Counter[Any]()
+        self._on_trio: dict[Any, _TrioPatience] = {}
+
+    def hear(self, change: int) -> None:
+        """Note that so many more run, or fewer."""
+        if sniffio.current_async_library() == "trio":
+            import trio.testing
+
+            clock: Any = trio.lowlevel.current_clock()
+            if isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold in (0, PATIENCE_SECONDS):
+                self._hear_on_trio(trio.lowlevel, clock, change)
+        elif isinstance(loop := asyncio.get_running_loop(), AutojumpLoop):
+            self._running[loop] += change
+            loop.be_patient(PATIENCE_SECONDS if self._running[loop] else 0.0)
+
+    def _hear_on_trio(self, lowlevel: Any, clock: Any, change: int) -> None:
+        self._running[clock] += change
+        if (before := self._on_trio.pop(clock, None)) is not None:
+            lowlevel.remove_instrument(before)
+        clock.autojump_threshold = 0
+        if self._running[clock]:
+            self._on_trio[clock] = _TrioPatience(clock)
+            lowlevel.add_instrument(self._on_trio[clock])
+
+
+began_or_ended.append(_Patience().hear)
 
 
 def virtual_asyncio() -> tuple[str, dict[str, Any]]:

@@ -7,12 +7,15 @@ from supervisor.lazy import lazily
 if TYPE_CHECKING:
     from supervisor.core.declarations.tool_context import ProcessToolContext
     from supervisor.tools.command import shell
+    from supervisor.tools.job_talk import job_send, job_wait
     from supervisor.tools.session_jobs import job_kill, job_output, jobs
 
 __all__ = [
     "ProcessToolContext",
     "job_kill",
     "job_output",
+    "job_send",
+    "job_wait",
     "jobs",
     "shell",
 ]
@@ -23,6 +26,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above
         {
             "supervisor.core.declarations.tool_context": "ProcessToolContext",
             "supervisor.tools.command": "shell",
+            "supervisor.tools.job_talk": "job_send job_wait",
             "supervisor.tools.session_jobs": "job_kill job_output jobs",
         },
     )

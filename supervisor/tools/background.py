@@ -7,8 +7,11 @@ identifies job and warden by pid and start time, the warden writes how the job e
 
 Rules
 - The job's folder (0700) holds `session`, the id of its session; `log`, its output (0600; see `log_limit`); `end`,
-  which the warden writes when no process of the job is left; `by`, who asked for its end, if a caller did; and `told`,
-  once the end is journaled.
+  which the warden writes when no process of the job is left; `by`, who asked for its end, if a caller did; `told`, once
+  the end is journaled; `given`, the offset up to which its session has been given the log; and `input`, a named pipe,
+  if the job takes input.
+- The warden holds the pipe open, so a later process can send, too. `END_INPUT`, a signal to the warden, ends it. The
+  pipe is then named `input.ended`.
 - The job writes to the log file itself. A command that opens its output again (`> /dev/stderr`, unlike `>&2`) empties
   the file, as it would any file that output is sent to. A pipe would prevent that, but it would end with its reader.
 - A job is running if its warden or its own process is alive, by pid *and* start time. If not, `end` says how it ended.
@@ -28,10 +31,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.threads import in_thread
 from supervisor.tools.descendants import find_process, is_alive, send_signal
 from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
@@ -45,6 +48,8 @@ _MARGIN_SECONDS: Final = 10.0  # seconds that a warden on a busy machine gets be
 _PAUSE_SECONDS: Final = 0.02  # seconds between two looks at a job that is ending
 SESSION: Final = "session"
 TOLD: Final = "told"
+INPUT: Final = "input"
+INPUT_ENDED: Final = "input.ended"
 _ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # without letters that sound or look alike
 
 
@@ -113,11 +118,13 @@ class BackgroundProcess(GuardedProcess):
         cwd: str | None,
         env: Mapping[str, str] | None,
         deadline: float | None = None,
+        takes_input: bool = False,
     ) -> None:
         record = str(Path(folder, "end").absolute())
         request = encode_request(command, cwd, env, GRACE_SECONDS, record=record, deadline=deadline)
         super().__init__(request, grace=GRACE_SECONDS, output=HeadAndTail(0), watcher=None)
         self.log = str(Path(folder, "log").absolute())
+        self._takes_input = takes_input
 
     @property
     def guard(self) -> int:
@@ -139,7 +146,16 @@ class BackgroundProcess(GuardedProcess):
     def _open_streams(self, theirs: ExitStack) -> list[int]:
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         theirs.callback(os.close, output)
-        return [output]
+        return [*([self._open_input(theirs)] if self._takes_input else ()), output]
+
+    def _open_input(self, theirs: ExitStack) -> int:
+        path = Path(self.log).with_name(INPUT)
+        with suppress(FileExistsError):  # the attempt before, whose warden was killed
+            os.mkfifo(path, 0o600)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it has no writer yet: the warden is one
+        theirs.callback(os.close, reader)
+        os.set_blocking(reader, True)
+        return reader
 
     async def _conclude(self) -> None:
         if not self.is_released:
@@ -184,15 +200,15 @@ async def end_job(job: JobProcess, by: str) -> Answer:
     folder = Path(job.log).parent
     with suppress(OSError):
         _write(folder / "by", by)
-    warden = await anyio.to_thread.run_sync(find_process, job.guard)
+    warden = await in_thread(find_process, job.guard)
     if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
-        answer = await anyio.to_thread.run_sync(partial(send_signal, warden, END_JOB))
+        answer = await in_thread(partial(send_signal, warden, END_JOB))
         if answer == "refused":
             return "refused"
         give_up_at = time.monotonic() + GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + _MARGIN_SECONDS
         while answer == "sent" and time.monotonic() < give_up_at:
-            has_guard = await anyio.to_thread.run_sync(is_guarded, job)
-            if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
+            has_guard = await in_thread(is_guarded, job)
+            if (await in_thread(look_at, job)).state != "running":
                 return "ended"
             if not has_guard:
                 break
@@ -217,6 +233,29 @@ def read_log(log: str, limit: int, offset: int | None = None) -> Piece:
         asked = max(0, size - limit) if offset is None else min(offset, size)
         raw, start = read_kept(file.fileno(), asked, limit)
         return Piece(raw, start, start - asked, max(size, start + len(raw)))
+
+
+def given_until(job: JobProcess, operation: str, size: int) -> int:
+    """Return the offset from which on the session of a job has not been given its log, which has a size.
+
+    `operation`: the call that asks. A call that runs again after a crash gets what it got before. Of a log that the job
+    has emptied all is new.
+    """
+    try:
+        asked, start, end = Path(job.log).with_name("given").read_text("utf-8").rsplit(" ", 2)
+        given = int(start if asked == operation else end)
+    except (OSError, ValueError):
+        return 0
+    return given if given <= size else 0
+
+
+def note_given(job: JobProcess, operation: str, start: int, end: int, size: int) -> None:
+    """Note that a call gives the log from `start` to `end` to the session of a job; it may have been given more."""
+    end = max(end, given_until(job, "", size))
+    draft = Path(job.log).with_name("given.new")
+    with suppress(OSError):  # no room: a later call gives the same again
+        _write(draft, f"{operation} {start} {end}")
+        draft.replace(draft.with_name("given"))
 
 
 def _write(path: Path, text: str) -> None:

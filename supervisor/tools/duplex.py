@@ -20,11 +20,11 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final, Self
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from supervisor.system.identity import HOST
+from supervisor.system.threads import in_thread
 from supervisor.tools.call_environment import environment_of
 from supervisor.tools.descendants import is_alive
 from supervisor.tools.finished import Finished, LaunchFailed
@@ -76,6 +76,7 @@ def open_duplex(
     stop_timeout: float = 5.0,
     grace: float = GRACE_SECONDS,
     at_gate: AtGate | None = None,
+    errors: int | None = None,
 ) -> "DuplexProcess":
     """Start a process to talk with; use as `async with open_duplex(...) as process`.
 
@@ -83,21 +84,25 @@ def open_duplex(
     environment, from which our secrets are removed; `mark` names the session that starts it (see `environment_of`).
     `stop_timeout` is seconds from the end of its input to SIGTERM when the block is left, `grace` from SIGTERM to
     SIGKILL. `at_gate` is awaited before the command begins, with what identifies it: put that on disk, for
-    `end_former_process`. If `at_gate` raises, nothing has run.
+    `end_former_process`. If `at_gate` raises, nothing has run. `errors` is a descriptor that becomes its standard
+    error; without it, the end of its errors is kept here.
 
     Entering raises LaunchFailed, which names the program or the folder, if the process cannot be started.
     """
     request = encode_request(list(command), cwd, environment_of(mark, env), grace)
-    return DuplexProcess(request, grace=grace, stop_timeout=stop_timeout, at_gate=at_gate)
+    return DuplexProcess(request, grace=grace, stop_timeout=stop_timeout, at_gate=at_gate, errors=errors)
 
 
 class DuplexProcess(GuardedProcess):
     """A process that has begun. Made by `open_duplex`. `finished` says how it ended, once the block has been left."""
 
-    def __init__(self, request: bytes, *, grace: float, stop_timeout: float, at_gate: AtGate | None) -> None:
+    def __init__(
+        self, request: bytes, *, grace: float, stop_timeout: float, at_gate: AtGate | None, errors: int | None
+    ) -> None:
         super().__init__(request, grace=grace, output=HeadAndTail(ERRORS_KEPT_BYTES, head=0), watcher=None)
         self._stop_timeout = stop_timeout
         self._at_gate = at_gate
+        self._errors = errors
         self._input = -1
         self._from_output = -1
         self._sending = anyio.Lock()
@@ -199,7 +204,8 @@ class DuplexProcess(GuardedProcess):
         theirs.callback(os.close, writer)
         for ours in (self._input, self._from_output):
             os.set_blocking(ours, False)
-        return [reader, writer, *super()._open_streams(theirs)]
+        errors = super()._open_streams(theirs) if self._errors is None else [self._errors]
+        return [reader, writer, *errors]
 
     def _close_input(self) -> None:
         if self._input >= 0:
@@ -238,7 +244,7 @@ async def end_former_process(former: ProcessIdentity, margin: float = _MARGIN_SE
         return "not ours"
     guard = former.guard, former.guard_started_at
     with anyio.move_on_after(GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + margin):
-        while await anyio.to_thread.run_sync(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
+        while await in_thread(is_alive, *guard):  # noqa: ASYNC110 - we wait for another process
             await anyio.sleep(_PAUSE_SECONDS)
     await end_orphaned_process(*guard, 0.0)
     return await end_orphaned_process(former.pid, former.started_at, GRACE_SECONDS)

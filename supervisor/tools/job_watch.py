@@ -8,6 +8,9 @@ Rules
   again; the end of one that has ended meanwhile is journaled; one that is gone without a record is journaled as lost.
 - The end is reported once: the plan appends no second JobEnded for a job, and a job whose end is journaled is marked
   in its folder, so that no later start reads its journal for it.
+- A session that has asked for it (`notify`) gets a message with the end, in the same commit. It quotes no output of the
+  job, which is hostile text. No message tells of an end that a caller of ours has asked for, or goes to a session that
+  cannot receive it.
 - A job that is not to be kept ends with its root session: when that session has ended and can be given no further
   turn. The job of an idle conversation ends when the supervisor closes. As long as the root session can go on, the job
   is left alone, by a shutdown too.
@@ -20,17 +23,19 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from supervisor.core import events as e
-from supervisor.core.errors import StoreDied, StoreError
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.sessions.state import Job, SessionState
 from supervisor.core.values import JobView
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
+from supervisor.runtime.plans.turns import message_entries
 from supervisor.system.logs import FactLog
+from supervisor.system.threads import in_thread
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders, size_of
-from supervisor.tools.session_jobs import view_of
+from supervisor.tools.session_jobs import how_it_is, view_of
 
 log = FactLog(__name__)
 
@@ -80,17 +85,15 @@ class JobWatch:
         gone = [folder for session, folder in job_folders(self._store.jobs_folder) if is_gone(session)]
         size = sum(map(size_of, gone))
         if gone and not dry_run:
-            import shutil  # few processes prune
-
             for folder in gone:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
         return len(gone), size
 
     async def _recover_trees(self) -> None:
         """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""
         assert self._store.jobs_folder is not None
         claimed = frozenset(self._claimed)
-        untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
+        untold = await in_thread(_untold, self._store.jobs_folder)
         for session, names in untold.items():
             with suppress(StoreError):  # unreadable: a reader of that session gets the error
                 row = self._store.get_session(session)
@@ -146,7 +149,7 @@ class JobWatch:
         """Journal the end of the jobs that are over; return the others, each with its session."""
         at_work = []
         for name, (session, job) in list(self._watched.items()):
-            seen = await anyio.to_thread.run_sync(look_at, job)
+            seen = await in_thread(look_at, job)
             if seen.state == "running":
                 at_work.append((session, job))
             else:
@@ -179,11 +182,30 @@ class JobWatch:
         )
 
         def plan(view: View) -> list[Entry]:
-            known = view.session(session).jobs.get(job.job)
-            return [(session, event)] if known is not None and known.ended is None else []
+            state = view.session(session)
+            known = state.jobs.get(job.job)
+            if known is None or known.ended is not None:
+                return []
+            return [(session, event), *_message_of(state, job, event, seen)]
 
         await self._journal.append(plan)
         _mark_told(job)
+        if seen.how == "failed":  # it is no job, so it has no log
+            await in_thread(_remove, Path(job.log).parent)
+
+
+def _message_of(state: SessionState, job: e.JobStarted, event: e.JobEnded, seen: Seen) -> list[Entry]:
+    """Return the message to its session about a job that has ended, and the turn that it begins."""
+    is_deadline = seen.end is not None and seen.end.deadline is not None
+    if not job.notify or seen.how == "failed" or (seen.how == "ended" and not is_deadline):
+        return []
+    ended = how_it_is(Job(started=job, ended=event).view(state.id))
+    why = f" at {event.by}" if is_deadline else ""
+    text = f"[job {job.job} has {ended}{why}; job_output returns its output]"
+    received = e.MessageReceived(at=event.at, message=f"job-{job.job}", text=text, by=f"job {job.job}")
+    with suppress(InvalidInput):  # its session has ended, and begins no turn
+        return message_entries(state, received, ())[0]
+    return []
 
 
 async def _end(job: e.JobStarted) -> None:
@@ -199,6 +221,12 @@ def _untold(parent: str) -> dict[str, set[str]]:
         if not (folder / TOLD).exists():
             found.setdefault(session, set()).add(folder.name)
     return found
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # few processes remove any
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark_told(job: e.JobStarted) -> None:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Literal
 
 import anyio
-import anyio.to_thread
 
+from supervisor.system.threads import in_thread
 from supervisor.tools.descendants import Seen, find_process, process_table, processes_below
 from supervisor.tools.termination import Termination
 
@@ -30,7 +30,7 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
     A process that had left the session *and* lost its parent is not found. Its warden ends such a process, or the
     launcher, unless both were killed. The same holds for the processes that a gone process left behind.
     """
-    meant = await anyio.to_thread.run_sync(find_process, pid)
+    meant = await in_thread(find_process, pid)
     if meant is None:
         return "gone"
     if started_at is None or meant.started_at != started_at or pid in (os.getpid(), 1):
@@ -38,7 +38,7 @@ async def end_orphaned_process(pid: int, started_at: float | None, grace: float 
     if meant.is_zombie:
         return "gone"
     ending = Termination(term_at=time.monotonic(), grace=grace)
-    while alive := await anyio.to_thread.run_sync(partial(_left_of, meant, ending)):
+    while alive := await in_thread(partial(_left_of, meant, ending)):
         # By group only while the leader is there: when the whole group is gone, the kernel gives its number out again.
         is_led = any(seen.identity == meant.identity for seen in alive)
         if ending.step(alive, time.monotonic(), group=meant.pid if is_led and meant.group == meant.pid else None):

@@ -2,15 +2,18 @@
 
 Rules: memory is bounded, however much is written; counts are exact; bytes stay bytes until a caller asks for text; a
 cut never splits a character. A model never gets more characters than the cap: what is not text is one line for it, and
-its bytes are kept for programs.
+its bytes are kept for programs. What a program has drawn anew is rendered first (see `rendering`), and then cut. So
+more bytes are kept than are shown.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 CAP_CHARACTERS: Final = 30_000
-"""Characters of a command's output that a model gets, or as many as bytes were kept."""
+"""Characters of an output that a model gets."""
+KEPT_BYTES: Final = 2**18
+"""Bytes of a command's output that are kept: few of them may be left after rendering."""
 FOREIGN: Final = 0.3
 """From this share of bytes on that are not UTF-8, output is not text. Text in an older encoding has fewer."""
 _FIRST: Final = 16
@@ -69,22 +72,52 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says how much was left out."""
         return self._around(self.head, self.tail)
 
-    @property
-    def shown(self) -> str:
-        """The text for a model: within the cap, and one line for what is not text."""
+    def show(self, cap: int = CAP_CHARACTERS) -> "Shown":
+        """Return the text for a model: rendered, within the cap, and one line for what is not text."""
+        from supervisor.tools.rendering import render  # few processes show an output
+
         if is_binary(self.head + self.tail):
-            return describe(self.head, self.total)
+            return Shown(describe(self.head, self.total), is_cut=self.is_truncated)
+        whole = escape(self.head), escape(self.tail)
+        drawn = render(whole[0]), render(whole[1])
+        if drawn != whole:
+            return self._show_drawn(*drawn, cap)
         head, tail = self.head, self.tail
-        cap = max(CAP_CHARACTERS, len(head) + len(tail))
-        if len(escape(head)) + len(escape(tail)) > cap:  # an escape is longer than its byte
+        if len(whole[0]) + len(whole[1]) > cap:
             end = tail if self.is_truncated else head
             head, tail = without_split_end(_fit(head, cap)), without_split_start(_fit(end[::-1], cap)[::-1])
-        return self._around(head, tail)
+        return Shown(self._around(head, tail), is_cut=len(head) + len(tail) < self.total)
+
+    def within(self, limit: int) -> "Output":
+        """Return the same output with at most this many bytes of it."""
+        if len(self.head) + len(self.tail) <= limit:
+            return self
+        half = limit // 2
+        end = self.tail if self.is_truncated else self.head
+        return Output(head=without_split_end(self.head[:half]), tail=without_split_start(end[-half:]), total=self.total)
+
+    def _show_drawn(self, head: str, tail: str, cap: int) -> "Shown":
+        left_out = [f"{self.omitted} of {self.total} bytes"] if self.is_truncated else []
+        if (longer := len(head) + len(tail) - cap) > 0:
+            left_out.append(f"{longer} of {longer + cap} characters")
+            head, tail = head[: cap // 2], (tail if self.is_truncated else head)[-(cap - cap // 2) :]
+        if not left_out:
+            return Shown(head + tail, is_drawn=True)
+        return Shown(f"{head}\n[... {' and '.join(left_out)} left out ...]\n{tail}", is_cut=True, is_drawn=True)
 
     def _around(self, head: bytes, tail: bytes) -> str:
         if not (left_out := self.total - len(head) - len(tail)):
             return escape(head + tail)
         return f"{escape(head)}\n[... {left_out} of {self.total} bytes left out ...]\n{escape(tail)}"
+
+
+class Shown(NamedTuple):
+    """What a model gets of an output. `is_cut`: something is left out. `is_drawn`: it was rendered, and differs from
+    what was written."""
+
+    text: str
+    is_cut: bool = False
+    is_drawn: bool = False
 
 
 class HeadAndTail:

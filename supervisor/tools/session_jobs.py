@@ -5,14 +5,14 @@ Rules
 - None of these tools asks a person. A session that was allowed to begin a job may look at it and end it: ending only
   undoes what was allowed, and a call cannot name a job of another session.
 - A tool looks at the process itself: it may have ended a moment ago, before its end was journaled.
+- A job that could not begin is no job. The journal names it, since it was on disk before it was to begin.
 """
 
 import base64
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 from msgspec.structs import replace
 
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
@@ -20,8 +20,9 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
-from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
-from supervisor.tools.output import Output, without_split_end, without_split_start
+from supervisor.system.threads import in_thread
+from supervisor.tools.background import Piece, end_job, is_guarded, look_at, note_given, read_log
+from supervisor.tools.output import CAP_CHARACTERS, Output, without_split_end, without_split_start
 
 OUTPUT_LIMIT_BYTES: Final = 30_000  # bytes of a log that one call returns by default
 LARGEST_OUTPUT_BYTES: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
@@ -30,7 +31,7 @@ LARGEST_OUTPUT_BYTES: Final = 2**20  # the largest `limit`: all of it is in memo
 @tool(policy="allow")
 async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
     """List the background jobs of this session, including those that have ended."""
-    views = [await view_of(job) for job in _jobs_of(context).values()]
+    views = await _views(context)
     return ToolResult(kind="ok", content="\n".join(line_of(view) for view in views) or "no jobs", value=views)
 
 
@@ -45,16 +46,30 @@ async def job_output(
     are not text are described in one line, and details have them as output_base64. The last line of the content says
     state, exit code, size and next_offset, too, for readers of the content alone.
     """
-    view = await view_of(_find(context, job))
+    view = await find_job(context, job)
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
+    return await output_result(context, view, min(limit, LARGEST_OUTPUT_BYTES), offset)
+
+
+async def output_result(
+    context: ToolContext,
+    view: JobView,
+    limit: int,
+    offset: int | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    remark: str = "",
+) -> ToolResult[str]:
+    """Return a piece of a job's log as a result, and note that the session has been given it. `more`: further details,
+    `remark`: further words."""
     try:
-        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT_BYTES), offset)
+        piece = await in_thread(read_log, view.log, limit, offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
     raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
     output = Output(head=raw, total=len(raw))
-    text = output.shown
+    shown = await in_thread(output.show, max(CAP_CHARACTERS, limit))
+    text = shown.text
     gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
         "state": view.state,
@@ -64,12 +79,16 @@ async def job_output(
         "next_offset": start + len(raw),
         "omitted": piece.omitted,
         "size": piece.size,
+        **more,
     }
+    if shown.is_drawn:
+        details["rendered"] = True
     if not output.is_text:
         details["output_base64"] = base64.b64encode(raw).decode()
     content = (gone if piece.omitted else "") + text
     content += "\n" if content and not content.endswith("\n") else ""
-    content += f"[{_how(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
+    content += f"[{remark}{how_it_is(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
+    note_given(view, context.operation, start, details["next_offset"], piece.size)
     return ToolResult(kind="ok", content=content, value=text, details=details)
 
 
@@ -94,13 +113,12 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     A job that has already ended is not changed. `details`: found (ended, gone, refused or not ours), guarded (False:
     its warden was gone, and processes that it had daemonized may still run).
     """
-    record = _find(context, job)
-    before = await view_of(record)
+    before = await find_job(context, job)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
-    guarded = await anyio.to_thread.run_sync(is_guarded, record)
-    found = await end_job(record, f"job_kill in session {context.session}")
-    after = await view_of(record)
+    guarded = await in_thread(is_guarded, before)
+    found = await end_job(before, f"job_kill in session {context.session}")
+    after = await view_of(before)
     if after.state == "running":
         raise ToolFailed(f"job {job} could not be ended: {found}", reason="refused", found=found)
     remark = "" if guarded else "\n[its guard was gone before: processes that it had daemonized may still run]"
@@ -112,7 +130,7 @@ async def view_of(job: JobView) -> JobView:
     """Return a job with its state now. An end that is journaled is not looked at again."""
     if job.state != "running":
         return job
-    seen = await anyio.to_thread.run_sync(look_at, job)
+    seen = await in_thread(look_at, job)
     if seen.state == "running":
         return job
     duration = seen.end.duration if seen.end is not None else None
@@ -121,21 +139,27 @@ async def view_of(job: JobView) -> JobView:
 
 def line_of(view: JobView) -> str:
     """Return one line about a job."""
-    return f"{view.job}  {_how(view)}  process {view.process}  {visible(' ⏎ '.join(view.command.splitlines()))}"
+    return f"{view.job}  {how_it_is(view)}  process {view.process}  {visible(' ⏎ '.join(view.command.splitlines()))}"
 
 
-def _how(view: JobView) -> str:
+def how_it_is(view: JobView) -> str:
+    """Return the state of a job in words."""
     if view.signal is not None:
         return f"{view.state} by signal {view.signal}"
     return view.state if view.exit_code is None else f"{view.state} with exit code {view.exit_code}"
 
 
-def _find(context: ToolContext, job: str) -> JobView:
-    jobs = _jobs_of(context)
-    if (found := jobs.get(job)) is None:
-        known = ", ".join(jobs) or "none"
-        raise ToolFailed(f"this session has no job {job}; it has {known}", reason="not_found", effect="none")
-    return found
+async def find_job(context: ToolContext, job: str) -> JobView:
+    """Return a job of the call's session, with its state now. Raises ToolFailed, which names those that there are."""
+    if (known := _jobs_of(context).get(job)) is not None and (found := await view_of(known)).state != "failed":
+        return found
+    others = ", ".join(view.job for view in await _views(context)) or "none"
+    raise ToolFailed(f"this session has no job {job}; it has {others}", reason="not_found", effect="none")
+
+
+async def _views(context: ToolContext) -> list[JobView]:
+    views = [await view_of(job) for job in _jobs_of(context).values()]
+    return [view for view in views if view.state != "failed"]
 
 
 def _jobs_of(context: ToolContext) -> Mapping[str, JobView]:

@@ -24,9 +24,10 @@ Rules:
   killed all the same, the launcher ends what it guarded (see `orphans`).
 - The warden of a command with three streams of its own, or of a background job, tells its owner when the command has
   begun (`begun`). The warden of a job then detaches from its owner, and lives as long as the job. `END_JOB` (a signal)
-  asks for the end. Its last act is to write how the job ended (`record`), since the reader may be a later process. It
-  loads what it needs for that at its start: the interpreter's files may be gone by then. Meanwhile it keeps the job's
-  log within its bound (see `log_limit`), and its deadline, if the job was given one.
+  asks for the end, and `END_INPUT` for the end of its input, if it has one: two streams. Its last act is to write how
+  the job ended (`record`), since the reader may be a later process. It loads what it needs for that at its start: the
+  interpreter's files may be gone by then. Meanwhile it keeps the job's log within its bound (see `log_limit`), and its
+  deadline, if the job was given one.
 - Standard library only, and little of it; no other import of the package is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), processes that left the command's group *and* lost their parent are not
@@ -57,15 +58,16 @@ GO = b"g"
 READY = b"r"
 TAKE = b"t"
 END_JOB = signal.SIGUSR1
-LINGER_SECONDS = (
-    0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
-)
+END_INPUT = signal.SIGUSR2
+# Seconds that leftover processes get to end by themselves, such as the `tee` of a pipe that has just closed: what is
+# left then is an error of its command.
+LINGER_SECONDS = 0.5
 TAKE_TIMEOUT_SECONDS = 30.0  # seconds in which the process of a command must take what it is to run
 LONGEST_SECONDS = 3600.0  # seconds that it sleeps at a time: poll counts milliseconds, and not very far
 REPORTED = 100  # leftover processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # All signals whose disposition is not the default here: exec would hand "ignored" on to the command.
-_TOUCHED_SIGNALS = (*_DEAF_TO, END_JOB, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
+_TOUCHED_SIGNALS = (*_DEAF_TO, END_JOB, END_INPUT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -283,6 +285,7 @@ def _wake_by_signals() -> int:
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(END_JOB, signal.SIG_IGN)
+    signal.signal(END_INPUT, signal.SIG_IGN)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return wakeup
 
@@ -304,6 +307,7 @@ class Warden:
         self._began = 0.0
         self._status: int | None = None  # of the command, as waitpid returns it
         self._unsent = bytearray()
+        self._input: int | None = None  # the end of a job's input that keeps it open
         self._gate, gate = socket.socketpair()
         self._news, news_writer = os.pipe()
         self._leader = os.fork()
@@ -325,12 +329,15 @@ class Warden:
         order, self._grace, self._record, self._deadline = request
         if self._record is not None:
             signal.signal(END_JOB, lambda *_: None)
+            signal.signal(END_INPUT, lambda *_: None)
+            if len(streams) == 2:  # its input, of which we keep the other end open
+                self._input = os.open(os.path.dirname(self._record) + b"/input", os.O_WRONLY | os.O_NONBLOCK)  # noqa: PTH120 - bytes, without pathlib
         self.is_remembered = self._record is not None or len(streams) == 3
         self._gate.settimeout(TAKE_TIMEOUT_SECONDS)
         socket.send_fds(self._gate, [TAKE], streams)
         self._gate.sendall(order)
         is_logged = self._record is not None and self._place.punch is not None
-        self._log = reopen(streams[0]) if is_logged else None
+        self._log = reopen(streams[-1]) if is_logged else None
         for fd in streams:
             os.close(fd)
         return True
@@ -395,8 +402,8 @@ class Warden:
         while self._news not in self._wait(None, self._news):
             pass  # a child changed state: the news pipe says what happened
         if news := os.read(self._news, 4096):
+            self._write_record(None, 0.0, is_ended=False)  # first: who hears of the failure may look for the job
             self._report_failure(news)
-            self._write_record(None, 0.0, is_ended=False)
             return False
         _tell(self._wire, "begun")
         return True
@@ -445,6 +452,11 @@ class Warden:
         if self._log is not None and self._place.punch is not None:
             with contextlib.suppress(OSError):  # this file system has no holes, or there is no room for the line
                 trim(self._log, self._place.punch)
+
+    def _end_input(self) -> None:
+        if self._input is not None:
+            os.close(self._input)
+            self._input = None
 
     def _has_exited(self) -> bool:
         """Reap all our children that have exited; return whether the command itself has."""
@@ -536,7 +548,10 @@ class Warden:
             fd for fd, _ in poll.poll(None if seconds is None else max(1, int(min(seconds, LONGEST_SECONDS) * 1000)))
         }
         if self._place.wakeup in ready:
-            self._is_told_to_end |= END_JOB in os.read(self._place.wakeup, 4096)
+            told = os.read(self._place.wakeup, 4096)
+            self._is_told_to_end |= END_JOB in told
+            if END_INPUT in told:
+                self._end_input()
         return ready
 
 
@@ -554,7 +569,9 @@ def _become_command(gate: socket.socket, news: int) -> NoReturn:
             os._exit(0)
         argv, cwd, environment = request
         if len(streams) == 1:
-            streams = [os.open(os.devnull, os.O_RDONLY), *streams, *streams]
+            streams = [os.open(os.devnull, os.O_RDONLY), *streams]
+        if len(streams) == 2:
+            streams = [*streams, streams[1]]
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
         filename = cwd

@@ -251,8 +251,10 @@ async def _host(
                         ready.set()
                         await leaving.wait()
                         services.cancel_scope.cancel()
+                    runner.bodies.forsake_threads()
                 except BaseException:
                     runner.attempts.suspend_all("the supervisor failed")  # so no run fails
+                    runner.bodies.forsake_threads()
                     raise
             writer.cancel_scope.cancel()
 

@@ -52,7 +52,8 @@ async def open_cluster(
     try:
         feed.open()
         supervisor = ServedSupervisor(client, named, store, feed, people, agents)
-        near, cards = supervisor.near, NamespaceCards(supervisor.runner, client, named, channels)
+        near = supervisor.near
+        cards = NamespaceCards(supervisor.runner, near.reader.inputs, client, named, channels)
         with anyio.move_on_after(FILLING_SECONDS):
             await supervisor.mirror.follow_all()
         await cards.find_lost(feed)

@@ -73,6 +73,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     active_timeout: float | None = None
     stop_timeout: float | None = None
     call_timeout: float | None = None
+    max_timeout: float | None = None
     passivate_after: float | Literal["never"] | None = None
     max_children: int | None = None
     max_live_children: int | None = None

@@ -80,8 +80,9 @@ class Inside:
     _bell = None
 
     def _ring(self):
-        if self._bell is not None:
-            self._bell.set()
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.set()
 
     def send(self, **message):
         self._process.from_agent.append({"jsonrpc": "2.0", **message})
@@ -98,18 +99,20 @@ class Inside:
     def say(self, text):
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def ask(self, call="c1", command="rm x", options=OPTIONS):
-        """Send a permission request; `answer` waits for its answer."""
+    def ask(self, call="c1", command="rm x", options=OPTIONS, *, is_raw=True):
+        """Send a permission request; `answer` waits for its answer. Without raw input the title says the command."""
         number = f"ask{len(self._answers)}-{os.urandom(4).hex()}"
         self._answers[number] = found = []
-        given = {"toolCallId": call, "title": "t", "kind": "execute", "rawInput": {"command": command}}
+        given = {"toolCallId": call, "title": command, "kind": "execute"}
+        if is_raw:
+            given |= {"title": "t", "rawInput": {"command": command}}
         params = {"sessionId": "s1", "toolCall": given, "options": options}
         self.send(id=number, method="session/request_permission", params=params)
         return found
 
     async def answer(self, found):
         while not found:
-            self._bell = anyio.Event()
+            self._bell = self._bell or anyio.Event()
             await self._bell.wait()
         return found[0].get("optionId", "cancelled")
 

@@ -1,14 +1,12 @@
 """What the tests of the ACP client share: the scripted agent as an agent of ours, and people who answer it."""
 
 import json
-import shutil
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
-from dying import fork
 
 from supervisor import Approve, Deny, MemoryStore, open_supervisor
 from supervisor.agents.acp import acp_agent
@@ -131,27 +129,3 @@ def events(store, session, kind=object):
 
 def ran_at_most_once(home):
     assert len(home.effects) == len(set(home.effects)), home.effects
-
-
-class ForkingStore(MemoryStore):
-    """Keeps after each commit what a process leaves that is killed there: a copy of itself, and of the agent's home."""
-
-    def __init__(self, home: Home) -> None:
-        super().__init__()
-        self.lives: list[tuple[MemoryStore, Home]] = []
-        self._home = home
-
-    def commit(self) -> None:
-        super().commit()
-        folder = self._home.folder.with_name(f"home{len(self.lives)}")
-        shutil.copytree(self._home.folder, folder, ignore=shutil.ignore_patterns("*.new"))  # one may be renamed now
-        self.lives.append((fork(self), Home(folder)))
-
-
-async def answer_all(supervisor, tasks, decide, seen=None):
-    """Answer each approval as it is asked, in a task of its own."""
-    async with supervisor.watch_approvals() as watch:
-        async for approval in watch:
-            if seen is not None:
-                seen.append(approval.id)
-            tasks.start_soon(decide, supervisor, approval)

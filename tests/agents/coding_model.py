@@ -9,7 +9,7 @@ The prompt holds a script, a JSON list after the word `script:`. Each step is on
 
     ["run", "make test"]                   a shell command, by the tool that this agent offers for it
     ["write", "/absolute/path", "text"]    a new file, likewise
-    ["tool", "name", {...}]                any other tool
+    ["tool", "name", {...}]                any other tool; NAMESPACE/NAME for one of an MCP server in Codex
     ["both", [step], [step]]               several of those in one answer
     ["say", "text"]                        text; the turn ends
     ["silent", seconds]                    nothing for so long, then the text `late`
@@ -153,8 +153,10 @@ def responses(body, text, calls):
     if text:
         parts = [{"type": "output_text", "text": text, "annotations": []}]
         items.append({"type": "message", "role": "assistant", "id": f"msg_{next(ids)}", "content": parts})
-    for name, arguments in calls:
+    for named, arguments in calls:
+        space, _, name = named.rpartition("/")  # Codex has the tools of an MCP server in a namespace
         call = {"id": f"fc_{next(ids)}", "call_id": f"call_{next(ids)}", "name": name, "status": "completed"}
+        call |= {"namespace": space} if space else {}
         if isinstance(arguments, str):  # a free-form tool
             items.append(call | {"type": "custom_tool_call", "input": arguments})
         else:

@@ -158,7 +158,36 @@ async def test_an_agent_that_only_dies_fails_its_run():
         outcome = await run.outcome()
     assert (outcome.kind, inside.lives) == ("failed", 4)
     assert "not started again" in outcome.cause
-    assert events(store, "s", e.ToolCallStarted) == []
+    assert _was_not_asked_again(store)
+
+
+@pytest.mark.parametrize("restart", ["temporary", "transient"])
+async def test_a_stall_that_ends_the_run_leaves_no_approved_call_without_a_result(restart):
+    """The result says why, and that nothing happened. A retry asks a person anew."""
+    store, inside = await _left_waiting(), Inside(_hangs, _hangs, _asks)
+    budgets = {"first_progress_timeout": 10.0, "restart": restart, "max_restarts": 1, "restart_period": 1e6}
+    async with open_supervisor(store) as supervisor:
+        run = await supervisor.start(inside.agent(**budgets), "go", session="s")
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        assert (await run.outcome()).kind == "stalled"
+        assert _was_not_asked_again(store)
+        inside.turns = [_asks] * 3
+        run = await supervisor.retry("s", by="ana")
+        (again,) = await asked(supervisor)
+        assert again.id != approval.id
+        await allow(supervisor, again)
+        assert await run.result() == "done"
+
+
+def _was_not_asked_again(store):
+    """Whether the only call has this result, and has not begun."""
+    (result,) = events(store, "s", e.ToolCallFinished)
+    assert "not asked for again" in result.content
+    details = bytes(result.details)
+    return (
+        b'"not_asked_again"' in details and b'"effect":"none"' in details and not events(store, "s", e.ToolCallStarted)
+    )
 
 
 async def test_a_call_that_was_allowed_when_the_agent_died_is_told_as_ended():

@@ -172,5 +172,5 @@ def test_a_raw_input_with_a_field_of_that_name_keeps_it():
     told = {"toolCallId": "1", "kind": "execute", "rawInput": given}
     told["content"] = [{"type": "content", "content": {"type": "text", "text": "theirs"}}]
     permission = read_request("fake", told, [])
-    assert permission.called_with["the agent's words"] == "mine"
+    assert permission.arguments["the agent's words"] == "mine"
     assert permission.because == "theirs"

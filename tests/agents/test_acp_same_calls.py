@@ -1,9 +1,20 @@
 """Which requests are for the same call: a decision that was made while no agent lived answers only such a one."""
 
 import pytest
+from msgspec.structs import replace
 
-from supervisor.agents.acp.permissions import CODEX, MAX_CLAIM_CHARACTERS, TITLE, claims_in, is_same, read_request
-from supervisor.core.calls.rules import allow, policy_of
+from supervisor.agents.acp.permissions import (
+    CODEX,
+    DIFF,
+    MAX_CLAIM_CHARACTERS,
+    TITLE,
+    claims_in,
+    is_same,
+    paths_in,
+    read_request,
+)
+from supervisor.agents.acp.updates import Updates
+from supervisor.core.calls.rules import allow, deny, named_paths, policy_of
 
 
 def request(program=CODEX, **told):
@@ -66,19 +77,44 @@ def test_without_raw_input_the_same_call_is_one_of_which_a_person_saw_the_same(n
     assert is_same(earlier.tool, earlier.given, request(**told | now), earlier.seen) is are_same
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        [_diff("x" * (MAX_CLAIM_CHARACTERS + 1))],
-        [_text("x" * (MAX_CLAIM_CHARACTERS + 1))],
-        [{"type": "terminal", "terminalId": "t1"}],
-        [{"type": "content", "content": {"type": "image", "data": "", "mimeType": "image/png"}}],
-    ],
-)
-def test_a_call_without_raw_input_that_no_card_shows_whole_is_never_the_same(content):
-    """Two large edits look alike on a card."""
-    one = request(title="edit", content=content)
-    assert not is_same(one.tool, one.given, one, one.seen)
+LONG = "x\n" * MAX_CLAIM_CHARACTERS
+DIFFERENT = [
+    ([_diff(f"{LONG}one")], [_diff(f"{LONG}two")]),
+    ([_diff(f"one\n{LONG}")], [_diff(f"two\n{LONG}")]),
+    ([_diff("one\r\n")], [_diff("one\n")]),
+    ([{**_diff("one"), "oldText": None}], [_diff("one")]),
+    ([_text(f"{LONG}one")], [_text(f"{LONG}two")]),
+    ([{"type": "terminal", "terminalId": "t1"}], [{"type": "terminal", "terminalId": "t2"}]),
+    (5, "x"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=range(len(DIFFERENT)))
+def test_calls_without_raw_input_that_differ_have_different_cards(one, other):
+    """All that the agent says is a claim, however long, so a card that is too small for it cannot approve."""
+    first, second = (read_request("coder", note(content), []) for content in (one, other))
+    assert is_same(first.tool, None, read_request("coder", note(one), []), first.seen)
+    assert not is_same(first.tool, None, second, first.seen)
+    assert first.arguments != second.arguments
+    assert {*first.arguments} <= {*claims_in(None, (), first.arguments)}
+    assert first.because == ""
+
+
+def note(content):
+    """Return what is known of a call with this content, as it comes."""
+    return Updates("coder", None, None).note_call("c1", {"toolCallId": "c1", "title": "edit", "content": content})
+
+
+def test_a_diff_that_is_too_long_to_compare_shows_what_is_between_its_equal_ends():
+    change = {"type": "diff", "path": "a.py", "oldText": f"{LONG}old\nend", "newText": f"{LONG}new\nend"}
+    shown = request(content=[change]).arguments[DIFF].split("\n")
+    assert shown == [
+        "--- a.py",
+        "+++ a.py",
+        f"@@ -{MAX_CLAIM_CHARACTERS + 1},1 +{MAX_CLAIM_CHARACTERS + 1},1 @@",
+        "-old",
+        "+new",
+    ]
 
 
 @pytest.mark.parametrize("program", [None, "codex", "phone-agent"])
@@ -109,3 +145,32 @@ def test_a_field_of_the_raw_input_is_never_a_claim_of_ours(taken):
     assert made.arguments[title] == "look at a file"
     assert title in claims_in(made.given)
     assert not set(taken) & set(claims_in(made.given))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"/srv/app/a": {"type": "delete"}, "link/key": {"type": "add", "content": "x"}},
+        {"/srv/app/a": {"type": "update", "unified_diff": "", "move_path": "/etc/key"}},
+        {"/srv/app/a": {"update": {"unified_diff": "", "move_path": "../../etc/key"}}},
+    ],
+)
+def test_the_files_that_codex_changes_are_paths(changes):
+    """Their names are the paths, and a change says where its file goes. A deny sees each of them; an allow covers the
+    call if all of them are in its folder. Of another program such names may be anything."""
+    made = request(rawInput={"call_id": "1", "changes": changes})
+    content = replace(made.content, paths=paths_in(made.given, made.ids), folder="/srv/app")
+    assert content.paths == ("changes",)
+    names = named_paths((), content.arguments, content.paths, content.folder)
+    settled = {each: each.replace("/srv/app/link", "/etc") for each in names}
+
+    def said(*rules):
+        found = policy_of(rules, content, root_session=None, settled=settled)
+        return found and found[0]
+
+    assert said(deny(content.tool, "/etc/**")) == "deny"
+    assert said(allow(content.tool, "/srv/app/**")) is None
+    inside = replace(content, values={**content.arguments, "changes": {"/srv/app/a": {"type": "delete"}}})
+    assert policy_of([allow(content.tool, "/srv/app/**")], inside, root_session=None, settled=settled)[0] == "allow"
+    other = request("phone", rawInput={"call_id": "1", "changes": changes})
+    assert paths_in(other.given, other.ids) == ()

@@ -134,6 +134,22 @@ async def test_the_same_call_at_the_same_time_has_two_approvals(store):
         assert len(await it.pending()) == 1
 
 
+@pytest.mark.parametrize("decide", ["approve", "deny"])
+async def test_equal_requests_stand_for_each_other(store, decide):
+    """Both clients have died, and a person decides about the second request. The one client that comes gets that."""
+    async with claude(store(), dies=True) as it:
+        it.ask()
+        it.ask()
+        await it.pending()
+    async with claude(store()) as it:
+        first, second = sorted(await it.pending(), key=lambda each: each.created_at)
+        await getattr(it, decide)(second)
+        it.ask()
+        (answer,) = await it.answered()
+        assert isinstance(answer, Allowed if decide == "approve" else Denied)
+        assert [each.id for each in await it.pending()] == [first.id]
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [("Bash", {"command": "ls -a"}), ("Write", LIST), ("Bash", {**LIST, "timeout": 1})],

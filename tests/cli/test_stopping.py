@@ -40,7 +40,7 @@ def start_stubborn(supervisor, agent, name, *options, limit=1.0):
     patience than it usually has."""
     code = f"""
 import sys, supervisor.wiring.app, supervisor.wiring.stopping
-supervisor.wiring.app.SHUTDOWN_TIMEOUT, supervisor.wiring.stopping.LIMIT = 0.2, {limit}
+supervisor.wiring.app.SHUTDOWN_TIMEOUT_SECONDS, supervisor.wiring.stopping.LIMIT_SECONDS = 0.2, {limit}
 from supervisor.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -201,6 +201,13 @@ async def worker(ctx: Context, text: str) -> str:
 
 
 @agent
+async def speaking(ctx: Context) -> None:
+    """Says something, and fails."""
+    await ctx.send("the port is wrong")
+    raise ValueError("and now?")
+
+
+@agent
 async def boss(ctx: Context, texts: list[str]) -> list[str]:
     """Spawns a worker for each text, and says how each has ended."""
     children = [await ctx.spawn(worker, text) for text in texts]
@@ -316,7 +323,22 @@ async def costly(ctx: Context) -> str:
 
 
 SCENES = (
-    *(sleeper, hasty, unheard, overdue, stuck, stepping, naming, chancy, impatient, racing, level, boss, strict),
+    *(
+        sleeper,
+        hasty,
+        unheard,
+        overdue,
+        stuck,
+        stepping,
+        naming,
+        chancy,
+        impatient,
+        racing,
+        level,
+        boss,
+        strict,
+        speaking,
+    ),
     *(
         delegating,
         listening,

@@ -504,8 +504,9 @@ async def test_the_agents_that_can_be_started_are_listed(kind):
 async def test_owners_and_counts_are_read(kind):
     """What the store and its process have."""
     async with side(kind) as here:
-        await here.ask()
+        run, _ = await here.ask()
         assert len(await here.supervisor.find_owners()) == 1
+        assert (await here.supervisor.get_session(run.session)).running
         assert list(await here.supervisor.find_jobs(running=False)) == []
         counts = await here.supervisor.get_counts()
         assert (counts.sessions, counts.pending_approvals) == (1, 1)

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scene_agents import boss, listening, noting_one, occupied
+from scene_agents import boss, listening, noting_one, occupied, speaking
 
 from supervisor import Answer, Approve, Context, Deny, agent, allow
 from supervisor.core import events as e
@@ -59,6 +59,14 @@ async def test_background_jobs_are_listed_until_their_session_ends(opened):
                 await anyio.sleep(0.01)
         (ended,) = await here.supervisor.find_jobs(running=False)
         assert (ended.job, ended.state) == (job.job, "ended")
+
+
+@everywhere
+async def test_the_last_words_of_a_run_are_in_its_outcome(opened):
+    """W9: whoever waits for it reads them."""
+    async with opened() as here:
+        outcome = await (await here.supervisor.start(speaking, requester="olga")).outcome()
+        assert (outcome.kind, outcome.said) == ("failed", "the port is wrong")
 
 
 @everywhere

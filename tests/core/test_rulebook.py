@@ -32,7 +32,10 @@ def lawful(events):
     standing, taken = {}, []
     for event in events:
         name = event.rule.id if isinstance(event, e.RuleAdded) else event.rule
-        if (name in standing) is isinstance(event, e.RuleRevoked):
+        if isinstance(event, e.RuleAdded) and name in standing:  # a decision confirms it
+            if event.approval is not None and event.rule.meaning == standing[name].meaning:
+                taken.append(event)
+        elif (name in standing) is isinstance(event, e.RuleRevoked):
             taken.append(event)
             standing.pop(name) if name in standing else standing.update({name: event.rule})
     return taken, standing

@@ -3,6 +3,7 @@
 import enum
 import functools
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Optional
@@ -67,6 +68,11 @@ async def named_inputs(ctx, **inputs: int) -> None: ...
 async def nameless(a: int, /) -> None: ...
 async def late_context(n: int, context: ToolContext) -> None: ...
 def blocking(ctx) -> None: ...
+def yielding(n: int) -> Iterator[int]:
+    yield n
+
+
+def starting(context: ProcessToolContext) -> None: ...
 
 
 @pytest.mark.parametrize("fn", [two_inputs, no_context, keyword_input, any_inputs, named_inputs, blocking])
@@ -77,10 +83,12 @@ def test_a_function_that_cannot_be_an_agent_is_refused_in_its_declaration(fn):
 
 
 @pytest.mark.parametrize(
-    "fn", [any_inputs, named_inputs, nameless, blocking, late_context, functools.partial(two_inputs, a=1)]
+    "fn",
+    [any_inputs, named_inputs, nameless, yielding, starting, late_context, functools.partial(two_inputs, a=1)],
 )
 def test_a_function_that_cannot_be_a_tool_is_refused_in_its_declaration(fn):
-    """Its arguments have names, for JSON and for people; its deadline could not end a function that blocks."""
+    """Its arguments have names, for JSON and for people. It returns its result as a whole. One that starts processes
+    awaits the commit before they begin."""
     with pytest.raises(TypeError):
         tool(fn)
 

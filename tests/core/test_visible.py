@@ -60,6 +60,9 @@ HONEST = (
     "\u0645\u0631\u062d\u0628\u064b\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645",
     "\u05e9\u05c1\u05dc\u05d5\u05b9\u05dd \u05e2\u05d5\u05dc\u05dd",
     "\u0939\u093f\u0928\u094d\u0926\u0940 \u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22\u0e19\u0e49\u0e33",
+    "c\u0153ur, \u0153uvre.txt, c\u01a1m, \u00e6re, S\u00e3o_Paulo, \u0141\u00f3d\u017a, \u0130stanbul",
+    "\u0394t, sin\u03b8, cos\u03c6, \u03bcs, \u03bb_max, \u03c0.py, \u03b82, \u03a3-\u0394, \u03a9",
+    "5\u20ac, 20\u00b0C, m\u00b2, 6\u00f72, build\u00b7cache",
     "a-\u0967\u0968, 3D-\u043c\u043e\u0434\u0435\u043b\u044c",
 )
 PROSE = (
@@ -87,9 +90,29 @@ def test_in_code_what_can_be_mistaken_for_something_else_is_marked(text):
         assert grantable(shown_content("t", {"command": text}, folder="/", command="command")) == ()
 
 
+TWINS = {
+    "the letter of a name": ("\u03c0", "\u043f"),
+    "a letter in a name": ("cos\u03c6", "cos\u0444"),
+    "a Latin letter of a name": ("\u0394x", "\u0394\u03c7"),
+    "a name with a letter that looks Latin": ("\u0394vt", "\u0394\u03bdt"),
+    "a sharp s": ("stra\u00dfe", "stra\u03b2e"),
+    "a degree": ("20\u00b0C", "20\u02daC"),
+    "a middle dot": ("a\u00b7b", "a\u2022b"),
+    "an increment": ("\u0394t", "\u2206t"),
+    "an omega": ("\u03a9", "\u2126"),
+}
+
+
+@pytest.mark.parametrize("pair", TWINS.values(), ids=TWINS)
+def test_of_two_texts_in_code_that_look_alike_one_is_marked(pair):
+    """People read the other one as it is."""
+    assert [visible(each) == each for each in pair].count(True) == 1
+
+
 @pytest.mark.parametrize("text", HONEST)
 def test_text_in_one_script_is_unchanged(text):
-    """In any language and of any kind: marks follow letters of their script, and words look like nothing else."""
+    """In any language and of any kind: marks follow letters of their script, and words look like nothing else. So are
+    names of formulas, letters with accents, and signs of keyboards."""
     assert [visible(text, kind=kind, lines=True) for kind in KINDS] == [text] * 3
 
 

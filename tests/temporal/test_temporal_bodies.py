@@ -1,8 +1,10 @@
 """The bodies of calls and steps on workers: what has begun, what runs again, and what waits."""
 
+import threading
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from cluster_agents import __file__ as AGENTS  # noqa: N812 # a path
 from clusters import histories, replay
@@ -13,6 +15,7 @@ from temporalio.client import Client
 
 from supervisor import Context, ServerUnavailable, agent, tool
 from supervisor.core import events as e
+from supervisor.core.declarations.tool_context import StepContext
 from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import rescue as rescue_module
@@ -234,3 +237,42 @@ async def test_a_body_that_ends_while_the_server_is_dead_has_its_result(tmp_path
     finally:
         server.kill()
     assert (tmp_path / "effects").read_text() == "effect\n"
+
+
+let_go = threading.Event()
+
+
+@tool(policy="allow", timeout=0.2)
+async def shielded() -> None:
+    """Does not hear its cancellation."""
+    await anyio.to_thread.run_sync(let_go.wait)
+
+
+@tool(policy="allow", timeout=0.2)
+def blocking(text: str) -> str:
+    if text != "wait":
+        return text
+    let_go.wait()
+    return "late"
+
+
+def plain_step(context: StepContext, text: str) -> str:
+    context.heartbeat()
+    return f"{text}, plainly"
+
+
+@agent
+async def leaving(ctx: Context) -> list[object]:
+    """Calls functions that do not end in time, and others without async."""
+    found = [await ctx.call(shielded), await ctx.call(blocking, "wait")]
+    reasons = [each.details["reason"] for each in found]
+    return [*reasons, (await ctx.call(blocking, "done")).value, await ctx.step(plain_step, "said")]
+
+
+async def test_a_worker_leaves_what_does_not_end_in_time_and_runs_functions_without_async_in_threads():
+    """T3: inside the activity, so that the tree goes on, and a replay of the workflow finds the same."""
+    url = await namespace()
+    async with working(url, [leaving]), open_temporal(url) as supervisor:
+        run = await supervisor.start(leaving, session="l")
+        assert await run.result() == ["deadline", "deadline", "done", "said, plainly"]
+        let_go.set()

@@ -127,7 +127,7 @@ async def test_a_journal_that_is_too_large_needs_the_folder_to_move(
     moves_often, has_folder, enter, monkeypatch, tmp_path, caplog
 ):
     """Without it the tree stays where it is, the log says why, and so does a rescue that is refused."""
-    enter(replaced(moving, "CARRIED_LARGEST", 10))
+    enter(replaced(moving, "CARRIED_LARGEST_BYTES", 10))
     if has_folder:
         monkeypatch.setenv(VARIABLE, str(tmp_path))
     url = await namespace()
@@ -157,7 +157,7 @@ async def growing(ctx: Context, rounds: int) -> int:
 
 async def test_a_journal_that_grows_too_large_while_its_tree_waits_to_move_stays(moves_often, enter, caplog):
     """It was small enough when it was measured first. The tree stays, what was held goes on, and the log says why."""
-    enter(replaced(moving, "CARRIED_LARGEST", 11_000))
+    enter(replaced(moving, "CARRIED_LARGEST_BYTES", 11_000))
     url = await namespace()
     async with working(url, [growing]), open_temporal(url) as supervisor:
         assert await (await supervisor.start(growing, 12, session="g")).result() == 12

@@ -55,7 +55,7 @@ async def test_a_tree_that_cannot_be_read_hides_no_other_one(caplog):
     async with working(url, [after, steady]), open_temporal(url) as supervisor:
         found = {each.id: each for each in await supervisor.find_sessions()}
         assert set(found) == {"c", "s"}
-        assert (found["c"].agent, found["c"].status) == ("changing", "waiting_approval")
+        assert (found["c"].agent, found["c"].status) == ("changing", "blocked")
         assert [each.id for each in await supervisor.find_sessions(agent="steady")] == ["s"]
         assert {each.session for each in await supervisor.find_approvals()} == {"c", "s"}
         with pytest.raises(ServerUnavailable, match="c"):
@@ -97,7 +97,7 @@ async def test_a_late_decision_waits_once_for_a_worker(enter):
 
 async def test_a_replay_logs_nothing_again(enter, caplog):
     """A tree is run again whenever a worker takes it up: what it says is in the log once."""
-    enter(replaced(moving, "CARRIED_LARGEST", 10))
+    enter(replaced(moving, "CARRIED_LARGEST_BYTES", 10))
     url = await namespace()
     async with working(url, [before]), open_temporal(url) as supervisor:
         run = await supervisor.start(before, session="c")

@@ -14,6 +14,7 @@ from supervisor import (
     Answer,
     Approve,
     Context,
+    Deny,
     LimitExceeded,
     QuestionUnanswered,
     ServerUnavailable,
@@ -47,6 +48,18 @@ async def press(button: str) -> str:
     return button
 
 
+@tool(path="file")
+async def change(file: str) -> str:
+    happened.append(file)
+    return "changed"
+
+
+@agent
+async def changing(ctx: Context, file: str) -> list[str]:
+    result = await ctx.call(change, file)
+    return [result.kind, result.content]
+
+
 @agent
 async def pressing(ctx: Context, button: str) -> list[str]:
     result = await ctx.call(press, button)
@@ -66,6 +79,7 @@ async def one(ctx: Context, button: str) -> None:
 
 @pytest.fixture(autouse=True)
 async def bounded():
+    happened.clear()
     with anyio.fail_after(120):
         yield
 
@@ -99,6 +113,57 @@ async def test_a_rule_counts_when_the_server_has_it():
         run = await supervisor.start("pressing", "red")
         async with working(url, [pressing]):
             assert (await run.result())[0] == "denied"
+
+
+async def test_a_path_is_settled_by_the_worker(tmp_path):
+    """Before the call asks, so that an allow of a folder allows, and a deny sees where a link leads."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
+    url = await namespace()
+    async with working(url, [changing]), open_temporal(url) as supervisor:
+        await supervisor.add_rule(allow(change, f"{tmp_path}/here/**"), by="ana")
+        denied = await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
+        assert await (await supervisor.start(changing, f"{tmp_path}/here/new")).result() == ["ok", "changed"]
+        kind, content = await (await supervisor.start(changing, f"{tmp_path}/here/link/new")).result()
+        assert (kind, denied.id in content) == ("denied", True)
+        assert happened == [f"{tmp_path}/here/new"]
+
+
+async def test_a_path_is_settled_again_where_the_body_runs(tmp_path):
+    """A link was made while the call waited for a person: the body does not begin where a rule denies it."""
+    for name in ("here/plain", "there"):
+        (tmp_path / name).mkdir(parents=True)
+    url = await namespace()
+    async with working(url, [changing]), open_temporal(url) as supervisor:
+        await supervisor.add_rule(deny(change, f"{tmp_path}/there/**"), by="ana")
+        run = await supervisor.start(changing, f"{tmp_path}/here/plain/new")
+        async with run.watch_approvals() as asked:
+            waiting = await anext(asked)
+        (tmp_path / "here" / "plain").rmdir()
+        (tmp_path / "here" / "plain").symlink_to(tmp_path / "there")
+        await supervisor.decide(waiting.id, Approve(by="ana"))
+        assert (await run.result())[0] == "denied"
+        assert happened == []
+
+
+@pytest.mark.parametrize("decision", [Approve(by="ana", scope="always"), Deny(by="ana", scope="always")])
+async def test_a_decision_for_always_releases_equal_calls_of_other_trees(decision):
+    """Their workflows are told of it. Another call waits on."""
+    url = await namespace()
+    async with working(url, [pressing]), open_temporal(url) as supervisor:
+        runs = [await supervisor.start(pressing, button, session=f"{button}-{n}") for n, button in enumerate("rrbr")]
+        waiting = {}
+        for run in runs:
+            async with run.watch_approvals() as asked:
+                waiting[run.session] = await anext(asked)
+        await anyio.sleep(2)  # the server lists what waits a moment later
+        await supervisor.decide(waiting["r-0"].id, decision)
+        kind = "ok" if isinstance(decision, Approve) else "denied"
+        assert [(await runs[at].result())[0] for at in (0, 1, 3)] == [kind] * 3
+        now = await supervisor.get_approval(waiting["r-3"].id)
+        assert (now.by, now.through) == ("ana", waiting["r-0"].id)
+        assert [each.session for each in await supervisor.find_approvals()] == ["b-2"]
 
 
 async def test_rules_outlive_the_workflow_that_keeps_them(enter):

@@ -160,6 +160,11 @@ async def asking(ctx: Context, number: int) -> str:
     return await ctx.ask(f"{number}?")
 
 
+def _cards(supervisor):
+    trees, inputs = supervisor.trees, supervisor.near.reader.inputs
+    return NamespaceCards(supervisor.runner, inputs, trees.client, trees.named, [Chat()])
+
+
 @asynccontextmanager
 async def claimed(enter):
     """Twelve approvals whose cards a server has begun to post, which then died; and a maker of other servers."""
@@ -174,7 +179,7 @@ async def claimed(enter):
     client = await connect_to_server(named)
 
     def server() -> NamespaceCards:
-        return NamespaceCards(TemporalSupervisor(client, named).runner, client, named, [Chat()])
+        return _cards(TemporalSupervisor(client, named))
 
     with anyio.fail_after(60):  # no wait of these tests is long
         async with working(url, [asking]), open_temporal(url) as supervisor:
@@ -222,8 +227,7 @@ async def test_a_server_reads_some_cards_at_a_time_at_its_start(enter):
 
     enter(wrapped(NamespaceCards, "_read", read))
     async with claimed(enter) as (approvals, _, supervisor):
-        runner, trees = supervisor.runner, supervisor.trees
-        found = NamespaceCards(runner, trees.client, trees.named, [Chat()])
+        found = _cards(supervisor)
         while {event.approval for _, event in noted} != {each.id for each in approvals}:  # the server lists them late
             await found.find_lost(Feed())
     assert max(most) == 5

@@ -115,7 +115,7 @@ async def test_a_turn_after_an_end_that_left_nothing_fails_in_one_line(enter):
         trees = supervisor.trees
         old = await trees.namespace.describe("s")
         left = await turns.find_left(trees.client, trees.named, old)
-        enter(replaced(moving, "CARRIED_LARGEST", 10))
+        enter(replaced(moving, "CARRIED_LARGEST_BYTES", 10))
         await supervisor.send("s", "second")
         assert await (await begun(supervisor, "s", 2)).result() == "second after 2"
         while await trees.is_open("s"):

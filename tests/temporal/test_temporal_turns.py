@@ -98,7 +98,7 @@ async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(enter
 
 async def test_a_turn_that_cannot_begin_is_refused_and_begins_nothing(enter, monkeypatch, tmp_path):
     """An agent that takes no text, and a journal that is too large, unless there is a folder for large payloads."""
-    enter(replaced(moving, "CARRIED_LARGEST", 10))
+    enter(replaced(moving, "CARRIED_LARGEST_BYTES", 10))
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "one", session="s")).outcome()
@@ -147,7 +147,7 @@ async def test_a_fork_whose_client_died_is_finished_by_the_same_fork():
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "short", session="s")).outcome()
-        with replaced(forks, "command", _die), pytest.raises(ConnectionAbortedError):
+        with replaced(forks, "send_command", _die), pytest.raises(ConnectionAbortedError):
             await supervisor.fork("s", before=4, new="copy", by="ana")
         for _ in range(2):
             fork = await supervisor.fork("s", before=4, new="copy", by="ana")

@@ -17,7 +17,7 @@ from real_processes import new_marker, no_descriptor_left, process_state, real_b
 from supervisor import Context, MemoryStore, SqliteStore, agent, open_supervisor
 from supervisor.core import events as e
 from supervisor.tools import job_kill, job_output, jobs, log_limit, shell
-from supervisor.tools.ampersand import without_ampersand
+from supervisor.tools.ampersand import as_job, in_background, without_ampersand
 from supervisor.tools.background import BackgroundProcess, end_job, is_guarded, make_job_folder
 from supervisor.tools.descendants import find_process
 from supervisor.tools.session_jobs import LARGEST_OUTPUT_BYTES
@@ -57,12 +57,14 @@ async def told(store, session="s"):
     return found
 
 
-def crash_with_job(backend, store, call, program=CRASHING, until=e.OperationStarted):
+def crash_with_job(backend, store, call, program=CRASHING, until=e.OperationStarted, times=1):
     """Let a process begin a job, and kill it when the call's result is on disk; return how the job began."""
     here = Path(__file__).parent
     env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
     with preloaded.Popen([sys.executable, "-c", program, backend, store, json.dumps(call)], env=env) as owner:
-        while not (Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", until))):
+        while not (
+            Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", until)[times - 1 :])
+        ):
             assert owner.poll() is None
         owner.kill()
     return reading(store, lambda s: events(s, "s", e.JobStarted))[0]
@@ -116,6 +118,41 @@ def test_a_single_ampersand_at_the_end_differs_from_all_others(command, rest):
     assert without_ampersand(command) == rest
 
 
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("server & echo $!", ["server"]),
+        ("nohup a > log 2>&1 & b | c & d", ["nohup a > log 2>&1", "b | c"]),
+        ("(a &); { b & }", ["a", "b"]),
+        ("x=1; rm -r d; cd d\nserver $x & curl", ["x=1; cd d; server $x"]),
+        ("(cd d; a &); b & c", ["cd d; a", "b"]),
+        ("cd d && a & b", ["cd d && a"]),
+        ("a &&\nb & c", ["a &&\nb"]),
+        ("setsid -f a & nohup setsid b & c", ["a", "nohup b"]),
+        ("echo ${x} $(b &) & c", ["echo ${x} $(b &)"]),
+        *((text, []) for text in ("for x in a; do b & done", "while a; do b; done & c", "if a; then b & fi")),
+        *((text, []) for text in ("a && b", "echo '&'; a", "cat <<E & a", "echo 'a & b", "a &> b", "a # & b", "& a")),
+    ],
+)
+def test_each_part_that_a_command_puts_into_the_background_stands_alone(command, parts):
+    """Each part has the folder and the variables that were set before it. A part of a loop has no meaning alone."""
+    assert in_background(command) == parts
+
+
+@pytest.mark.parametrize(
+    ("command", "job"),
+    [
+        ("setsid sleep 1 &", "sleep 1"),
+        (["setsid", "-f", "sleep", "1"], ["sleep", "1"]),
+        ("echo setsid", "echo setsid"),
+        (["setsid"], ["setsid"]),
+    ],
+)
+def test_a_job_begins_no_second_session(command, job):
+    """It would exit, and so end, at once."""
+    assert as_job(command) == job
+
+
 async def test_a_command_that_ends_in_an_ampersand_is_a_job(call):
     """The same as `background=True`; the job ends with its session."""
     store = MemoryStore()
@@ -167,6 +204,32 @@ async def test_a_job_that_cannot_begin_fails_to_launch(call):
     result = await call_shell({**call, "command": ["no-such-program"]}, store=store)
     assert (result["kind"], result["details"]["reason"]) == ("error", "launch")
     assert [event.how for event in await told(store)] == ["failed"]
+
+
+@agent
+async def failing(ctx: Context, call: dict[str, Any]) -> list[Any]:
+    await ctx.call(shell, **call)
+    listed = await ctx.call(jobs)
+    await ctx.receive()
+    named = [(await ctx.call(each, job="x")).content for each in (job_output, job_kill)]
+    return [listed.content, *named]
+
+
+async def test_a_job_that_could_not_begin_is_no_job(call):
+    """No list has it, at once and later, and no folder is left of it."""
+    store = MemoryStore()
+    with anyio.fail_after(60):
+        async with open_supervisor(store, unattended="allow") as supervisor:
+            run = await supervisor.start(failing, {**call, "command": ["no-such-program"]}, session="s")
+            await told(store)
+            (began,) = events(store, "s", e.JobStarted)
+            while Path(began.log).parent.exists():
+                await anyio.sleep(0.01)
+            assert tuple(await supervisor.find_jobs(running=False)) == ()
+            await supervisor.send("s", "go on")
+            listed, *named = await run.result()
+    assert listed == "no jobs"
+    assert [began.job in each for each in named] == [False, False]
 
 
 async def test_begin_returns_false_if_the_warden_dies_at_the_gate(call, tmp_path):
@@ -367,7 +430,7 @@ async def test_a_job_that_is_gone_without_a_record_is_lost_once(anyio_backend_na
 async def test_a_job_that_outlived_its_session_in_a_crash_is_ended_at_the_next_start(call, tmp_path, how):
     """T6: the process died between the two ends; the tree has ended, so no other cause would load it."""
     path = str(tmp_path / "state.db")
-    too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN = 1000\n"
+    too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN_SECONDS = 1000\n"
     crash_with_job("asyncio", path, call, too_late + CRASHING.replace("sleeper", "caller"), e.RunFinished)
     store = SqliteStore(path)
     with anyio.fail_after(120):

@@ -19,14 +19,14 @@ pytestmark = pytest.mark.anyio
 OWNER = """
 import anyio, json, os, sys
 from supervisor.tools.process import open_process
-from supervisor.tools.descendants import find
+from supervisor.tools.descendants import find_process
 async def main(backend, command, is_released, *_):
     async with open_process(command, grace=0.2) as process:
         if is_released == "released":
             await process.release()
             while not os.path.exists("ready"):
                 await anyio.sleep(0.01)
-        warden = find(process.pid).parent
+        warden = find_process(process.pid).parent
         print(json.dumps([process.pid, process.started_at, warden]), flush=True)
         if is_released == "released":
             await process.wait(1000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from calling import call_shell, caller, events, finished
+from calling import call_shell, caller, events, finished, sleeper
 from real_processes import marked_env, new_marker, no_descriptor_left, real_backend  # noqa: F401 - fixtures
 from test_process_ending import DAEMON, needs_a_subreaper
 
@@ -15,6 +15,7 @@ from supervisor import Context, MemoryStore, RunCancelled, agent, open_superviso
 from supervisor.core import events as e
 from supervisor.runtime.journal.hub import sign_key
 from supervisor.tools import shell
+from supervisor.tools.background import look_at
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +31,50 @@ def call_in_folder(marker, tmp_path):
 
 
 async def test_a_process_that_a_shell_leaves_behind_is_ended_and_named(call):
-    """The result names the pid, the command, and what to use instead."""
+    """T6: it is an error, since the pid that the caller may remember is of a process that we have ended. The result
+    names the pid, the command, and the call that keeps it."""
     result = await call("sleep 1000 & echo $!")
     (left,) = result["details"]["left_behind"]
-    assert (result["kind"], result["details"]["exit_code"]) == ("ok", 0)
-    assert left["pid"] == int(result["value"])
+    details = result["details"]
+    assert (result["kind"], details["reason"], details["exit_code"]) == ("error", "left_running", 0)
+    assert left["pid"] == int(result["content"].splitlines()[0])
+    assert "command='sleep 1000'" in result["content"]
     assert "background=True" in result["content"]
+
+
+@needs_a_subreaper
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nohup sh -c 'touch ready; exec sleep 1000' >/dev/null 2>&1 & wait_for_it",
+        "(sh -c 'touch ready; exec sleep 1000' &); wait_for_it",
+        "sh -c 'touch ready; exec sleep 1000' & wait_for_it; disown 2>/dev/null; :",
+        "setsid sh -c 'touch ready; exec sleep 1000' & wait_for_it; echo $!",
+        "mkdir -p there; cd there\nsh -c 'touch ../ready; exec sleep 1000' & cd ..; wait_for_it",
+        'for each in 1000; do sh -c "touch ready; exec sleep $each" & done; wait_for_it',
+        "while :; do touch ready; sleep 1000; done & wait_for_it",
+        ["sh", "-c", "sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done"],
+        [sys.executable, "-c", "import subprocess; subprocess.Popen(['sleep', '1000'])"],
+    ],
+)
+async def test_the_call_that_a_result_names_keeps_what_was_left_behind(call, tmp_path, command):
+    """It is what `keep` has in the details: made as it is, the command goes on."""
+    if isinstance(command, str):
+        command = command.replace("wait_for_it", "while [ ! -e ready ]; do sleep 0.01; done")
+    result = await call(command)
+    assert (result["kind"], result["details"]["reason"]) == ("error", "left_running")
+    (kept,) = result["details"]["keep"]
+    store = MemoryStore()
+    with anyio.fail_after(60):
+        async with open_supervisor(store, unattended="allow") as supervisor:
+            call_again = {**kept, "env": {"MARKER": os.environ.get("MARKER", "")}, "cwd": str(tmp_path)}
+            await supervisor.start(sleeper, call_again, session="s")
+            while not events(store, "s", e.ToolCallFinished):
+                await anyio.sleep(0.01)
+            (began,) = events(store, "s", e.JobStarted)
+            await anyio.sleep(0.3)
+            assert look_at(began).state == "running"
+            await supervisor.cancel("s")
 
 
 @needs_a_subreaper

@@ -114,7 +114,7 @@ async def find_other_spare(busy, env):
 # It runs a command, says its launcher and its spare, and does nothing more.
 OWNER = """
 import anyio, json, time
-from supervisor.tools.descendants import below, table
+from supervisor.tools.descendants import process_table, processes_below
 from supervisor.tools.launcher import launcher_pid
 from supervisor.tools.process import open_process
 async def main():
@@ -122,7 +122,9 @@ async def main():
         await process.release()
         await process.wait(60)
 anyio.run(main)
-while len(found := below(table(), launcher_pid())) != 2 or any(each.is_zombie for each in found.values()):
+def find():
+    return processes_below(process_table(), launcher_pid())
+while len(found := find()) != 2 or any(each.is_zombie for each in found.values()):
     time.sleep(0.01)
 print(json.dumps([[launcher_pid(), None], *[each.identity for each in found.values()]]), flush=True)
 time.sleep(1000)

@@ -68,6 +68,25 @@ async def watched(context: ToolContext, path: str, force: bool = False) -> ToolR
     return ToolResult(kind="ok", content="", value=1)
 
 
+def plain_look(zone: str) -> float:
+    return len(zone)
+
+
+def plain_watched_look(context: StepContext, zone: str) -> float:
+    context.heartbeat()
+    return len(zone)
+
+
+@tool(timeout=5, max_timeout=60)
+def plain_tool(number: int) -> str:
+    return str(number)
+
+
+@tool
+def plain_result(number: int) -> ToolResult[int]:
+    return ToolResult(kind="ok", content="", value=number)
+
+
 async def look_up(zone: str, *, offset: int = 0) -> float:
     return float(len(zone) + offset)
 
@@ -142,6 +161,10 @@ async def caller(ctx: Context) -> None:
     assert_type(await ctx.call(remove, "/tmp/a", force=True), ToolResult[None])
     assert_type((await ctx.call(watched, path="/tmp/a")).value, int | None)
     assert_type((await ctx.call(shell, "ls", cwd="/", env={"A": "b"}, timeout=3)).value, str | None)
+    assert_type(await ctx.step(plain_look, "UTC"), float)
+    assert_type(await ctx.step(plain_watched_look, "UTC"), float)
+    assert_type(await ctx.call(plain_tool, 1), ToolResult[str])
+    assert_type(await ctx.call(plain_result, 1), ToolResult[int])
     assert_type(await ctx.step(look_up, "UTC", offset=3), float)
     assert_type(await ctx.step(watched_look, "UTC"), float)
     assert_type(await ctx.named("request 1").step(watched_look, zone="UTC"), float)

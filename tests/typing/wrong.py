@@ -84,11 +84,6 @@ async def wrong_tools(ctx: Context) -> None: ...
 async def no_such_rule(number: int) -> None: ...
 
 
-@tool  # error: not async
-def blocking_tool(number: int) -> int:
-    return number
-
-
 @agent  # error: not async
 def blocking_agent(ctx: Context) -> None: ...
 

@@ -244,7 +244,7 @@ class Conversation:
             return self._peer.refuse(number, _BAD_REQUEST, "no prompt is under way that a permission could be for")
         try:
             permission = self._read_question(params) if method == METHOD else self._read_permission(params)
-        except InvalidInput as misfit:
+        except (InvalidInput, RecursionError) as misfit:  # what is nested so deeply cannot be shown
             return self._peer.refuse(number, _BAD_PARAMS, str(misfit))
         incoming = Incoming(number, permission)
         self._asking[id(incoming)] = incoming

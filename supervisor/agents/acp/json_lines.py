@@ -31,11 +31,16 @@ class LineTooLong(Exception):
     """The process has written a line of more than 64 MiB."""
 
 
-class Talking(Protocol):
-    """A process with standard streams; `DuplexProcess` is one."""
+class Streams(Protocol):
+    """Bytes to a peer and from it."""
 
     async def send(self, data: bytes) -> None: ...
     async def receive(self) -> bytes: ...
+
+
+class Talking(Streams, Protocol):
+    """A process with standard streams; `DuplexProcess` is one."""
+
     async def wait(self) -> Finished: ...
     def stderr_tail(self) -> str: ...
 
@@ -111,7 +116,7 @@ def _read_leniently(line: bytes | bytearray) -> Any:
 class Wire:
     """Messages to a process and from it."""
 
-    def __init__(self, process: Talking) -> None:
+    def __init__(self, process: Streams) -> None:
         self._process = process
         self._messages = Messages()
         self._ready: Iterator[Message] = iter(())

@@ -7,13 +7,15 @@ Rules
 - The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A claim whose
   name the raw input has gets another one, so no field of the raw input replaces a claim or is taken for one.
 - Texts of the request are the agent's words to the person who decides: a reason, or a plan. They are no argument.
+  Without raw input they are claims, since a person decides about them.
 - The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
 - Fields with which Codex identifies one request are claims: the same call has others when it is asked again. Whether
   an agent is Codex is what it says of itself when the connection begins. In every other agent's raw input a field of
   the same name is an argument.
 - A raw input that is empty or missing says nothing to rules. Such a call can be allowed once only. It is the same as
-  another one if the kind, the title, and all of the content and the places are: a person decided about these. If the
-  card cannot show all of that, it is never the same.
+  another one if the kind, the title, and all of the content and the places are. So all of that is a claim, however
+  long: what has no words of its own as JSON, and a digest of the whole, so that no two of them have the same card. A
+  card that is too small for that has no way to approve it.
 - The argument `command` is a shell command if it is a text or a list of texts, whatever the kind. Fields next to it
   that only tell of it are claims, too.
 - Our answer is the agent's own option: `allow_once`, never `allow_always`, since standing decisions are our rules;
@@ -28,19 +30,24 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
-from supervisor.core.calls.paths import OF_AGENTS
+from supervisor.core.calls.paths import CHANGES, OF_AGENTS
 from supervisor.core.encoding import printable_text
-from supervisor.core.ids import digest_of_value
+from supervisor.core.ids import canonical_json, digest_of_value
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
 DIFF: Final = "the agent's diff"
 PLACES: Final = "the agent's places"
 WORDS: Final = "the agent's words"
+OTHERS: Final = "what else the agent says"
+DIGEST: Final = "digest of what the agent says"
 CLAIMS: Final = (TITLE, DIFF, PLACES)
+WITHOUT_INPUT: Final = (WORDS, OTHERS, DIGEST)
+"""Further claims of a call without raw input."""
 ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendment", "available_decisions")
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
-MAX_CLAIM_CHARACTERS: Final = 65_536  # characters
+MAX_CLAIM_CHARACTERS: Final = 65_536  # characters of a claim about a raw input
+DIGITS: Final = 16  # of a digest that a person sees
 CODEX: Final = "codex-acp"
 """The name that Codex gives itself in `agentInfo`."""
 OF_ONE_REQUEST: Final = ("call_id", "turn_id", "started_at_ms")
@@ -68,7 +75,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     form: dict[str, Any] | None = None
     """The form of a question; None for a permission."""
     seen: str = ""
-    """The digest of what a person sees of a call without raw input; empty if it is nothing, or not all."""
+    """The digest of what a person sees of a call without raw input; empty if it is nothing."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -78,13 +85,6 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def content(self) -> CallContent:
         return content_of(self.tool, self.given, self.ids)
-
-    @property
-    def called_with(self) -> dict[str, Any]:
-        """The arguments of the call."""
-        if not self.because or (isinstance(self.given, Mapping) and WORDS in self.given):
-            return self.arguments
-        return {name: value for name, value in self.arguments.items() if name != WORDS}
 
     @property
     def is_question(self) -> bool:
@@ -98,15 +98,15 @@ def read_request(
     what the agent's program calls itself; None: it does not say."""
     kind, given = told.get("kind"), told.get("rawInput")
     given = None if given in (None, {}, [], "") else given
-    because = _texts(told.get("content"))
+    seen = seen_of(told) if given is None else ""
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
         given=given,
-        arguments=({WORDS: because} if because else {}) | arguments_of(given, told),
-        because=because,
+        arguments=arguments_of(given, told) | (_all_of(told, seen) if seen else {}),
+        because="" if seen else _texts(told.get("content")),
         program=program,
-        seen=seen_of(told) if given is None else "",
+        seen=seen,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
     )
 
@@ -115,32 +115,24 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call. `told`: all that the agent has said of it."""
     fields, named = _fields(given), names_of_claims(_fields(given), CLAIMS)
     claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
-    return {
-        **fields,
-        **{named[name]: text[:MAX_CLAIM_CHARACTERS] for name, text in claims.items() if isinstance(text, str)},
-    }
+    said = {named[name]: text for name, text in claims.items() if isinstance(text, str)}
+    return {**fields, **(said if given is None else {name: _cut(text) for name, text in said.items()})}
 
 
 def seen_of(told: Mapping[str, Any]) -> str:
-    """Return the digest of all that an agent says of a call without raw input. Empty: it says nothing, or a card does
-    not show all of it, so that two such calls may look alike."""
-    title, content, locations = (told.get(name) or None for name in ("title", "content", "locations"))
-    if (title, content, locations) == (None, None, None):
-        return ""
-    shown = (title or "", _texts(content), _diffs(content) or "", _places(locations) or "")
-    is_all = all(isinstance(each, str) and len(each) <= MAX_CLAIM_CHARACTERS for each in shown)
-    is_all = is_all and all(map(_is_shown, content or ())) and all(map(_is_place, locations or ()))
-    return digest_of_value([title, content, locations]) if is_all else ""
+    """Return the digest of all that an agent says of a call without raw input; empty if it says nothing."""
+    said = [told.get(name) or None for name in ("title", "content", "locations")]
+    return digest_of_value(said) if any(said) else ""
 
 
-def _is_shown(part: Any) -> bool:
-    """Whether a card shows all of a part of a call's content: a text, or a diff that is not too long."""
-    if not isinstance(part, Mapping):
-        return False
-    if part.get("type") == "diff":
-        return not _is_long(part)
-    block = part.get("content")
-    return isinstance(block, Mapping) and block.get("type") == "text"
+def _all_of(told: Mapping[str, Any], seen: str) -> dict[str, str]:
+    """Return what a person must see of a call without raw input, besides its title, its diffs and its places."""
+    others = [each for each in told.get("content") or () if not (_is_diff(each) or _text(each))]
+    others += [each for each in told.get("locations") or () if not _is_place(each)]
+    if not isinstance(told.get("title"), str | None):
+        others.append(told["title"])
+    said = {WORDS: _texts(told.get("content")), OTHERS: "\n".join(canonical_json(each).decode() for each in others)}
+    return {name: text for name, text in said.items() if text} | {DIGEST: seen[:DIGITS]}
 
 
 def _fields(given: Any) -> Mapping[str, Any]:
@@ -155,11 +147,14 @@ def ids_in(given: Any, program: str | None) -> tuple[str, ...]:
     return tuple(name for name in OF_ONE_REQUEST if name in given)
 
 
-def claims_in(given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
+def claims_in(given: Any, ids: Iterable[str] = (), arguments: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of the arguments that are claims. There are always some: the kind in the call's name is one,
-    whatever else the agent has said. `ids`: those of the raw input that identify one request."""
+    whatever else the agent has said. `ids`: those of the raw input that identify one request. `arguments`: the names of
+    all arguments, of which a call without raw input has nothing but claims."""
     about = ABOUT_COMMAND if command_in(given) is not None else ()
-    return (*names_of_claims(_fields(given), CLAIMS).values(), *(name for name in about if name in given), *ids)
+    further = [name for name in WITHOUT_INPUT if given is None and name in arguments]
+    named = names_of_claims(_fields(given), CLAIMS).values()
+    return (*named, *(name for name in about if name in given), *ids, *further)
 
 
 def title_of(given: Any, arguments: Mapping[str, Any]) -> str | None:
@@ -180,9 +175,13 @@ def command_in(given: Any) -> str | None:
     return "command" if is_words or isinstance(command, str) else None
 
 
-def paths_in(given: Any) -> tuple[str, ...]:
-    """Return the names of the fields of the raw input that are paths."""
-    return tuple(name for name in OF_AGENTS if name in given) if isinstance(given, Mapping) else ()
+def paths_in(given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of the fields of the raw input that are paths, or have them as names. `ids`: as in `claims_in`;
+    only Codex's raw input has any."""
+    if not isinstance(given, Mapping):
+        return ()
+    has_changes = bool([*ids]) and isinstance(given.get(CHANGES), Mapping)
+    return tuple(name for name in OF_AGENTS if name in given) + (CHANGES,) * has_changes
 
 
 def is_same(tool: str, given: Any, permission: Permission, seen: str = "") -> bool:
@@ -223,26 +222,48 @@ def _rejects(option: Option) -> bool:
 
 def _texts(content: Any) -> str:
     """Return the texts among the content of a tool call: a reason, or a plan."""
-    blocks = [each.get("content") for each in content or () if isinstance(each, Mapping)]
-    texts = [each.get("text") for each in blocks if isinstance(each, Mapping) and each.get("type") == "text"]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return "\n".join(filter(None, map(_text, content or ())))
+
+
+def _text(part: Any) -> str:
+    """Return the text that a part of a call's content is; "" if it is none."""
+    block = part.get("content") if isinstance(part, Mapping) else None
+    text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+    return text if isinstance(text, str) else ""
 
 
 def _diffs(content: Any) -> str | None:
     """Return the diffs among the content of a tool call as text; None if there are none."""
-    diffs = [each for each in content or () if isinstance(each, Mapping) and each.get("type") == "diff"]
-    return "\n".join(_diff(each) for each in diffs) if diffs else None
+    diffs = [_diff(each) for each in content or () if _is_diff(each)]
+    return "\n".join(diffs) if diffs else None
+
+
+def _is_diff(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "diff"
 
 
 def _diff(change: Mapping[str, Any]) -> str:
     path, old, new = str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or "")
-    if _is_long(change):
-        return f"{path}: {len(old)} characters become {len(new)}, too many to compare here"
-    return "\n".join(unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""))
+    before, after = old.split("\n"), new.split("\n")
+    if len(old) + len(new) <= MAX_CLAIM_CHARACTERS:
+        return "\n".join(unified_diff(before, after, path, path, lineterm=""))
+    # Texts so long may take minutes to compare. All between their equal ends is one change.
+    most = min(len(before), len(after))
+    start = next((place for place in range(most) if before[place] != after[place]), most)
+    end = next((place for place in range(most - start) if before[-1 - place] != after[-1 - place]), most - start)
+    less, more = before[start : len(before) - end], after[start : len(after) - end]
+    counts = f"@@ -{start + 1},{len(less)} +{start + 1},{len(more)} @@"
+    return "\n".join(
+        [f"--- {path}", f"+++ {path}", counts, *(f"-{line}" for line in less), *(f"+{line}" for line in more)]
+    )
 
 
-def _is_long(change: Mapping[str, Any]) -> bool:
-    return sum(len(str(change.get(name) or "")) for name in ("oldText", "newText")) > MAX_CLAIM_CHARACTERS
+def _cut(text: str) -> str:
+    return (
+        text
+        if len(text) <= MAX_CLAIM_CHARACTERS
+        else f"{text[:MAX_CLAIM_CHARACTERS]}… ({len(text) - MAX_CLAIM_CHARACTERS} characters more)"
+    )
 
 
 def _places(locations: Any) -> str | None:

@@ -3,37 +3,35 @@
 A person may decide it as long as it is undecided. It is unspent until the agent has an answer, or is to have none.
 """
 
-from collections.abc import Callable
-
 import anyio
 
 from supervisor.agents.acp.conversation import Incoming
-from supervisor.agents.acp.permissions import Permission, allowing, is_same, option_choices, title_of
+from supervisor.agents.acp.permissions import (
+    DIFF,
+    DIGEST,
+    OTHERS,
+    PLACES,
+    WORDS,
+    Permission,
+    allowing,
+    is_same,
+    option_choices,
+    title_of,
+)
 from supervisor.agents.acp.saved import Asked
+from supervisor.agents.open_requests import OpenRequest
 from supervisor.core.ids import canonical_json
 
 
-def _nothing() -> None:
-    pass
+class Request(OpenRequest[Asked, Incoming]):
+    """One request in this attempt. Its message is None if it is of an earlier process."""
 
-
-class Request:
-    """One request in this attempt."""
-
-    __slots__ = ("asked", "incoming", "is_approved", "is_withdrawn", "scope", "told_in", "wake")
-
-    def __init__(self, asked: Asked, incoming: Incoming | None = None) -> None:
-        self.asked = asked
-        self.incoming = incoming
-        """The agent's message that waits for our answer; None for a request of an earlier process."""
-        self.is_approved = False
-        """Whether it may begin when the agent waits for its answer."""
+    def __init__(self, asked: Asked, message: Incoming | None = None) -> None:
+        super().__init__(asked, message)
         self.told_in: int | None = None
         """The turn whose prompt told the agent what was decided."""
         self.is_withdrawn = asked.is_dropped
         self.scope = anyio.CancelScope()
-        self.wake: Callable[[], None] = _nothing
-        """Lets an approved call that waits look again whether it may begin."""
 
     @property
     def is_decided(self) -> bool:
@@ -47,15 +45,14 @@ class Request:
     @property
     def is_unspent(self) -> bool:
         """Whether a person may still decide it, or has approved it and the agent has not been answered."""
-        is_answered = self.incoming is not None and self.incoming.is_answered
+        is_answered = self.message is not None and self.message.is_answered
         return self.asked.ended is None and not self.is_withdrawn and not is_answered
 
     def is_for(self, permission: Permission) -> bool:
-        """Whether a message with this permission is given to it: it is for the same call, and no message waits."""
+        """Whether a message with this permission may be given to it: it is for the same call."""
         asked = self.asked
         is_open = asked.ended in (None, "denied") or asked.answer is not None
-        is_free = self.incoming is None and is_open and not self.is_withdrawn
-        return is_free and is_same(asked.tool, asked.given, permission, asked.seen)
+        return is_open and not self.is_withdrawn and is_same(asked.tool, asked.given, permission, asked.seen)
 
 
 def asked_for(number: int, permission: Permission) -> Asked:
@@ -64,7 +61,7 @@ def asked_for(number: int, permission: Permission) -> Asked:
         number=number,
         tool=permission.tool,
         given=permission.given,
-        arguments=permission.called_with,
+        arguments=permission.arguments,
         because=permission.because,
         form=permission.form,
         ids=permission.ids,
@@ -85,5 +82,7 @@ def option_for(asked: Asked, permission: Permission) -> str | None:
 def question_of(asked: Asked) -> str:
     title = title_of(asked.given, asked.arguments) or asked.tool
     given = "" if asked.given is None else f"\n{canonical_json(asked.given).decode()}"
-    words = f"\n{asked.because}" if asked.because else ""
+    said = [asked.arguments.get(name) for name in (WORDS, DIFF, PLACES, OTHERS, DIGEST)]
+    shown = [asked.because] if DIGEST not in asked.arguments or asked.given is not None else said
+    words = "".join(f"\n{text}" for text in shown if text)
     return f"The agent asks, in its own words: {title}{words}{given}"

@@ -8,14 +8,13 @@ are the same, so the operation and the approval are. When the agent asks for the
 *attached* to our request, and gets the answer.
 
 Rules
-- A decision belongs to the session, and only an answer uses it. An approved call is not `executing` before a message
-  for it waits for the answer: the death of the agent, a kill, a stall and other calls leave it as it is.
+- Which request a message is for, and when an approved call begins: see agents/open_requests.py. So the death of the
+  agent, a kill, a stall and other calls leave an approved call as it is.
 - Nothing is allowed before `executing` is on disk: the answer `allow_once` is the effect of the call. So a call that
   was executing when our process died is lost, and never answered again.
-- A decision is used once. A denial that came while no agent lived answers the first message for the same call. Equal
-  requests stand for each other: a message gets the oldest decision there is, or else waits for the oldest request.
-- An approved call that the agent was told of and did not ask for again ends when the agent itself ends that turn. Its
-  result is an error without an effect, and the run reports it.
+- A decision is used once. A denial that came while no agent lived answers the first message for the same call.
+- An approved call that the agent was told of and did not ask for again ends when the agent itself ends that turn, or
+  when the run fails. Its result is an error without an effect, and the run reports it.
 - The end of a turn withdraws the requests of that turn that no person has decided: the agent waits for them no more.
   The state that says so is saved first, since a withdrawn operation does not come to an end in a replay. The end of a
   process, or an error as the answer to a prompt, withdraws none: they wait for the next process.
@@ -37,16 +36,15 @@ from supervisor.agents.acp.permissions import claims_in, command_in, paths_in, r
 from supervisor.agents.acp.request import Request, asked_for, option_for, question_of
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
+from supervisor.agents.open_requests import OpenRequests
 from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import QuestionUnanswered, ToolFailed
 from supervisor.core.ids import canonical_json
-from supervisor.core.values import Policy, ToolResult
+from supervisor.core.values import NOT_ASKED_AGAIN, Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
 _STEPS: Final = 100  # a call that waits is reached in fewer
-NOT_ASKED_AGAIN: Final = "not_asked_again"
-"""The reason in the result of an approved call that the agent did not ask for again."""
 
 
 class Requests:
@@ -60,11 +58,14 @@ class Requests:
         self._call_timeout = call_timeout
         self._turn = self._over = 0
         """The number of the latest turn, and of the latest one that has ended."""
-        self._live = {each.number: Request(each) for each in saved.asked}
+        self._live = OpenRequests((each.number, Request(each)) for each in saved.asked)
+        self._live.last = saved.number
         self._denied: list[tuple[Asked, bool]] = []
         """Denials in this turn, and whether a person gave a reason."""
         self._unasked: list[Asked] = []
         """Approved calls that the agent has not asked for again, and that no report has told of."""
+        self._is_given_up = False
+        """Whether no further process of the agent will ask."""
         self._changed = anyio.Event()
         for request in self._left_over:
             if request.asked.ended is None:
@@ -99,7 +100,7 @@ class Requests:
     @property
     def _left_over(self) -> list[Request]:
         """The requests of an earlier process for which the agent has not asked again."""
-        return [request for request in self._live.values() if request.incoming is None]
+        return [request for request in self._live.values() if request.message is None]
 
     @property
     def undecided(self) -> frozenset[int]:
@@ -122,7 +123,7 @@ class Requests:
         is at calls that it was allowed, and at nothing else."""
         asked = set()
         for request in self._live.values():
-            if (incoming := request.incoming) is not None:
+            if (incoming := request.message) is not None:
                 if request.is_undecided and not incoming.is_answered:
                     return True
                 asked.add(incoming.permission.call)
@@ -148,7 +149,7 @@ class Requests:
     async def end_turn(self) -> None:
         """End the turn's requests: those that are undecided are withdrawn, and the others get their results."""
         self._over = self._turn
-        late = [each for each in self._live.values() if each.incoming is not None and each.is_unspent]
+        late = [each for each in self._live.values() if each.message is not None and each.is_unspent]
         undecided = [each for each in late if each.is_undecided]
         for request in undecided:
             request.asked = replace(request.asked, is_dropped=True)
@@ -171,15 +172,24 @@ class Requests:
         to be told everything again. Wait for the results of the calls that it was allowed."""
         begun = []
         for request in self._live.values():
-            if request.incoming is not None and request.incoming.is_answered:
+            if request.message is not None and request.message.is_answered:
                 begun.append(request)
-            request.incoming = request.told_in = None
+            request.message = request.told_in = None
         self.ring()
         await self.until(lambda: all(request.asked.ended is not None for request in begun))
 
+    async def give_up(self) -> None:
+        """No process of the agent asks any more: give the approved calls their results."""
+        self._is_given_up = True
+        approved = [request for request in self._live.values() if request.is_approved and request.asked.ended is None]
+        for request in approved:
+            request.wake()
+        self.ring()
+        await self.until(lambda: all(request.asked.ended is not None for request in approved))
+
     def _is_of_past(self, request: Request) -> bool:
         """Whether nothing more is to be told of a request once it has its result."""
-        return request.incoming is not None or (request.told_in is not None and request.told_in <= self._over)
+        return request.message is not None or (request.told_in is not None and request.told_in <= self._over)
 
     def take_denied(self, stop: str) -> list[tuple[Asked, bool]]:
         """Return the denials that the next prompt tells: those with a reason and, if the rejection has ended the turn,
@@ -197,14 +207,12 @@ class Requests:
     def ask(self, incoming: Incoming) -> None:
         """Bring a message of the agent to its answer: that of a request for the same call, or of a new one."""
         permission = incoming.permission
-        if same := [request for request in self._live.values() if request.is_for(permission)]:
-            request = min(same, key=lambda each: (not each.is_decided, each.asked.number))
-            request.incoming = incoming
-            if request.asked.ended is not None:
-                self._conclude(request)
-            request.wake()
+        if (found := self._live.find(lambda each: each.is_for(permission))) is not None:
+            found.meet(incoming)
+            if found.asked.ended is not None:
+                self._conclude(found)
         else:
-            number = self.saved.number + 1
+            number = self._live.next_number()
             self.saved = replace(self.saved, number=number)
             request = self._live[number] = Request(asked_for(number, permission), incoming)
             self._tasks.start_soon(self._begin, request)
@@ -219,7 +227,7 @@ class Requests:
         with request.scope:
             result = await self._decide(request)
             request.asked = replace(request.asked, ended=result.kind, content=result.content)
-            is_awaited = request.incoming is not None
+            is_awaited = request.message is not None
             if self._is_of_past(request):
                 self._conclude(request)
             if is_awaited and result.kind == "denied" and request.asked.number not in self._live:
@@ -259,8 +267,8 @@ class Requests:
             timeout=None,
             editable=False,
             command=command_in(asked.given),
-            claims=claims_in(asked.given, asked.ids),
-            paths=paths_in(asked.given),
+            claims=claims_in(asked.given, asked.ids, asked.arguments),
+            paths=paths_in(asked.given, asked.ids),
         )
         called.is_ready = self._readiness(request)
         return await here.call(called, asked.arguments, because=asked.because)
@@ -282,12 +290,12 @@ class Requests:
 
     def _readiness(self, request: Request) -> Callable[[Callable[[], None]], bool]:
         def is_ready(wake: Callable[[], None]) -> bool:
-            request.wake = wake
-            if not request.is_approved:
-                request.is_approved = True
+            was_approved = request.is_approved
+            is_asked_again = request.is_ready(wake)
+            if not was_approved:
                 self.ring()
             self._check_wanted(request)
-            return self._is_heard(request)
+            return is_asked_again and self._is_heard(request)
 
         return is_ready
 
@@ -296,22 +304,25 @@ class Requests:
         if request.is_withdrawn:
             text = "the agent's turn had ended before this was decided"
             raise ToolFailed(text, reason="withdrawn", effect="none")
-        if request.incoming is None and self._is_of_past(request):
+        if self._is_given_up:
+            text = "approved, and not asked for again before the run failed; it did not run"
+            raise ToolFailed(text, reason=NOT_ASKED_AGAIN, effect="none")
+        if request.message is None and self._is_of_past(request):
             text = "the agent was told, and ended its turn without asking for this call again; it did not run"
             raise ToolFailed(text, reason=NOT_ASKED_AGAIN, effect="none")
 
     def _is_heard(self, request: Request) -> bool:
         """Whether a message waits for the answer, and gets it."""
-        return request.incoming is not None and self._conversation is not None and self._conversation.is_heard
+        return request.message is not None and self._conversation is not None and self._conversation.is_heard
 
     def _effect(self, request: Request) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         async def allow(arguments: Mapping[str, Any]) -> ToolResult[Any]:
             while not self._is_heard(request):  # the agent has died since `executing` was committed
                 self._check_wanted(request)
                 await self._changed.wait()
-            assert request.incoming is not None
+            assert request.message is not None
             assert self._conversation is not None
-            return await self._allow(self._conversation, request.asked, request.incoming)
+            return await self._allow(self._conversation, request.asked, request.message)
 
         return allow
 
@@ -341,11 +352,11 @@ class Requests:
     def _conclude(self, request: Request) -> None:
         """Answer the agent's message, unless it was answered, and forget the request. If the agent is lost, its next
         process is told."""
-        incoming = request.incoming
+        incoming = request.message
         asked, conversation = request.asked, self._conversation
         is_lost = conversation is not None and conversation.is_lost
         if incoming is not None and is_lost and not request.is_withdrawn:
-            request.incoming = None
+            request.message = None
             self.ring()
             return
         if incoming is None or incoming.is_answered or conversation is None:

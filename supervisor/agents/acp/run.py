@@ -71,9 +71,14 @@ async def converse(ctx: Context, message: str, settings: Settings, connect: Conn
         async with anyio.create_task_group() as tasks:
             requests = Requests(ctx, tasks, saved, settings.call_timeout)
             run = _Run(ctx, message, settings, connect, requests)
-            while not run.is_over:
-                await run.wait_for_news()
-                await run.one_process()
+            try:
+                while not run.is_over:
+                    await run.wait_for_news()
+                    await run.one_process()
+            except Exception:
+                await requests.give_up()
+                await run.report_unasked()
+                raise
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise _only(group) from None
@@ -184,9 +189,7 @@ class _Run:
         while True:
             stop = await conversation.prompt(prompt)
             await requests.end_turn()
-            for asked in requests.take_unasked():
-                text = f"[supervisor] approved, and not asked for again; it did not run: {words.call_text(asked)}"
-                await ctx.report("text", text)
+            await self.report_unasked()
             told = [*requests.take_denied(stop), *requests.tell(also_undecided=False)]
             if not told:
                 break
@@ -195,6 +198,12 @@ class _Run:
         self.result = conversation.updates.said or self.result
         if self.is_over and stop not in ("end_turn", "cancelled"):
             self.result = f"{self.result}\n[the agent stopped: {stop}]".strip()
+
+    async def report_unasked(self) -> None:
+        """Tell people which approved calls have ended because the agent did not ask for them again."""
+        for asked in self._requests.take_unasked():
+            text = f"[supervisor] approved, and not asked for again; it did not run: {words.call_text(asked)}"
+            await self._ctx.report("text", text)
 
     async def _save_process(self, process: Mapping[str, Any]) -> None:
         await self._requests.save(process=process)

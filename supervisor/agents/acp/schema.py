@@ -5,9 +5,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import anyio.to_thread
-
 from supervisor.core.errors import InvalidInput
+from supervisor.system.threads import in_thread
 
 HOW = "agents that speak ACP need an extra; run: pip install 'subagent-supervisor[acp]'"
 
@@ -50,7 +49,7 @@ async def load_schema() -> Schema:
     is_whole = loaded is not None and not getattr(
         loaded.__spec__, "_initializing", False
     )  # another thread may import it
-    return Schema(loaded if is_whole else await anyio.to_thread.run_sync(_import))
+    return Schema(loaded if is_whole else await in_thread(_import))
 
 
 def _import() -> Any:

@@ -12,10 +12,10 @@ is described may differ.
 Rules
 - The client asks when it likes, so no attempt can repeat the order of the requests. The state is saved before a request
   becomes a call, and each call has a branch of its own. A later attempt begins with the saved requests.
-- A decision is used once. An approved call is `executing` only when the client waits for it. A denial leaves the saved
-  state before the client gets it. What dies after that is lost, and the same call asked again is a new approval.
-- Only a request that no client waits for is given to a client that asks again. Two clients that ask for the same call
-  at the same time get two approvals.
+- A decision is used once. A denial leaves the saved state before the client gets it. What dies after that is lost, and
+  the same call asked again is a new approval.
+- Which request a client that asks again gets, and when an approved call begins: see agents/open_requests.py. Two
+  clients that ask for the same call at the same time get two approvals.
 - Claude Code's question to a person is a question, and no call: no rule is asked, and the answer is what the client
   gets. Its plan is allowed once only, whatever it says.
 - The model's description of a command is its words to the person who decides, and no argument.
@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from supervisor.agents.claude import questions as claude_questions
 from supervisor.agents.model_arguments import read_arguments
+from supervisor.agents.open_requests import OpenRequest, OpenRequests
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_spec import ToolSpec
@@ -152,37 +153,12 @@ class Saved(msgspec.Struct, frozen=True):
     requests: tuple[Request, ...] = ()
 
 
-class Waiting:
+class Waiting(OpenRequest[Request, Client]):
     """A request without an answer, and the client that waits for it, if there is one."""
 
-    def __init__(self, request: Request, client: Client | None = None) -> None:
-        self.request = request
-        self.client = client
-        self._wake: Callable[[], None] | None = None
-        self._came = anyio.Event()
-
-    def meet(self, client: Client) -> None:
-        """A client asks for the same call again."""
-        self.client = client
-        self._came.set()
-        if self._wake is not None:
-            self._wake()
-
-    def leave(self, client: Client) -> None:
-        """The client has given up."""
-        if self.client is client:
-            self.client = None
-            self._came = anyio.Event()
-
-    def is_ready(self, wake: Callable[[], None]) -> bool:
-        """Whether an approved call may begin: see ToolSpec.is_ready."""
-        self._wake = wake
-        return self.client is not None
-
-    async def wait_for_client(self) -> Client:
-        while self.client is None:
-            await self._came.wait()
-        return self.client
+    @property
+    def is_decided(self) -> bool:
+        return self.is_approved or self.asked.answer is not None
 
 
 class Permissions:
@@ -192,8 +168,7 @@ class Permissions:
         self.agent: AgentSpec[[], None] = declare(
             AgentSpec(self._serve, name="claude-code", passivate_after=None), REFERENCE
         )
-        self._open: dict[int, Waiting] = {}
-        self._last = 0
+        self._open: OpenRequests[Waiting] = OpenRequests()
         self._new: list[Waiting] = []
         self._came = anyio.Event()
         self._is_settled = anyio.Event()
@@ -212,14 +187,13 @@ class Permissions:
             key = key_of(tool, arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return Denied(f"the request cannot be asked for: {error}")
-        found = next((each for each in self._open.values() if each.client is None and each.request.key == key), None)
-        if found is not None:
+        if (found := self._open.find(lambda each: each.asked.key == key)) is not None:
             found.meet(client)
         else:
             if problem := read_arguments(tool, arguments).problem:
                 return Denied(problem)
-            self._last += 1
-            found = self._open[self._last] = Waiting(Request(self._last, tool, arguments, form=FORM), client)
+            number = self._open.next_number()
+            found = self._open[number] = Waiting(Request(number, tool, arguments, form=FORM), client)
             self._new.append(found)
             self._came.set()
         try:
@@ -250,16 +224,16 @@ class Permissions:
         self._closed = denied
         self._is_settled.set()
         for each in self._open.values():
-            if each.client is not None:
-                each.client.give(denied)
+            if each.message is not None:
+                each.message.give(denied)
 
     # -- the agent -----------------------------------------------------------------------------------------------------
 
     async def _serve(self, ctx: Context) -> None:
         """Ask people about the calls that a program wants to make, for as long as the program runs."""
         saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
-        self._last = saved.last
-        self._open = {request.number: Waiting(request) for request in saved.requests}
+        self._open = OpenRequests((request.number, Waiting(request)) for request in saved.requests)
+        self._open.last = saved.last
         async with anyio.create_task_group() as tasks:
             for each in list(self._open.values()):
                 tasks.start_soon(self._decide, ctx, each)
@@ -279,29 +253,29 @@ class Permissions:
 
     async def _decide(self, ctx: Context, waiting: Waiting) -> None:
         """Bring a request to its answer, for the client that waits for it now or later."""
-        answer = waiting.request.answer or await self._settle(ctx, waiting)
+        answer = waiting.asked.answer or await self._settle(ctx, waiting)
         while answer is None:
-            client = waiting.client
+            client = waiting.message
             if client is None or client.answer is not None:
                 return
             # The call was answered, or may have been, before this client asked: its request is another one.
-            self._last += 1
-            waiting.request = replace(waiting.request, number=self._last, form=FORM)
-            self._open[self._last] = waiting
+            number = self._open.next_number()
+            waiting.asked, waiting.is_approved = replace(waiting.asked, number=number, form=FORM), False
+            self._open[number] = waiting
             await self._save(ctx)
             answer = await self._settle(ctx, waiting)
-        if waiting.client is None:
-            waiting.request = waiting.request.with_answer(answer)
+        if waiting.message is None:
+            waiting.asked = waiting.asked.with_answer(answer)
             await self._save(ctx)
-        client = await waiting.wait_for_client()
-        del self._open[waiting.request.number]
+        client = await waiting.wait_for_message()
+        del self._open[waiting.asked.number]
         await self._save(ctx)
         client.give(answer)
 
     async def _settle(self, ctx: Context, waiting: Waiting) -> Allowed | Denied | None:
         """Make a request a call, or a question. Return what its client is to be told; None if it is done with: its
         client was answered, or may have been."""
-        request = waiting.request
+        request = waiting.asked
         here = ctx.branch(str(request.number))
         try:
             if request.is_question:
@@ -317,7 +291,7 @@ class Permissions:
         return None
 
     async def _save(self, ctx: Context) -> None:
-        saved = Saved(self._last, tuple(each.request for each in self._open.values()))
+        saved = Saved(self._open.last, tuple(each.asked for each in self._open.values()))
         await ctx.save(msgspec.to_builtins(saved))
 
     async def _refuse_messages(self, ctx: Context) -> None:
@@ -329,7 +303,7 @@ class Permissions:
 
 def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:
     """Return the tool whose call a request becomes."""
-    request = waiting.request
+    request = waiting.asked
     claims = [each for each in CLAIMS.get(request.tool, ()) if each in request.arguments]
     if request.form > 0 and request.tool in ONCE:
         claims = [*dict.fromkeys(["plan", *request.arguments])]  # a call that has nothing but claims
@@ -342,10 +316,10 @@ def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolRe
     """Return the effect of an approved call: it answers the client."""
 
     async def allow(arguments: Mapping[str, Any]) -> ToolResult[None]:
-        client = waiting.client
+        client = waiting.message
         if client is None:
             raise ToolFailed(LEFT, effect="none")
-        words = {DESCRIPTION: waiting.request.because} if waiting.request.because else {}
+        words = {DESCRIPTION: waiting.asked.because} if waiting.asked.because else {}
         client.give(Allowed({**words, **arguments}))
         await client.is_over.wait()
         if not client.was_written:

@@ -39,7 +39,6 @@ from supervisor.agents.framework import (
 )
 from supervisor.agents.model_arguments import read_arguments
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput, Suspended
@@ -328,25 +327,21 @@ class _Call:
         return above + found if isinstance(found, str) else found
 
     async def _ask(self, operations: Operations, fn: Callable[[Mapping[str, Any]], Any]) -> ToolResult[Any]:
-        settings, written, is_replayed = self._bridge.settings, self._bridge.written_context, True
-
         async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
-            nonlocal is_replayed
-            is_replayed = False
-            return written.with_changes(self._tool.name, result_of(await fn(arguments)))
+            return result_of(await fn(arguments))
 
-        tool = foreign_tool(
+        settings = self._bridge.settings
+        return await self._bridge.written_context.call(
+            operations,
             f"{self._path}.{name_word(self._tool.name)}",
             run,
+            self._shown,
+            refusal=self._refusal,
             schema=self._tool.params_json_schema,
             description=self._tool.description,
             policy="ask" if await self._needs_approval() else settings.policy,
             timeout=self._tool.timeout_seconds or settings.tool_timeout,
         )
-        tool.refusal = self._refusal
-        result = await operations.call(tool, self._shown)
-        written.take(result, is_replayed=is_replayed)
-        return result
 
     async def _told(self, result: ToolResult[Any]) -> str:
         """Return what the model reads of a call that failed. Raises what ends the run in the SDK."""

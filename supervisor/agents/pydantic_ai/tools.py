@@ -27,7 +27,6 @@ from supervisor.agents.model_arguments import journal_value, read_arguments
 from supervisor.agents.plain_json import as_json
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
 from supervisor.agents.written_context import WrittenContext
-from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.text.visible import json_text
 from supervisor.core.values import Policy, ToolResult
@@ -128,28 +127,22 @@ class _Call:
         person, and reads again if the call is approved."""
         supervised, definition = self._tools.run, self._tool.tool_def
 
-        is_replayed = True
-
         async def run(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
-            nonlocal is_replayed
-            is_replayed = False
-            result = await self._run(arguments, metadata, is_approved=asks or context.is_allowed)
-            return supervised.written.with_changes(self._name, result)
+            return await self._run(arguments, metadata, is_approved=asks or context.is_allowed)
 
-        tool = foreign_tool(
+        return await supervised.written.call(
+            self.operations(),
             f"{supervised.name}.{name_word(self._name)}",
             run,
+            self._shown,
+            refusal=self._refusal,
+            because="" if metadata is None else json_text(metadata, indent=2),
             schema=definition.parameters_json_schema,
             description=definition.description or "",
             policy="ask" if asks else supervised.policy,
             timeout=supervised.tool_timeout,
             editable=self._is_editable,
         )
-        tool.refusal = self._refusal
-        because = "" if metadata is None else json_text(metadata, indent=2)
-        result = await self.operations().call(tool, self._shown, because=because)
-        supervised.written.take(result, is_replayed=is_replayed)
-        return result
 
     async def _run(self, arguments: Mapping[str, Any], metadata: Any, *, is_approved: bool) -> ToolResult[Any]:
         ctx = replace(self._ctx, tool_call_approved=is_approved, tool_call_metadata=metadata)

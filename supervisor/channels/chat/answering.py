@@ -145,7 +145,11 @@ class Answering:
         if not says_yes(code) or is_whole(approval, channel.shows(approval)):
             return None
         where = page_of(approval, link) or "supervisor approvals (on the command line)"
-        return f"Nothing was decided: this card does not show the whole request. See all of it here: {where}"
+        done = "answered" if approval.kind == "question" else "approved"
+        return (
+            f"Nothing was decided: this card does not show the whole request, so it cannot be {done} there. "
+            f"See all of it, and decide, here: {where}"
+        )
 
     async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
         """Wait up to RECORDED seconds until the store holds the card that was pressed. A person may press before the

@@ -22,6 +22,7 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from supervisor.channels.slack.payloads import AGAIN as DELIVERED_AGAIN
 from supervisor.core.errors import InvalidInput
 from supervisor.system.logs import FactLog
+from supervisor.system.threads import in_thread
 
 log = FactLog(__name__)
 
@@ -54,7 +55,7 @@ async def listen(app_token: str, web: WebClient, take: Take, note: Callable[[boo
         try:
             while True:
                 try:
-                    await anyio.to_thread.run_sync(client.connect)
+                    await in_thread(client.connect)
                     note(True)
                     break
                 except Exception as error:  # noqa: BLE001 # the SDK lets the exceptions of all its layers pass

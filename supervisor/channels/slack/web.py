@@ -145,7 +145,8 @@ class SlackWeb:
                 return
 
     async def _in_thread(self, request: Callable[[], T]) -> T:
-        """Make a request in a thread and wait for its end, which REQUEST_TIMEOUT bounds: it cannot be taken back."""
+        """Make a request in a thread and wait for its end, which REQUEST_TIMEOUT_SECONDS bounds: it cannot be taken
+        back."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(len(self._turns) * AT_ONCE)
         return await anyio.to_thread.run_sync(request, limiter=self._threads)

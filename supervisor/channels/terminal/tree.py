@@ -133,7 +133,7 @@ def _is_failing(each: Activity) -> bool:
 
 
 def _waits(doing: Doing) -> bool:
-    return doing.kind in ("timer", "message", "children")
+    return doing.kind in ("timer", "message", "children", "left")
 
 
 def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
@@ -269,19 +269,23 @@ def _since(each: Activity) -> datetime:
 
 
 def _first(each: Activity) -> Doing | None:
-    return min(each.doing, key=lambda doing: _KINDS.index(doing.kind), default=None)
+    found = [doing for doing in each.doing if doing.kind != "left"]
+    return min(found, key=lambda doing: _KINDS.index(doing.kind), default=None)
 
 
 def _doing(each: Activity, now: datetime) -> str:
     """Return what a session does, or how it ended, in words."""
+    left = [doing for doing in each.doing if doing.kind == "left"]
+    runs_on = f"; still runs: {', '.join(visible(doing.name) for doing in left)}" if left else ""
     if each.outcome is not None:
         cause = visible((each.cause or "")[:_LONGEST_CHARACTERS], kind="words")
         word = "completed" if each.outcome == "succeeded" else each.outcome
-        return cause if cause.startswith(word) else f"{word}: {cause}" if cause else word
+        return (cause if cause.startswith(word) else f"{word}: {cause}" if cause else word) + runs_on
     first = _first(each)
     text = "at work" if first is None else _told(first, now)
-    if len(each.doing) > 1:
-        text += f" (+{len(each.doing) - 1} more)"
+    if (others := len(each.doing) - len(left) - 1) > 0:
+        text += f" (+{others} more)"
+    text += runs_on
     if not each.is_unrun or each.asks:
         return text
     return "no process runs it" if first is None or first.kind == "unknown" else f"no process runs it; last: {text}"

@@ -45,6 +45,7 @@ FAMILIES: Final = (
     Family("supervisor_decisions_total", "counter", "Decisions made in this process, by result.", ("result",)),
     Family("supervisor_channel_up", "gauge", "Whether people can be reached on a channel.", ("channel",)),
     Family("supervisor_cards_failed_total", "counter", "Cards that could not be shown.", ("channel",)),
+    Family("supervisor_functions_left", "gauge", "Functions that still run although their call or step has ended."),
     *_ending("runs", "outcome", "Runs that ended"),
     *_ending("calls", "result", "Calls that have a result"),
     *_ending("approvals", "decision", "Approvals and questions that people decided"),
@@ -68,6 +69,7 @@ async def show_metrics(call: Call) -> Response:
         "decisions_total": {_labels(result=kind): n for kind, n in sorted(call.supervisor.decided.items())},
         "channel_up": {_labels(channel=each.name): each.down is None for each in call.site.channels},
         "cards_failed_total": {_labels(channel=name): n for name, n in sorted(call.supervisor.cards_failed.items())},
+        "functions_left": {"": call.supervisor.functions_left},
         **_ended(call.site.chronicle),
         "http_requests_total": {
             _labels(method=method, status=status): n for (method, status), n in sorted(tally.requests.items())

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from supervisor.core.errors import StoreUnreadable
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.threads import in_thread
 
 LOOK_SECONDS: Final = 0.5
 """Seconds between two reads of the file on behalf of streams, which make no new requests."""
@@ -88,7 +88,7 @@ class Revocations:
     async def add_soon(self, revoked: Revocation) -> None:
         """Do the same in a worker thread; a cancellation is delivered after it."""
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self.add, revoked)
+            await in_thread(self.add, revoked)
         self._tell()
 
     async def watch(self) -> None:

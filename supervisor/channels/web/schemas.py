@@ -316,7 +316,7 @@ ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
 ForkDocument = _document(Fork, later_calls=list_of(_document(LaterCall)))
 OutcomeDocument: Any = msgspec.defstruct(
     "Outcome",
-    [("kind", OutcomeKind), ("cause", str | None), ("partial", Any), ("value", Any)],
+    [("kind", OutcomeKind), ("cause", str | None), ("partial", Any), ("said", str), ("value", Any)],
     kw_only=True,
     frozen=True,
 )

@@ -41,6 +41,11 @@ SEARCHING: Final = ("Glob", "Grep", "LS")
 OF_AGENTS: Final = ("abs_path", "absolute_path", "file", "filePath", "file_path", "filepath", "notebook_path", "path")
 """Fields of the raw input of other coding agents that are paths, by their names."""
 
+CHANGES: Final = "changes"
+"""The field of Codex's raw input whose names are the paths of the files that it changes."""
+MOVED: Final = "move_path"
+"""The field of such a change that says where the file goes."""
+
 
 def spelled(path: str, folder: str | None) -> str | None:
     """Return the absolute path in its shortest spelling; None if it is relative to a folder that is not known."""
@@ -54,11 +59,22 @@ def spelled(path: str, folder: str | None) -> str | None:
 
 def paths_of(arguments: Mapping[str, Any], names: Collection[str]) -> Iterator[str | None]:
     """Yield the paths of a call as they are given, of a list each; None for an argument that is no path or is not
-    given."""
+    given. An object is one of changes, each by the path of its file."""
     for name in names:
         value = arguments.get(name)
-        for each in value if isinstance(value, list | tuple) and value else (value,):
+        several = [*value, *_moved(value)] if isinstance(value, Mapping) else value
+        for each in several if isinstance(several, list | tuple) and several else (value,):
             yield each if isinstance(each, str) and each else None
+
+
+def _moved(changes: Mapping[str, Any], depth: int = 2) -> Iterator[Any]:
+    """Yield where files go that changes move: Codex says it in a change, or in the object of its kind in there."""
+    for change in changes.values():
+        if isinstance(change, Mapping):
+            if change.get(MOVED) is not None:
+                yield change[MOVED]
+            if depth > 1:
+                yield from _moved(change, depth - 1)
 
 
 def searched(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

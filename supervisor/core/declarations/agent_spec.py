@@ -42,7 +42,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AnyTool: TypeAlias = "ToolSpec[..., Any] | AgentSpec[..., Any]"
 
-_MAY_BE_NONE: Final = ("active_timeout", "call_timeout", "approval_expires_in")
+_MAY_BE_NONE: Final = ("active_timeout", "call_timeout", "max_timeout", "approval_expires_in")
 """The budgets that an agent may be without."""
 
 
@@ -62,6 +62,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         active_timeout: float | None = None,
         stop_timeout: float = 30.0,
         call_timeout: float | None = None,
+        max_timeout: float | None = None,
         passivate_after: float | Literal["default"] | None = "default",
         approval_expires_in: float | None = None,
         rules: Sequence["Rule"] = (),
@@ -85,6 +86,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
             ("active_timeout", active_timeout),
             ("stop_timeout", stop_timeout),
             ("call_timeout", call_timeout),
+            ("max_timeout", max_timeout),
             ("restart_period", restart_period),
             ("restart_delay", restart_delay),
             ("max_restart_delay", max_restart_delay),
@@ -100,6 +102,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.active_timeout = active_timeout
         self.stop_timeout = stop_timeout
         self.call_timeout = call_timeout
+        self.max_timeout = max_timeout
         self.passivate_after: float | Literal["default"] | None = passivate_after
         self.approval_expires_in = approval_expires_in
         self.rules = tuple(rules)
@@ -234,6 +237,13 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.decode_input(raw)
         return raw
 
+    def encode_exactly(self, args: tuple[Any, ...]) -> msgspec.Raw:
+        """Encode an input, as `encode_input` does; raises InvalidInput, too, if JSON would not say what was given."""
+        raw = self.encode_input(args, {})
+        if (inexact := self.why_inexact(args, {}, raw)) is not None:
+            raise InvalidInput(inexact)
+        return raw
+
     def why_inexact(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], raw: msgspec.Raw) -> str | None:
         """Return why an encoded input does not say what was given; None: it does."""
         is_same = all(is_exact(value, raw) for value in (*args, *kwargs.values()))
@@ -324,6 +334,7 @@ def agent(
     active_timeout: float | None = None,
     stop_timeout: float = 30.0,
     call_timeout: float | None = None,
+    max_timeout: float | None = None,
     passivate_after: float | Literal["default"] | None = "default",
     approval_expires_in: float | None = None,
     rules: Sequence["Rule"] = (),
@@ -350,6 +361,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
     `call_timeout`: the deadline in seconds of calls without one of their own. A call's own deadline beats it, and it
     beats the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `max_timeout`: the longest deadline in seconds that a model may choose for a call, by the argument `timeout` of a
+    tool that keeps its deadline itself; a longer one is refused. None: what the tool declares (600 s by default).
     `passivate_after`: seconds after which a run that only waits leaves memory; "default": the supervisor's. None: its
     wait alone never lets it leave memory, because it owns what ends with its attempt, such as a process; a supervisor
     that closes still passivates it.

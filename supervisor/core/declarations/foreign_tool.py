@@ -163,8 +163,7 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
         found = to_json(self._checkable, f"the schema of tool {self.name}")
         return found if len(bytes(found)) <= MOST_SCHEMA_BYTES else _ANY
 
-    @cached_property
-    def parameters_for_people(self) -> msgspec.Raw:
+    def _parameters_told(self, *, is_former: bool = False) -> msgspec.Raw:
         return JSON_NULL  # the schema that edits are checked against says it
 
     @cached_property

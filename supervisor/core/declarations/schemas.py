@@ -88,6 +88,18 @@ def refuse_unknown(raw: msgspec.Raw | bytes, type_: Any, what: str) -> None:
         raise InvalidInput(f"{what}: {problem}")
 
 
+def why_unlike(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool) -> str | None:
+    """Return why the arguments of a call certainly do not fit its tool's types, by a schema of `msgspec.json`; None if
+    they may fit: the tool's own decoder knows more. `is_closed`: whether it refuses names that no type has."""
+    schema = _mapped(_mapped(schema, _without_unknown_words), _with_numbers)
+    return schema_misfit(arguments, schema) or (schema_misfit(arguments, closed_schema(schema)) if is_closed else None)
+
+
+def _with_numbers(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that takes a number for a decimal, as the decoder does."""
+    return schema | {"type": ["string", "number"]} if schema.get("format") == "decimal" else schema
+
+
 def _mapped(schema: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """Return a schema with a change applied to it and to each schema in it."""
     found = dict(schema)

@@ -4,12 +4,13 @@ Functions of agents and steps are at the top of a module: a resumed run imports 
 made while a run goes on, thousands of them, so nothing here keeps a function alive.
 """
 
+import dis
 import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from functools import cache, cached_property, partial
-from types import FunctionType, SimpleNamespace
+from functools import cache, cached_property, lru_cache, partial
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -76,6 +77,23 @@ def _hint_of(fn: Callable[..., Any], name: str) -> Any:
 _hint_at_top = cache(_hint_of)
 
 
+def is_plain(fn: Callable[..., Any]) -> bool:
+    """Return whether neither a function nor the one that it wraps is async. It may still return an awaitable."""
+    return not inspect.iscoroutinefunction(inspect.unwrap(fn))
+
+
+def awaits(fn: Callable[..., Any]) -> bool:
+    """Return whether an async function may be suspended: its code awaits something. One that does not cannot be told to
+    end, and has ended when the loop goes on."""
+    code = getattr(fn, "__code__", None)
+    return code is None or not inspect.iscoroutinefunction(fn) or _suspends(code)
+
+
+@lru_cache(maxsize=1000)
+def _suspends(code: CodeType) -> bool:
+    return dis.opmap["SEND"] in code.co_code[::2]  # what `await`, `async with` and `async for` are compiled to
+
+
 def accepts_context(fn: Callable[..., Any], context: type) -> bool:
     """Return whether the first parameter of a function has this annotation: a context, which is no argument."""
     first = next(iter(signature_of(fn).parameters.values()), None)
@@ -98,11 +116,13 @@ class DeclaredFunction(ABC):
     """The name of the argument that is a shell command; rules, patterns and cards read it as one."""
 
     def __init__(self, fn: Callable[..., Any], name: str | None, kind: str) -> None:
-        if not inspect.iscoroutinefunction(fn) or not hasattr(fn, "__qualname__"):  # a functools.partial has no name
-            raise TypeError(
-                f"{kind} {fn!r} must be an async function; wrap blocking code with anyio.to_thread.run_sync"
-            )
-        self.fn = fn
+        if not (inspect.isfunction(fn) or inspect.ismethod(fn)):  # a functools.partial has no name
+            raise TypeError(f"{kind} {fn!r} must be a function")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise TypeError(f"{kind} {fn!r} yields its results one by one: return them as a whole")
+        if kind == "agent" and not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"agent {fn!r} must be an async function; only tools and steps may be plain functions")
+        self.fn: Any = fn
         self.name = name or fn.__name__
         self.__doc__ = fn.__doc__
         self.__name__ = fn.__name__

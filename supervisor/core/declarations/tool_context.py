@@ -10,13 +10,15 @@ from supervisor.core.values import JobView, ToolResult
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A background job that is about to begin: its id, its warden (pid and start time), its log's path."""
+    """A background job that is about to begin: its id, its warden (pid and start time), its log's path, and whether its
+    session gets a message when it has ended."""
 
     id: str
     command: str
     guard: int
     guard_started_at: float | None
     log: str
+    notify: bool = False
 
 
 class StepContext(ABC):
@@ -27,7 +29,8 @@ class StepContext(ABC):
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Show progress, as `Context.heartbeat` does (W5)."""
+        """Show progress, as `Context.heartbeat` does (W5). Raises RunStopping, as `stream` does, in a function that was
+        left, since it had not ended in time (T3)."""
 
     @abstractmethod
     def stream(self, piece: str, /) -> None:
@@ -56,11 +59,13 @@ class ToolContext(ABC):
     @property
     @abstractmethod
     def is_cancelled(self) -> bool:
-        """Whether the run was told to stop."""
+        """Whether the run was told to stop, or the call's deadline has passed. A function without async looks at it,
+        and ends: 2 s later it is left (T3)."""
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Show a sign of life to subscribers; never extends the call's deadline (W7)."""
+        """Show a sign of life to subscribers; never extends the call's deadline (W7). Raises RunStopping in a function
+        that was left, since it had not ended in time (T3); so do the properties and methods below."""
 
     @abstractmethod
     def leave(self, result: ToolResult[Any]) -> None:

@@ -4,11 +4,14 @@ Rules
 - A tool's arguments can be encoded. Its first parameter may be a ToolContext, which is not an argument; a
   ProcessToolContext declares that the tool starts processes.
 - Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
+
+The module is longer than 400 lines because a type checker needs each overload of `tool` in full.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, time
 from functools import cached_property, reduce
 from operator import or_
 from types import UnionType
@@ -30,7 +33,7 @@ from typing import (
 import msgspec
 
 from supervisor.core.declarations.schemas import refuse_unknown
-from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, is_named, signature_of
+from supervisor.core.declarations.signatures import DeclaredFunction, awaits, hint_of, is_named, is_plain, signature_of
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
@@ -41,6 +44,10 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 _PLAIN: Final = ({"type": "string"}, {"type": "boolean"})
 """Schemas that say no more than a value does."""
+_FORMATS: Final[Mapping[Any, str]] = {datetime: "date-time", time: "time"}
+"""The formats of types of which a text has no zone, or may have one."""
+MOST_SECONDS: Final = 600.0
+"""The longest deadline that a model may choose for a call, if nothing else is declared."""
 MOST_PARAMETERS_BYTES: Final = 4_000
 """Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
 _POLICIES: Final = get_args(Policy)
@@ -58,6 +65,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     begins at once."""
     refusal: str = ""
     """Why its call cannot be made, for a tool that was made for one call; "" if it can. See Call.refusal."""
+    waits: bool = False
+    """Whether its calls only wait, and count in no budget of their run (W5)."""
+    added: frozenset[str] = frozenset()
+    """Parameters that a later version of the tool has added. Where a call does not give one, its arguments do not name
+    it: so a call that has waited since before has the arguments that its approver was shown (A8)."""
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         name: str | None = None,
         policy: Policy | Callable[..., Policy] = "ask",
         timeout: float | None = 30.0,
+        max_timeout: float = MOST_SECONDS,
         idempotent: bool = False,
         editable: bool = True,
         command: str | None = None,
@@ -74,12 +87,18 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         paths: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
+        self.is_plain = is_plain(fn)
+        """Whether the function runs in a thread, since neither it nor the function that it wraps is async."""
+        self.awaits = awaits(fn)
         if not callable(policy) and policy not in _POLICIES:
             raise ValueError(f"tool {self.name}: policy is 'allow', 'ask', 'deny' or a callable, not {policy!r}")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"tool {self.name}: timeout must be more than 0 seconds, not {timeout}")
+        if not max_timeout > 0:
+            raise ValueError(f"tool {self.name}: max_timeout must be more than 0 seconds, not {max_timeout}")
         self.policy = policy
         self.timeout = timeout
+        self.max_timeout = max_timeout
         self.idempotent = idempotent
         self.editable = editable
         self.command = command
@@ -117,6 +136,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     def _take_context(self, first: inspect.Parameter | None) -> None:
         """Note whether the function's first parameter is a context, and which."""
         context = self._context_of(first) if first is not None else None
+        if context == "ProcessToolContext" and self.is_plain:
+            raise TypeError(f"tool {self.name} takes a ProcessToolContext, whose `started` is awaited: make it async")
         self.takes_context = context is not None
         self.starts_process = context == "ProcessToolContext"
 
@@ -143,6 +164,12 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         """Whether the tool itself enforces the deadline in its argument `timeout`."""
         return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
 
+    def deadline_in(self, arguments: Mapping[str, Any]) -> float | None:
+        """Return the deadline that arguments choose for the call itself, and not for a job in the background; None:
+        they choose none."""
+        asked = arguments.get("timeout") if self.keeps_deadline and arguments.get("background") is not True else None
+        return asked if isinstance(asked, int | float) else None
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments as passed, and with defaults filled in, by name; raises TypeError as a call would."""
         passed = {**dict(zip(self._positional, args, strict=False)), **kwargs}
@@ -152,7 +179,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             or not (self._required <= passed.keys() <= self._defaults.keys())
         ):
             self._signature.bind(*args, **kwargs)  # raises the exact error; too slow for every call
-        return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
+        return passed, {
+            name: passed.get(name, default)
+            for name, default in self._defaults.items()
+            if name in passed or name not in self.added
+        }
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return arguments by name as a call passes them: those by position, and those by keyword."""
@@ -207,7 +238,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         has none here."""
         if len(self._default_values) == len(held := self.defaults_in(raw)):
             return JSON_NULL
-        others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held}
+        others = {n: msgspec.Raw(v) for n, v in self._default_values.items() if n not in held and n not in self.added}
         found = msgspec.json.encode(others)
         return msgspec.Raw(found) if len(found) <= MOST_PARAMETERS_BYTES else JSON_NULL
 
@@ -228,16 +259,28 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     @cached_property
     def parameters_for_people(self) -> msgspec.Raw:
-        """The JSON schema of the arguments of which their values do not say enough; null if there are none, or if they
-        are too long to be journaled with each request."""
+        """The JSON schema of the arguments of which their values do not say enough: the others are texts and bools. It
+        is null if it is too long to be journaled with each request, or if a type has no schema."""
+        return self._parameters_told()
+
+    def _parameters_told(self, *, is_former: bool = False) -> msgspec.Raw:
         try:
             (schema,), parts = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
         except (TypeError, NameError, InvalidInput):  # a type that JSON schema cannot describe
             return JSON_NULL
         properties = parts.pop(schema["$ref"].rpartition("/")[2])["properties"]
+        for name in () if is_former else properties:  # msgspec says only that they are texts
+            if (form := _FORMATS.get(hint_of(self.fn, name))) is not None:
+                properties[name] = {**properties[name], "format": form}
         told = {name: each for name, each in properties.items() if each not in _PLAIN}
         found = to_json({"properties": told, **({"$defs": parts} if parts else {})}, "the schema of arguments")
-        return found if told and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
+        has_any = told if is_former else properties
+        return found if has_any and len(bytes(found)) <= MOST_PARAMETERS_BYTES else JSON_NULL
+
+    @cached_property
+    def former_parameters(self) -> msgspec.Raw:
+        """The same as former versions journaled it."""
+        return self._parameters_told(is_former=True)
 
     def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
         """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""
@@ -264,7 +307,8 @@ def _value_in(type_: Any) -> Any:
 
 
 class ToolDecorator(Protocol):
-    """The overloads: with or without a context first, returning a ToolResult or the value of an ok one."""
+    """The overloads: with or without a context first, returning a ToolResult or the value of an ok one. The last two
+    are for functions without async."""
 
     @overload
     def __call__(
@@ -276,6 +320,10 @@ class ToolDecorator(Protocol):
     def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, ToolResult[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> ToolSpec[P, R]: ...
 
 
 class RuledToolDecorator(Protocol[P]):
@@ -291,6 +339,10 @@ class RuledToolDecorator(Protocol[P]):
     def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, ToolResult[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> ToolSpec[P, R]: ...
 
 
 @overload
@@ -302,11 +354,16 @@ def tool(fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
 @overload
 def tool(fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
 @overload
+def tool(fn: Callable[P, ToolResult[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, R], /) -> ToolSpec[P, R]: ...
+@overload
 def tool(
     *,
     name: str | None = None,
     policy: Policy = "ask",
     timeout: float | None = 30.0,
+    max_timeout: float = MOST_SECONDS,
     idempotent: bool = False,
     editable: bool = True,
     command: str | None = None,
@@ -320,6 +377,7 @@ def tool(
     name: str | None = None,
     policy: Callable[P, Policy],
     timeout: float | None = 30.0,
+    max_timeout: float = MOST_SECONDS,
     idempotent: bool = False,
     editable: bool = True,
     command: str | None = None,
@@ -328,13 +386,15 @@ def tool(
     paths: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
-    """Declare a function tool: an async function whose arguments JSON can express.
+    """Declare a function tool, whose arguments JSON can express. A function without async runs in a thread.
 
     `policy`: what happens to a call to which no rule applies: "ask" (the default) asks a person, "allow" runs it,
     "deny" denies it; a callable gets the arguments and returns one of these. `timeout`: the call's deadline in seconds
-    (T3); None only for a tool that enforces a deadline of its own. `idempotent`: a call lost in a crash may run again.
-    `editable`: whether a person may approve a call with other arguments than it was asked with. `command`: the name of
-    the argument that is a shell command, a text or a list of words: rules on the tool take patterns of commands.
+    (T3); None only for a tool that enforces a deadline of its own, that in its argument `timeout` if it has one.
+    `max_timeout`: the longest such deadline that a model may choose; code may choose any.
+    `idempotent`: a call lost in a crash may run again. `editable`: whether a person may approve a call with other
+    arguments than it was asked with. `command`: the name of the argument that is a shell command, a
+    text or a list of words: rules on the tool take patterns of commands.
     `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
     file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and

@@ -210,11 +210,15 @@ def target_of(event: CardEvent) -> str:
 
 @event_traits("audited")
 class RuleAdded(Event, frozen=True, kw_only=True):
-    """A rule counts from now on; `approval` is the one whose decision made it, in the same append (A1)."""
+    """A rule counts from now on; `approval` is the one whose decision made it, in the same append (A1). A decision that
+    would make a rule of the same meaning as a standing one confirms that one: the event has its id."""
 
     rule: Rule
     by: str
     approval: str | None = None
+    after: int = 0
+    """The position of the last entry before that decision: what had asked by then is decided by the rule, too (A13). 0:
+    a former version wrote it, or no decision made the rule."""
 
 
 @event_traits("audited")

@@ -147,7 +147,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
     """A call began a background job: committed with its `executing`, before the job begins (T6).
 
     Pid and start time identify the job's process, and the warden that guards it, on `host` only. `keep`: it
-    does not end with its root session.
+    does not end with its root session. `notify`: its session gets a message when it has ended by itself.
     """
 
     job: str
@@ -160,6 +160,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
     guard_started_at: float | None
     log: str
     keep: bool = False
+    notify: bool = False
 
 
 @event_traits("audited", "not copied")

@@ -148,6 +148,7 @@ class ChildEnded(Event, frozen=True, kw_only=True):
     value: Raw = JSON_NULL
     cause: str | None = None
     partial: Raw = JSON_NULL
+    said: str = ""
 
 
 @event_traits("told", "own", "ends block", "wakes", "last append")
@@ -158,6 +159,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
     value: Raw = JSON_NULL
     cause: str | None = None
     partial: Raw = JSON_NULL
+    said: str = ""
+    """The last words of an agent that has not succeeded: its messages and reports, and what it was writing."""
     traceback: str = ""
     """Where the agent raised, for people; its parent is not told (runtime/attempt/tracebacks.py)."""
     led_by: tuple[str, ...] = ()

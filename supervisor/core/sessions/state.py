@@ -55,6 +55,8 @@ _DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
 """Events that end the wait for a person, and leave the result of the operation to come."""
 WAKING: Final = e.having("wakes")
 """Events that end a passivation, whatever the run was waiting for."""
+MOST_SAID_CHARACTERS: Final = 10_000
+"""Characters of an agent's last words."""
 _NO_PROGRESS: Final = e.having("no progress")
 """Events that are no sign of progress of an attempt: a daemon posts its cards again after every crash."""
 
@@ -111,6 +113,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
     outcome: e.RunFinished | None = None
+    said: str = ""
+    """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
     @property
     def facts(self) -> e.SessionCreated:
@@ -199,6 +203,10 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
+        if (words := words_of(event)) is not None:
+            self.said = joined_words(self.said, words)
+        elif type(event) in e.BEGINS_RUN:
+            self.said = ""
 
     def _take(self, event: e.AnyEvent) -> None:
         if type(event) in MOVES_OPERATION:
@@ -435,6 +443,8 @@ class Rulebook(SessionState, kw_only=True):
     """By id, in the order in which they were added."""
     on: dict[tuple[str, str | None], tuple[Rule, ...]] = {}
     """The same by tool and scope: few of them concern one call."""
+    made: dict[str, tuple[e.RuleAdded, ...]] = {}
+    """The decisions that have made or confirmed a standing rule, by its id."""
     refused: MutableMapping[tuple[str, str], None] = EMPTY
     """The refused commands: what was refused, and to whom."""
 
@@ -453,7 +463,8 @@ class Rulebook(SessionState, kw_only=True):
         return next((each for each in known if each.meaning == rule.meaning), None)
 
     def draft(self) -> "Rulebook":
-        return replace(self, standing=self.standing.copy(), on=self.on.copy(), refused=map_over(self.refused))
+        standing, on, made = self.standing.copy(), self.on.copy(), self.made.copy()
+        return replace(self, standing=standing, on=on, made=made, refused=map_over(self.refused))
 
     def land(self) -> None:
         if type(self.refused) is MapOverlay:
@@ -461,12 +472,16 @@ class Rulebook(SessionState, kw_only=True):
 
     def apply(self, event: e.AnyEvent) -> None:
         match event:
-            case e.RuleAdded(rule=Rule(id=str(name))) if name not in self.standing:
-                rule = replace(event.rule, by=event.by, added_at=event.at, approval=event.approval)
-                self.standing[name] = rule
-                self.on[rule.tool, rule.session] = (*self.on.get((rule.tool, rule.session), ()), rule)
+            case e.RuleAdded(rule=Rule(id=str(name))) if name not in self.standing or self._confirms(event, name):
+                if name not in self.standing:
+                    rule = replace(event.rule, by=event.by, added_at=event.at, approval=event.approval)
+                    self.standing[name] = rule
+                    self.on[rule.tool, rule.session] = (*self.on.get((rule.tool, rule.session), ()), rule)
+                if event.approval is not None:
+                    self.made[name] = (*self.made.get(name, ()), event)
             case e.RuleRevoked(rule=name) if name in self.standing:
                 rule = self.standing.pop(name)
+                self.made.pop(name, None)
                 rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
                     self.on[rule.tool, rule.session] = rest
@@ -475,6 +490,22 @@ class Rulebook(SessionState, kw_only=True):
             case _:
                 raise IllegalEvent(f"this event cannot be in the journal of the store itself: {event!r}")
         self.length += 1
+
+    def _confirms(self, event: e.RuleAdded, name: str) -> bool:
+        """Return whether the event of a rule that stands is that of another decision for the same."""
+        return event.approval is not None and event.rule.meaning == self.standing[name].meaning
+
+
+def joined_words(*words: str) -> str:
+    """Return the end of what an agent has said, MOST_SAID_CHARACTERS at most."""
+    return "\n\n".join(filter(None, words))[-MOST_SAID_CHARACTERS:]
+
+
+def words_of(event: e.AnyEvent) -> str | None:
+    """Return what an agent said by an event, by a message or a report of a text; None: nothing."""
+    if isinstance(event, e.MessageSent) or (isinstance(event, e.Reported) and event.kind == "text"):
+        return event.text
+    return None
 
 
 def replay_journal(session: str, events: list[e.AnyEvent]) -> SessionState:

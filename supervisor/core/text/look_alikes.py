@@ -3,11 +3,16 @@
 Rules
 - By Unicode's own data: the list of what looks alike (confusables.py), and the forms of characters, which the running
   Python knows. All dashes, quotation marks and other signs that are named as those of a shell are added to it.
-- A sign that looks like another character is marked wherever it stands.
+- A sign that looks like another character is marked wherever it stands. Of several signs that look alike, the one that
+  people type is what the others are taken for: it is not marked, unless it looks like ASCII.
 - A letter or digit is judged by its word. A word is deceptive as a whole if all of it could be ASCII, or all of one
   other script: `файл` is not marked, and `copy` in Cyrillic letters is. Next to ASCII letters, each letter of another
   script that looks like an ASCII one is deceptive.
-- A word that mixes scripts whose letters look alike is deceptive in any text but prose, where no word is.
+- A Latin letter with accents, and the letters œ and æ, look like themselves.
+- One Greek letter alone is a name, such as π: a letter of another script that looks like it is marked. If it looks like
+  an ASCII letter, it is marked itself.
+- A word that mixes scripts whose letters look alike is deceptive in any text but prose, where no word is. A name as
+  Δt or sinθ is not: its Greek letters look like no Latin ones, and not all of its Latin ones could be Greek.
 """
 
 import re
@@ -28,6 +33,14 @@ _SIGNS_OF_SHELLS: Final = re.compile(
     r"|VERTICAL BAR|VERTICAL LINE)\b"
 )
 """In the name of a sign: it is one of these in another shape."""
+_FAMILIAR: Final = frozenset("£€©®°·÷¹²³")
+"""Signs and raised digits of keyboards, for which others are taken."""
+_ITSELF: Final = frozenset("œæŒÆ")
+"""Letters that are drawn as one, and that Unicode's list compares with two."""
+_PLAINLY_GREEK: Final = frozenset("ΔΞΠΦΨΩθλμξπφψω")
+"""Greek letters that look like no letters of Latin alphabets."""
+_COULD_BE_GREEK: Final = frozenset("ABCEFHIJKMNOPTXYZacijkopuvxy")
+"""ASCII letters that look like Greek ones."""
 _FULL_STOPS: Final = "\u3002\uff61"
 """They end the parts of a host name, as `.` does."""
 _MORE_LIKE_LATIN: Final = frozenset("пкκχյ")
@@ -50,7 +63,7 @@ def script_of(char: str) -> str:
 @lru_cache(8192)
 def is_alike(char: str) -> bool:
     """Return whether a character looks like others whatever its word is: a sign, a phonetic letter, or a form."""
-    if char.isascii():
+    if char.isascii() or char in _FAMILIAR:
         return False
     category = unicodedata.category(char)
     if category in _DASHES_AND_QUOTES or char in _FULL_STOPS or ord(char) in _PHONETIC or _is_form(char):
@@ -62,10 +75,20 @@ def is_alike(char: str) -> bool:
     return is_sign_of_shell or char in LIKE_ASCII or char in SIGNS
 
 
-def mixes_scripts(letters: Iterable[Letter]) -> bool:
+def mixes_scripts(word: Iterable[Letter]) -> bool:
     """Return whether a word has letters of two scripts that look alike."""
-    scripts = {letter.script for letter in letters if letter.is_letter}
+    letters = [letter for letter in word if letter.is_letter]
+    scripts = {letter.script for letter in letters}
+    if scripts == {"LATIN", "GREEK"} and _is_name(letters):
+        return False
     return len(scripts & _MIXED_SCRIPTS) > 1 or ("PHONETIC" in scripts and len(scripts) > 1)
+
+
+def _is_name(letters: Iterable[Letter]) -> bool:
+    """Return whether a word of Latin and Greek letters can be taken for no other one."""
+    latin = {letter.char for letter in letters if letter.script == "LATIN"}
+    greek = {letter.char for letter in letters if letter.script == "GREEK"}
+    return greek <= _PLAINLY_GREEK and all(char.isascii() for char in latin) and not latin <= _COULD_BE_GREEK
 
 
 def deceptive(word: Sequence[Letter]) -> frozenset[str]:
@@ -75,6 +98,8 @@ def deceptive(word: Sequence[Letter]) -> frozenset[str]:
     could_be = {"ASCII", *(() if len(foreign) < len(judged) else LIKE_SCRIPT)}
     for char in foreign:
         could_be &= _scripts_like(char)
+    if len(word) == 1 and word[0].script == "GREEK":
+        return foreign if "ASCII" in could_be else frozenset()
     if could_be or len(foreign) == len(judged):
         return foreign if could_be else frozenset()
     return frozenset(char for char in foreign if "ASCII" in _scripts_like(char) and script_of(char) != "LATIN")
@@ -84,6 +109,8 @@ def deceptive(word: Sequence[Letter]) -> frozenset[str]:
 def _scripts_like(char: str) -> frozenset[str]:
     """Return the scripts, ASCII among them, of which a letter could be one."""
     base = _base(char)
+    if base == char and (char in _ITSELF or unicodedata.normalize("NFD", char)[0].isascii()):
+        return frozenset()
     is_like_ascii = base in LIKE_ASCII or base in _MORE_LIKE_LATIN
     return frozenset([*(["ASCII"] * is_like_ascii), *(name for name, like in LIKE_SCRIPT.items() if base in like)])
 

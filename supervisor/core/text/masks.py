@@ -102,7 +102,7 @@ def may_hide(text: str) -> bool:
 
 
 def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> Iterator[tuple[int, int]]:
-    """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY."""
+    """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY_CHARACTERS."""
     at, ends = 0, None
     if not may_hide(text):
         return

@@ -1,6 +1,6 @@
 """The protocol of an attempt's host, and the reason for which an attempt is stopped."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -8,6 +8,7 @@ import msgspec
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError
+from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
@@ -47,6 +48,9 @@ class Host(Protocol[AttemptT_contra]):
     hub: Hub
     jobs: Jobs
     rules: Ruling
+    asking: MutableMapping[str, Callable[[msgspec.Raw], None]]
+    """What checks the arguments that a person gives a call which waits here, by its approval."""
+    bodies: Bodies
 
     @property
     def is_draining(self) -> bool: ...

@@ -61,6 +61,13 @@ class Texts:
         """Return at most so many characters, the last ones."""
         return self.get(session).text[-length:] if session in self._texts else ""
 
+    def get_unsaid(self, session: str, length: int) -> str:
+        """Return at most so many characters, the last ones, of what the agent has not said as a whole."""
+        text = self._texts.get(session)
+        if text is None or text.said == text.end:
+            return ""
+        return text.join()[-min(length, text.end - text.said) :]
+
     def add(self, session: str, piece: str) -> None:
         text = self._texts.setdefault(session, _Text())
         if text.said == text.end > text.since:

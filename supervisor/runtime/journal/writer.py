@@ -22,9 +22,8 @@ Rules
 The module is longer than 400 lines because gathering, committing and applying share one state.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from typing import Protocol, TypeVar
@@ -40,7 +39,7 @@ from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
 from supervisor.seam.store import Store
-from supervisor.system.forks import end_copy, inherited
+from supervisor.system.forks import THIS_PROCESS, end_copy, inherited
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -101,6 +100,24 @@ class _Batch:
             self.landed.set()
 
 
+class _Transaction:
+    """Lets a task write and commit. Then the result is live and published, or is dropped if the store refuses. Each
+    commit enters one, and a generator takes longer."""
+
+    __slots__ = ("_batch", "_journal", "_view")
+
+    def __init__(self, journal: "Journal", batch: _Batch) -> None:
+        self._journal = journal
+        self._batch = batch
+
+    def __enter__(self) -> View:
+        self._view = self._journal.begin_commit()
+        return self._view
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        return self._journal.end_commit(self._view, self._batch, error)
+
+
 class Journal:
     """The writer, and the live states of the `pinned` sessions. It calls `publish` with committed entries, in order;
     `refuse` with a pinned session whose journal has become unreadable, and why; and `die` once if the store dies.
@@ -140,7 +157,7 @@ class Journal:
         """The number of commits in about this tick of the loop. Each commit wakes the writer's task, which resets it.
         After FEW commits callers gather, since more are probable."""
         self._commit_time = 0.0
-        self._process, self._loop = os.getpid(), current_token()
+        self._process, self._loop = THIS_PROCESS.pid, current_token()
 
     async def append(
         self,
@@ -161,7 +178,7 @@ class Journal:
             self._in_this_tick += 1
             self._work.set()  # before callers are woken: the writer resets the count before they continue
             batch = _Batch(slot)
-            with self._transaction(batch) as view:
+            with _Transaction(self, batch) as view:
                 self._write(view, batch)
                 self._sync(view)
         else:
@@ -260,7 +277,7 @@ class Journal:
 
     def catch_up(self) -> None:
         """Apply entries that other processes have committed, unless a batch is under way, which does so itself."""
-        if os.getpid() != self._process:
+        if THIS_PROCESS.pid != self._process:
             self._leave_copy()
         if self._is_committing or self.death is not None:
             return
@@ -323,7 +340,7 @@ class Journal:
             self._is_committing = False
             batch.finish(error)
             return
-        with self._transaction(batch) as view:
+        with _Transaction(self, batch) as view:
             self._write(view, batch)
             if self._commit_time < SLOW_COMMIT_SECONDS:
                 self._sync(view)
@@ -341,7 +358,7 @@ class Journal:
             raise
 
     def _check_alive(self) -> None:
-        if os.getpid() != self._process:
+        if THIS_PROCESS.pid != self._process:
             self._leave_copy()
         if self.death is not None:
             raise StoreDied(str(self.death)) from self.death
@@ -360,26 +377,28 @@ class Journal:
         is_free = not self._is_committing and not self._gathering.slots and self._in_this_tick < FEW
         return is_free and self._commit_time < SLOW_COMMIT_SECONDS
 
-    @contextmanager
-    def _transaction(self, batch: _Batch) -> Iterator[View]:
-        """Let the caller write and commit. Then make the result live and publish it; drop it if the store refuses."""
+    def begin_commit(self) -> View:
+        """Begin a commit, and return what its plans see."""
         self._is_committing = True
-        view = self.look()
+        return self.look()
+
+    def end_commit(self, view: View, batch: _Batch, broken: BaseException | None) -> bool:
+        """Make what was committed live and publish it; drop it if the store refuses. Return whether `broken`, which the
+        commit has raised, is told to those who wait for the batch."""
         error: StoreError | None = None
-        try:
-            yield view
-        except StoreRefused as refusal:
-            error, view = self._take_back(refusal), self.look()
-        except StoreError as death:
-            self._perish(death)
+        if isinstance(broken, StoreRefused):
+            error, view = self._take_back(broken), self.look()
+        elif isinstance(broken, StoreError):
+            self._perish(broken)
             error, view = self.death, self.look()
-        except BaseException as broken:
+        elif broken is not None:
             self._perish(broken)
             batch.finish(self.death)
-            raise
+            return False
         self._land(view)
         batch.finish(error)
         self._publish(view.rows)
+        return broken is not None
 
     def _write(self, view: View, batch: _Batch) -> None:
         """Run the plans on the state that is on disk now, and write their entries."""

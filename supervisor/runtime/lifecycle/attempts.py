@@ -77,6 +77,12 @@ class Attempts:
         with disowned():  # the current task may belong to an agent
             self._tasks.start_soon(task, *args)
 
+    def start_apart(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Start a task that counts as no work: the call or step that waits for it does."""
+        assert self._tasks is not None, "the runner has not been opened"
+        with disowned():
+            self._tasks.start_soon(fn, *args)
+
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         with self:
             await fn(*args)

@@ -148,7 +148,7 @@ class Blocked:
         return [(session, e.RunBlocked(at=now, block=block))]
 
     def look_for_end(self, attempt: Attempt) -> None:
-        """Journal, after SETTLED_AFTER, that a blocked run goes on: its attempt has asked for everything."""
+        """Journal, after SETTLED_AFTER_SECONDS, that a blocked run goes on: its attempt has asked for everything."""
         due = anyio.current_time() + SETTLED_AFTER_SECONDS
         self._attempts.alarm.at(due, lambda: self._attempts.start_soon(self._end, attempt))
 

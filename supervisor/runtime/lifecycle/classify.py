@@ -81,6 +81,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         if returned:
             partial = _partial(attempt, returned[0])
         raised = _raised(attempt, error)
+        raised["asks_again"] = attempt.spec.holds_process and reason.kind != "cancelled"
         return Ending(kind=reason.kind, cause=printable_text(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # the agent raised a group of cancellations only
         error = _native_cancellation()
@@ -89,7 +90,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         return Ending(kind="failed", cause=printable_text(cause), partial=partial, **_raised(attempt, error))
     try:
         what = f"the result of agent {attempt.spec.name}"
-        value = to_json(returned[0], what)
+        value = to_json(returned[0], what, exact=not attempt.host.environment.is_former)
         from_json(value, attempt.spec.return_type, what)
         attempt.host.environment.check_size(value, what)
     except InvalidInput as misfit:
@@ -100,7 +101,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
 def _partial(attempt: Attempt, value: Any) -> Any:
     what = "a partial result"
     try:
-        raw = to_json(value, what)
+        raw = to_json(value, what, exact=not attempt.host.environment.is_former)
         attempt.host.environment.check_size(raw, what)
     except InvalidInput:
         shown = printable_text(repr(value))

@@ -6,9 +6,11 @@ Rules
 - If the store refuses an ending, the ending is dropped. The run can be resumed, and ends again.
 """
 
+from msgspec.structs import replace
+
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
-from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.state import MOST_SAID_CHARACTERS, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -39,6 +41,8 @@ class Finishing:
     async def finish(self, attempt: Attempt, ending: Ending) -> None:
         """Write an ending, or leave it to a parent that is ending, too."""
         session = attempt.session
+        if ending.kind != "succeeded":
+            ending = replace(ending, writing=self._attempts.hub.texts.get_unsaid(session, MOST_SAID_CHARACTERS))
         self._attempts.endings[session] = ending
         was_cancelled = attempt.state.cancel is not None  # then its children were cancelled, too
         if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:

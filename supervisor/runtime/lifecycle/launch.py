@@ -8,7 +8,8 @@ Rules
   waits. They all died with the same process, and perhaps one of them killed it.
 - Calls that an earlier process left executing come first: their orphaned processes are ended, and the calls answered as
   interrupted (R1, T2, T9).
-- A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN seconds.
+- A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN_SECONDS
+  seconds.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,8 @@ INNOCENT_AFTER_SECONDS = 5.0  # seconds: if an attempt at its last chance still 
 
 
 class Launcher:
-    """`find_agent` loads the agent of a session. `begin` runs an attempt whose AttemptStarted is committed."""
+    """`find_agent` loads the agent of a session, `agent_to_begin` returns it at the version with which a new run begins
+    (Environment.agent_to_begin), and `begin` runs an attempt whose AttemptStarted is committed."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Launcher:
         orphans: OrphanedProcesses,
         *,
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]],
+        agent_to_begin: Callable[[AgentSpec[Any, Any], str, int], AgentSpec[Any, Any]],
         begin: Callable[[str, AgentSpec[Any, Any]], None],
     ) -> None:
         self._attempts = attempts
@@ -56,6 +59,7 @@ class Launcher:
         self._finishing = finishing
         self._orphans = orphans
         self._find_agent = find_agent
+        self._agent_to_begin = agent_to_begin
         self._begin = begin
         self.claimed = Signal[str]()
         """This process has claimed a tree."""
@@ -161,7 +165,9 @@ class Launcher:
         if not state.is_open:
             return None
         spec = self._find_agent(state.facts)
-        return spec if state.version is None else spec.at_version(state.version)
+        if state.version is None:
+            return self._agent_to_begin(spec, session, state.runs)
+        return spec.at_version(state.version)
 
     async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Begin another attempt. Attempts at their last chance begin one after the other: so a run that kills the

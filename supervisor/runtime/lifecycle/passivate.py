@@ -13,10 +13,10 @@ Rules
   can go on by itself. An approval's expiry does not count as a timer: the run waits for people.
 - A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
 - In a replay, an agent whose only task waits for an entry that the agent does not ask for is blocked (R1). If the agent
-  has other tasks, they may wait for something outside our sight. So the run is presumed blocked after PRESUMED_AFTER,
-  and blocked after the agent's `inactivity_timeout`. An agent that awaits operations alone (of Pydantic AI, of the
-  OpenAI SDK) is blocked after PRESUMED_AFTER if it asks for something else: its request follows from calls that it did
-  not make again, as when today's schema refuses the arguments that wait.
+  has other tasks, they may wait for something outside our sight. So the run is presumed blocked after
+  PRESUMED_AFTER_SECONDS, and blocked after the agent's `inactivity_timeout`. An agent that awaits operations alone (of
+  Pydantic AI, of the OpenAI SDK) is blocked after PRESUMED_AFTER_SECONDS if it asks for something else: its request
+  follows from calls that it did not make again, as when today's schema refuses the arguments that wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -64,7 +64,8 @@ class Passivation:
         return self._passivate_after if own == "default" else own
 
     def look_at(self, attempt: Attempt) -> None:
-        """Look again at an attempt that has become quiet: after SETTLED_AFTER, and when it could be passivated."""
+        """Look again at an attempt that has become quiet: after SETTLED_AFTER_SECONDS, and when it could be
+        passivated."""
         if self._passivate_after is None:
             return
         if attempt.state.barren:

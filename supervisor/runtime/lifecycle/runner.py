@@ -8,16 +8,18 @@ Rules
 - Only our own cancellations reach an attempt. If an agent raises a cancellation of none of its scopes, only that run
   fails.
 - An attempt that has not ended `stop_timeout` after it was told to is abandoned, with an error in the log (W13).
+
+The module is longer than 400 lines because it is one interface: what attempts and the other parts ask of their host.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
@@ -27,6 +29,7 @@ from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
 from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
 from supervisor.runtime.attempt.native_cancellation import is_own_doing, take_pending
@@ -75,6 +78,21 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
     return load_recorded(created.agent, created.file, created.path[-1])
 
 
+class _Acting:
+    """Counts the work that a graceful stop waits for. Each call enters it twice, and a generator takes longer."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        self._attempts.note_change()
+
+
 class Runner:
     """Runs the attempts of this process, and is their host.
 
@@ -102,8 +120,10 @@ class Runner:
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
         self.hub = Hub()
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
+        self.bodies = Bodies(self.attempts.start_apart)
         self.journal = self.attempts.journal
         self.rules = Ruling(rules)
+        self.asking: MutableMapping[str, Callable[[msgspec.Raw], None]] = {}
         try:
             self.journal.keep(RULES)
         except StoreUnreadable as error:
@@ -114,7 +134,13 @@ class Runner:
         self.blocked = Blocked(self.attempts, replayed)
         self.finishing = Finishing(self.attempts, self.orphans)
         self.launcher = Launcher(
-            self.attempts, self.blocked, self.finishing, self.orphans, find_agent=find_agent, begin=self.begin
+            self.attempts,
+            self.blocked,
+            self.finishing,
+            self.orphans,
+            find_agent=find_agent,
+            agent_to_begin=self.environment.agent_to_begin,
+            begin=self.begin,
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
@@ -128,7 +154,7 @@ class Runner:
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
-        self._acting = 0
+        self._acting = _Acting(self.attempts)
 
     @property
     def is_idle(self) -> bool:
@@ -138,12 +164,12 @@ class Runner:
     @property
     def calls_under_way(self) -> int:
         """How many tool calls are under way, from the commit of `executing` to that of the result."""
-        return self._acting
+        return self._acting.count
 
     @property
     def is_executing(self) -> bool:
         """Whether a tool call is under way."""
-        return self._acting > 0
+        return self._acting.count > 0
 
     # -- the host of attempts ----------------------------------------------------------------------------------------
 
@@ -167,15 +193,9 @@ class Runner:
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         self.attempts.start_soon(fn, *args)
 
-    @contextmanager
-    def acting(self) -> Iterator[None]:
+    def acting(self) -> "_Acting":
         """Enclose work that a graceful stop waits for (R8)."""
-        self._acting += 1
-        try:
-            yield
-        finally:
-            self._acting -= 1
-            self.attempts.note_change()
+        return self._acting
 
     def expect(self, session: str) -> None:
         self.attempts.expect(session)
@@ -342,9 +362,14 @@ class Runner:
         finally:
             self._leave(attempt, sleeps=sleeps)
 
-    def _overdue(self, attempt: Attempt) -> None:
-        """Abandon an attempt that was told to end and has not, and log an error (W13)."""
+    def _overdue(self, attempt: Attempt, *, may_wait: bool = True) -> None:
+        """Abandon an attempt that was told to end and has not, and log an error (W13). It gets the grace more, once, if
+        it waits for a body: that is left then (runtime/attempt/bodies.py)."""
         if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
+            return
+        if may_wait and self.bodies.is_ending(attempt.session):
+            due = anyio.current_time() + GRACE_SECONDS
+            attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt, may_wait=False))
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.seal()

@@ -14,11 +14,14 @@ Rules
   far, and its caller gets the cancellation, never a result.
 - If a scope of the agent's own cancels a call, the call is abandoned. A replay waits there until the scope cancels it
   again.
+
+The module is longer than 400 lines because the request, the rules, the effect and the result of a call are one life.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal, NoReturn
 
 import anyio
@@ -37,7 +40,9 @@ from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.questions import expiry, wait_for_person
+from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
+from supervisor.runtime.plans.rules import why_not_begun
 
 Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
@@ -54,7 +59,7 @@ class Call(ABC):
     the request journals of it counts for the whole life of the call, whatever today's code declares. `because`: the
     caller's words to the person who decides."""
 
-    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation")
+    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation", "settled")
 
     def __init__(
         self,
@@ -67,9 +72,11 @@ class Call(ABC):
         because: str = "",
     ) -> None:
         self.attempt = attempt
-        self.because = _kept(because)
+        self.because = _kept(because) if because else ""
         self.operation = operation
         self.content = content
+        self.settled: Mapping[str, str] | None = None
+        """Where its paths lead on the machine that runs its body; None: that is this one."""
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
 
@@ -119,12 +126,18 @@ class Call(ABC):
         return JSON_NULL
 
     @abstractmethod
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        """Return the events that are appended together with the request of a call that needs no approval."""
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        """Return the events that are appended together with the request of a call that needs no approval, `at` the same
+        instant."""
 
     @abstractmethod
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
         """Return the arguments decoded for the effect. Raises InvalidInput if they do not fit (A9)."""
+
+    def check_edit(self, edited: msgspec.Raw) -> None:
+        """Raise InvalidInput for arguments that a person puts in place of the agent's and that do not fit (A8)."""
+        assert isinstance(self.record.request, e.ToolCallRequested)
+        self.check(restored(edited, self.record.request), is_edited=True)
 
     @abstractmethod
     async def perform(self, arguments: Any, *, is_executing: bool) -> None:
@@ -135,12 +148,29 @@ class Call(ABC):
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
 
+    @property
+    def content_now(self) -> CallContent:
+        """What would run: as it is journaled, and as a person has edited it."""
+        state = self.attempt.state
+        record = state.operations.get(self.operation)
+        if record is None or not isinstance(record.request, e.ToolCallRequested):
+            return self.content
+        secret = self.content.secret
+        return content_of_request(record.request, state.facts.cwd, secret=secret, edited=record.edited)
+
     async def read_rules(self) -> None:
-        """Read the rules that are kept elsewhere, if there are any. A replay does not do that."""
-        host = self.attempt.host
+        """Read the rules that are kept elsewhere, if there are any, and have the paths of the call settled there. A
+        replay does not do that."""
+        attempt, host = self.attempt, self.attempt.host
         if host.environment.shares_rules:
-            with self.attempt.settling.holding():
-                host.rules.shared = await host.environment.read_rules()
+            with attempt.settling.holding():
+                host.rules.shared = await host.environment.read_rules(
+                    f"{attempt.session} {attempt.run} {self.operation}"
+                )
+                if self.content.paths and not host.environment.is_former:
+                    view, content = host.journal.look(), self.content_now
+                    named = host.rules.paths(view, attempt.state.facts, content)
+                    self.settled = await host.environment.settle_elsewhere(named)
 
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
@@ -156,8 +186,9 @@ class Call(ABC):
             has_news = asks and not self.attempt.host.environment.is_former
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop, so it asks for no approvals any more")
+            at = self.now()
             yield e.ToolCallRequested(
-                at=self.now(),
+                at=at,
                 operation=self.operation,
                 tool=content.tool,
                 arguments=content.raw,
@@ -177,13 +208,13 @@ class Call(ABC):
                 approval=approval if asks else None,
                 patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
-                expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
+                expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
                 because=self.because if has_news else "",
             )
             if refusal:
-                yield finished_call(self.operation, self.now(), "error", refusal, UNFIT)
+                yield finished_call(self.operation, at, "error", refusal, UNFIT)
             elif policy == "allow":
-                yield from self.begin_events()
+                yield from self.begin_events(at)
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
@@ -216,8 +247,8 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            settle=environment.settle,
-            ours=environment.files_of_ours(),
+            settle=environment.settle if self.settled is None else partial(_given, self.settled),
+            ours=environment.files_of_ours,
             is_former=environment.is_former,
         )
 
@@ -225,14 +256,17 @@ class Call(ABC):
         """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        content = content_of_request(record.request, state.facts.cwd, secret=self.content.secret, edited=record.edited)
+        content = self.content_now
         ruled = self.ask_rules(view, state, content)
-        policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
-        if policy == "deny":
-            raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
-        has_rules = ruled is not None or record.request.rule is not None
-        if policy == "ask" and record.decision is None and has_rules:  # the rule that allowed it no longer holds
-            raise Denied("the rules have changed since it was called, and nothing ran; call it again to ask")
+        why = why_not_begun(
+            ruled,
+            self.own_policy(record.arguments) if ruled is None else ruled[0],
+            self.name,
+            is_decided=record.decision is not None,
+            was_ruled=record.request.rule is not None,
+        )
+        if why is not None:
+            raise Denied(why)
 
     async def proceed(self, *, is_new: bool) -> None:
         """Bring a call that needs no decision any more from its present state to its result."""
@@ -297,7 +331,8 @@ class Call(ABC):
         traceback: str = "",
     ) -> None:
         record = self.record
-        if (ran := edited_arguments(record)) is not None and not self.attempt.host.environment.is_former:
+        is_edited = record.decision is not None and not self.attempt.host.environment.is_former
+        if is_edited and (ran := edited_arguments(record)) is not None:
             details = {**details, "arguments": ran}
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))
 
@@ -327,8 +362,12 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await attempt.hold()
                 await call.read_rules()
                 await call.request()
-            if call.record.state == "asked":
-                await wait_for_person(attempt, operation)
+            if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
+                attempt.host.asking[asked] = call.check_edit
+                try:
+                    await wait_for_person(attempt, operation)
+                finally:
+                    attempt.host.asking.pop(asked, None)
             await call.proceed(is_new=record is None)
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):
@@ -352,6 +391,10 @@ def edited_arguments(record: Operation) -> Any:
     return None if is_same else mask_arguments(ran, record.request.secret)
 
 
+def _given(settled: Mapping[str, str], _: Iterable[str]) -> Mapping[str, str]:
+    return settled
+
+
 def _kept(words: str) -> str:
     """Return the caller's words as they are journaled, with what is left out of them."""
     shown = printable_text(words)
@@ -361,10 +404,3 @@ def _kept(words: str) -> str:
 
 class Denied(Exception):
     """The rules do not let a call begin. It is raised before the effect, and becomes the call's result."""
-
-
-def _denied_by(rule: Rule) -> str:
-    """Return the text that tells the agent which rule denied its call."""
-    whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
-    why = f"\nthe reason: {rule.reason}" if rule.reason else ""
-    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "") + why

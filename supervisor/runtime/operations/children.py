@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import without_effect
+from supervisor.core.calls.rules import inherit, without_effect
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
-from supervisor.core.values import Outcome, OutcomeKind, result_of
+from supervisor.core.values import Outcome, result_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
@@ -100,8 +100,9 @@ async def begin_child(
     None. If a limit refuses it, there is no child.
     """
     await attempt.refuse_if_stopping()
-    _warn_of_rules(attempt, agent)
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
+    begun = attempt.host.environment.agent_to_begin(agent, child, 1)
+    _warn_of_rules(attempt, begun)
     traceparent = attempt.host.environment.continue_trace(agent.name, attempt.state.facts.traceparent)
 
     def plan(view: View) -> Iterator[Entry]:
@@ -115,8 +116,9 @@ async def begin_child(
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
             folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
-            first = attempt_started(agent.version, now)
-            for event in first_events_of_child(state, operation, agent, given, first, folder, traceparent):
+            first = attempt_started(begun.version, now)
+            rules = inherit(state.facts.rules, begun.rules)
+            for event in first_events_of_child(state, operation, agent, given, first, folder, rules, traceparent):
                 yield child, event
 
     attempt.host.expect(child)
@@ -124,7 +126,7 @@ async def begin_child(
         await attempt.append_to_many(plan)
     finally:  # a native cancellation may come with the commit
         if child in attempt.state.children:
-            attempt.host.begin(child, agent)
+            attempt.host.begin(child, begun)
         else:
             attempt.host.forget(child)
 
@@ -175,9 +177,7 @@ class LocalChild(ChildRun[R]):
         finally:
             await attempt.end_operation(operation)
         assert ended is not None
-        return attempt.read(
-            operation, lambda: outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
-        )
+        return attempt.read(operation, lambda: outcome_of(ended, self._spec))
 
     async def result(self) -> R:
         outcome = await self.outcome()
@@ -206,12 +206,11 @@ class LocalChild(ChildRun[R]):
             await attempt.end_operation(operation)
 
 
-def outcome_of(
-    kind: OutcomeKind, value: Raw, cause: str | None, partial: Raw, spec: AgentSpec[Any, R] | None
-) -> Outcome[R]:
+def outcome_of(ended: e.RunFinished | e.ChildEnded, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
     """Return a journaled outcome. Its value is decoded as the agent's return annotation says."""
     returned: Any = None
-    if kind == "succeeded":
+    if ended.kind == "succeeded":
         type_ = spec.return_type if spec is not None else Any
-        returned = from_json(value, type_, "the result of a run")
-    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), value=returned)
+        returned = from_json(ended.value, type_, "the result of a run")
+    partial = msgspec.json.decode(ended.partial)
+    return Outcome(kind=ended.kind, cause=ended.cause, partial=partial, said=ended.said, value=returned)

@@ -64,9 +64,11 @@ class LocalOperations(Operations):
     def call(
         self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
-        because = "" if _has_own_because(tool) else kwargs.pop("because", "")
-        if not isinstance(because, str):
-            raise TypeError(f"because is a text for the person who decides, not {because!r}")
+        because = ""
+        if BECAUSE in kwargs and not _has_own_because(tool):
+            because = kwargs.pop(BECAUSE)
+            if not isinstance(because, str):
+                raise TypeError(f"because is a text for the person who decides, not {because!r}")
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
@@ -96,6 +98,10 @@ class LocalOperations(Operations):
     ) -> R: ...
     @overload
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def step(self, fn: Callable[Concatenate[StepContext, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         return await step(self._attempt, self._place, fn, args, kwargs)
 
@@ -131,8 +137,9 @@ class LocalContext(LocalOperations, Context):
         attempt = self._attempt
         await attempt.check()
         if name not in attempt.patches:
-            is_marked = name in attempt.state.marks
-            attempt.patches = {**attempt.patches, name: is_marked or not attempt.replay.is_replaying}
+            is_marked, takes = name in attempt.state.marks, attempt.host.environment.takes_patch
+            is_taken = is_marked or (not attempt.replay.is_replaying and takes(attempt.session, attempt.run, name))
+            attempt.patches = {**attempt.patches, name: is_taken}
             if attempt.patches[name] and not is_marked:
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable_text(name)))
         return attempt.patches[name]
@@ -260,7 +267,7 @@ class LocalContext(LocalOperations, Context):
         attempt = self._attempt
         # The state is of this instant: a result that another task is given before the commit is not in it. Only the
         # latest state is written: of two tasks that save, the one that asked first may be committed last.
-        latest = to_json(state, "the state to save")
+        latest = to_json(state, "the state to save", exact=not attempt.host.environment.is_former)
         attempt.host.environment.check_size(latest, "the state to save")
         attempt.to_save = latest
         attempt.names.begin_save()

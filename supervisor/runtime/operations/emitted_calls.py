@@ -3,7 +3,8 @@
 Rules
 - An unknown tool, or arguments that do not fit, make the call's result an error that the model can read. It is
   journaled like any other result. No approval is asked, and nothing runs. So do arguments that would be read as others
-  than the model wrote: a key that stands twice, a NaN. A call that a former version has journaled with such goes on.
+  than the model wrote: a key that stands twice, a NaN; and a deadline beyond the ceiling for models. A call that a
+  former version has journaled with such goes on.
 - The operation id of a call holds the model's id, the arguments, and a counter of calls with both the same: models
   repeat their ids, even within one message.
 - A call of a sub-agent makes a child session, committed with `executing`. The child's outcome is the call's result.
@@ -63,7 +64,7 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = ""
                 attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem, because=because
             )
         made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id, because=because)
-        attempt.refuse_new(made.operation, problem)
+        attempt.refuse_new(made.operation, problem or made.why_too_long)
         return made
     except InvalidInput as error:
         secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
@@ -138,8 +139,8 @@ class RefusedCall(Call):
     def ask_rules(self, view: View, state: SessionState, content: CallContent) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        yield finished_call(self.operation, self.now(), "error", self._text, self._details)
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        yield finished_call(self.operation, at, "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
         """Raise: the call was accepted by an earlier version of its tool, and today's code blocks the run (R1)."""
@@ -176,7 +177,7 @@ class AgentCall(Call):
         arguments = agent.input_as_arguments(given)
         named = msgspec.json.decode(arguments)
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
-        attempt.refuse_new(operation, inexact)
+        attempt.refuse_new(operation, inexact or attempt.host.environment.why_too_large(arguments, agent.name))
         content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
         super().__init__(attempt, operation, content, is_idempotent=True, because=because)
 
@@ -192,7 +193,7 @@ class AgentCall(Call):
         """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
         return "allow"
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
         return ()
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:
@@ -212,7 +213,8 @@ class AgentCall(Call):
         value = msgspec.json.decode(ended.value)
         content = value if isinstance(value, str) else bytes(ended.value).decode()
         reason = None if kind == "ok" else ended.kind
-        details = {"reason": reason, "effect": effect, "child": child, "partial": ended.partial}
+        said = {"said": ended.said} if ended.said else {}
+        details = {"reason": reason, "effect": effect, "child": child, "partial": ended.partial, **said}
         await self.finish(kind, content if kind == "ok" else ended.cause or ended.kind, details, ended.value)
 
     @property

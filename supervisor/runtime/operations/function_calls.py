@@ -1,8 +1,11 @@
-"""Calls of function tools: the effect is a function that the environment runs under a deadline."""
+"""Calls of function tools: the effect is a function that the environment runs under a deadline.
+
+The module is longer than 400 lines because the arguments, the deadline and the result of such a call are one life.
+"""
 
 import math
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from math import inf, nextafter
 from typing import Any, Final
@@ -22,12 +25,14 @@ from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import READY, Attempt
+from supervisor.runtime.attempt.bodies import DeadlinePassed, Running, runs_on
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
-from supervisor.runtime.environment import Body
+from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
 
 CONNECTION_LOST: Final = (
@@ -44,7 +49,7 @@ CONNECTION_LOST: Final = (
 class FunctionCall(Call):
     """A call of a tool's function."""
 
-    __slots__ = ("given", "tool")
+    __slots__ = ("_chosen", "given", "tool")
 
     def __init__(
         self,
@@ -67,16 +72,18 @@ class FunctionCall(Call):
         inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
         self.given = frozenset(passed)
+        self._chosen = tool.deadline_in(passed) if model_id is not None else None
         tool.decode_arguments(arguments)
-        named = mask_arguments(plain(passed), tool.secret)
+        given = plain(full)
+        named = mask_arguments({name: given[name] for name in passed}, tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.names.of_operation(place, "call", tool.name, named)
-        attempt.refuse_new(operation, inexact)
+        attempt.refuse_new(operation, inexact or attempt.host.environment.why_too_large(arguments, tool.name))
         content = content_of(
             tool.name,
             arguments,
-            plain(full),
+            given,
             folder=attempt.state.facts.cwd,
             command=tool.command,
             claims=tool.claims,
@@ -91,6 +98,19 @@ class FunctionCall(Call):
             is_editable=tool.editable,
             because=because,
         )
+
+    @property
+    def why_too_long(self) -> str | None:
+        """Why the deadline that a model has chosen is refused; None if it is not."""
+        most = self.attempt.spec.max_timeout or self.tool.max_timeout
+        if self._chosen is None or self._chosen <= most:
+            return None
+        return f"timeout is {self._chosen:g} s, of at most {most:g} s; do it in parts, or in the background"
+
+    def _note(self, state: SessionState) -> str:
+        most = self.attempt.spec.max_timeout or self.tool.max_timeout
+        chosen = "" if self._chosen is None else f"the model chose the deadline, of at most {most:g} s"
+        return "; ".join(each for each in (super()._note(state), chosen) if each)
 
     @property
     def value_type(self) -> Any:
@@ -115,7 +135,8 @@ class FunctionCall(Call):
 
     @property
     def parameters(self) -> msgspec.Raw:
-        return self.tool.parameters_for_people
+        is_former = self.attempt.host.environment.is_former
+        return self.tool.former_parameters if is_former else self.tool.parameters_for_people
 
     @property
     def default_values(self) -> msgspec.Raw:
@@ -125,13 +146,16 @@ class FunctionCall(Call):
     def defaults(self) -> tuple[str, ...]:
         return self.tool.defaults_in(self.arguments)
 
-    def begin_events(self) -> Iterable[e.AnyEvent]:
-        return () if self.begins_late or self.tool.is_ready is not None else (self._started(),)
+    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
+        return () if self.begins_late or self.tool.is_ready is not None else (self._started(at),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
         return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
+        if why := self.attempt.host.bodies.refusal:
+            await self.finish("error", why, {"reason": "too_many_left", "effect": "none"})
+            return
         if not is_executing:
             try:
                 await self._wait_until_ready()
@@ -145,7 +169,7 @@ class FunctionCall(Call):
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
             elif not is_executing:
                 await self.commit_started(None, None)
-            self.attempt.watch.pause(f"call:{self.operation}", "call")
+            self.attempt.watch.pause(f"call:{self.operation}", "wait" if self.tool.waits else "call")
             try:
                 await self._act(_CallContext(self), arguments)
             finally:
@@ -157,16 +181,22 @@ class FunctionCall(Call):
             attempt, key = self.attempt, f"{READY}{self.operation}"
             await attempt.wait(key, key, lambda: is_ready(partial(attempt.wake, key)))
 
+    @property
+    def runs_apart(self) -> bool:
+        """Whether the call need not wait for its function (runtime/attempt/bodies.py). A tool that keeps its deadline
+        itself ends by itself."""
+        tool = self.tool
+        return (tool.timeout is not None and tool.awaits) or tool.is_plain
+
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
         """Run the effect, and commit its result whatever happens."""
         timeout = self.tool.timeout
         if timeout is not None:
             timeout = self.attempt.spec.call_timeout or timeout
         # Just after the instant itself: a call that ends exactly at its deadline has ended in time (T3).
-        environment = self.attempt.host.environment
-        is_timed_here = timeout is not None and not environment.runs_elsewhere
-        deadline = nextafter(anyio.current_time() + (timeout or 0.0), inf) if is_timed_here else inf
+        deadline = inf if timeout is None else nextafter(anyio.current_time() + timeout, inf)
         args, kwargs = self.tool.spread(arguments)
+        running = context.running
         body = Body(
             kind="call",
             name=self.tool.name,
@@ -177,40 +207,66 @@ class FunctionCall(Call):
             is_idempotent=self.is_idempotent,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
+            ruled=None if self.settled is None else self._ruled(),
             fn=self.tool.fn,
             args=(context, *args) if self.tool.takes_context else args,
             kwargs=kwargs,
+            in_thread=running.in_thread,
         )
         try:
             await checkpoint_if_cancelled()  # if a cancellation came during the commit, no effect begins
             context.executing = not self.begins_late
-            with anyio.CancelScope(deadline=deadline) as scope:
-                value = await environment.run_body(body)
+            value = await self._run(body, running, deadline)
+        except DeadlinePassed as passed:
+            text = f"the call did not end within its deadline of {timeout:g} s{runs_on(running)}"
+            effect = context.effect if passed.has_begun else "none"
+            await self.finish("error", text, {"reason": "deadline", "effect": effect, "timeout": timeout})
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
         except (RunStopping, Denied):
             raise
-        except BaseException as error:  # a tool is the user's code, and its exception is its result
-            if (cancelled := _cancellation_of(error)) is not None:
-                await self._interrupt(context, error)
-                raise cancelled from None
-            if not isinstance(error, Exception | SystemExit):
-                raise
-            reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
-            traceback = traceback_of(error, secret_values(self.attempt.state))
-            await self.finish(
-                "error",
-                explain(error, f"tool {self.tool.name}"),
-                {"reason": reason, "effect": context.effect},
-                traceback=traceback,
-            )
+        except BaseException as error:  # noqa: BLE001 # a tool is the user's code, and its exception is its result
+            await self._finish_raised(context, error)
         else:
-            if scope.cancelled_caught:
-                text = f"the call did not end within its deadline of {timeout:g} s"
-                details = {"reason": "deadline", "effect": context.effect, "timeout": timeout}
-                await self.finish("error", text, details)
-            else:
-                await self._finish_with(value)
+            await self._finish_with(value, deadline if running.is_told and running.cancellation is None else inf)
+        if running.cancellation is not None:  # its function has ended all the same, and that is the call's result
+            raise running.cancellation
+
+    def _run(self, body: Body, running: Running, deadline: float) -> Awaitable[Any]:
+        host = self.attempt.host
+        if self.runs_apart and not host.environment.runs_elsewhere:
+            return host.bodies.run(running, partial(host.environment.run_body, body), deadline)
+        return host.environment.run_body(body)
+
+    async def _finish_raised(self, context: "_CallContext", error: BaseException) -> None:
+        """Commit what the function has raised as the call's result. Raise a cancellation again, and what must end the
+        process."""
+        if (cancelled := _cancellation_of(error)) is not None:
+            await self._interrupt(context, error)
+            raise context.running.cancellation or cancelled from None
+        if not isinstance(error, Exception | SystemExit):
+            raise error
+        reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
+        traceback = traceback_of(error, secret_values(self.attempt.state))
+        details = {"reason": reason, "effect": context.effect}
+        await self.finish("error", explain(error, f"tool {self.tool.name}"), details, traceback=traceback)
+
+    def _ruled(self) -> Ruled:
+        host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
+        assert isinstance(record.request, e.ToolCallRequested)
+        return Ruled(
+            rules=host.rules.about(host.journal.look(), facts, content),
+            root=facts.root,
+            own=self.own_policy(record.arguments),
+            tool=content.tool,
+            folder=facts.cwd,
+            paths=content.paths,
+            command=content.command,
+            claims=content.claims,
+            secret=content.secret,
+            is_decided=record.decision is not None,
+            was_ruled=record.request.rule is not None,
+        )
 
     async def commit_started(
         self, process: int | None, process_started_at: float | None, job: NewJob | None = None
@@ -223,7 +279,7 @@ class FunctionCall(Call):
             if needed_a_person and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
             self.check_rules(view, state)
-            started = self._started(process, process_started_at)
+            started = self._started(self.now(), process, process_started_at)
             return [started] if job is None else [started, self._job_started(job, process, process_started_at)]
 
         try:
@@ -237,17 +293,22 @@ class FunctionCall(Call):
         own = error.subgroup(Exception) if isinstance(error, BaseExceptionGroup) else None
         also = "" if own is None else f"while it was cancelled: {own!r}"
         left = context.left or ToolResult(kind="interrupted", content=also)
-        details = {**left.details, "reason": "cancelled", "effect": context.effect}
+        running = context.running
+        effect = "none" if running.ended is not None and not running.has_begun else context.effect
+        details = {**left.details, "reason": "cancelled", "effect": effect}
         if await is_own_doing(self.attempt):
             await self.abandon(left.content, details)
         else:
-            await self.finish("interrupted", left.content or "the call was cancelled", details)
+            await self.finish("interrupted", (left.content or "the call was cancelled") + runs_on(running), details)
 
-    async def _finish_with(self, value: Any) -> None:
-        """Commit the tool's return value: a ToolResult as it is, and any other value as an ok result."""
+    async def _finish_with(self, value: Any, deadline: float) -> None:
+        """Commit the tool's return value: a ToolResult as it is, and any other value as an ok result. One that came
+        after the deadline says so."""
         result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
+        late = {"late": round(max(0.0, anyio.current_time() - deadline), 3)} if deadline < inf else {}
+        details = {**result.details, **late}
         try:
-            raw = to_json(result.value, f"the result of tool {self.tool.name}")
+            raw = to_json(result.value, f"the result of tool {self.tool.name}", exact=True)
             if result.kind == "ok":
                 from_json(raw, self.value_type, f"the result of tool {self.name}")
         except InvalidInput as error:
@@ -256,14 +317,16 @@ class FunctionCall(Call):
         content = result.content
         if result is not value:
             content = value if isinstance(value, str) else bytes(raw).decode()
-        await self.finish(result.kind, content, result.details, raw)
+        await self.finish(result.kind, content, details, raw)
 
-    def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
+    def _started(
+        self, at: datetime, process: int | None = None, process_started_at: float | None = None
+    ) -> e.ToolCallStarted:
         return e.ToolCallStarted(
-            at=self.now(),
+            at=at,
             operation=self.operation,
             host=HOST,
-            pid=os.getpid(),
+            pid=THIS_PROCESS.pid,
             process=process,
             process_started_at=process_started_at,
         )
@@ -282,6 +345,7 @@ class FunctionCall(Call):
             guard_started_at=job.guard_started_at,
             log=printable_text(job.log),
             keep=self.attempt.spec.jobs == "keep",
+            notify=job.notify,
         )
 
 
@@ -305,6 +369,8 @@ class _CallContext(ProcessToolContext):
         self._call = call
         self.operation = call.operation
         self.session = call.attempt.session
+        named = self.session, call.attempt.spec.name, self.operation, f"tool {call.tool.name}"
+        self.running = call.attempt.host.bodies.of(*named, begins_again=call.is_idempotent)
         facts = call.attempt.state.facts
         self.requester, self.cwd = facts.requester, facts.cwd
         self.executing = False
@@ -332,21 +398,24 @@ class _CallContext(ProcessToolContext):
 
     @property
     def is_cancelled(self) -> bool:
-        return self._call.attempt.stop_reason is not None
+        return self._call.attempt.stop_reason is not None or self.running.is_told
 
     def heartbeat(self) -> None:
         host = self._call.attempt.host
-        host.hub.sign(self.session, host.clock.now())
+        self.running.in_loop(lambda: host.hub.sign(self.session, host.clock.now()))
 
     @property
     def jobs(self) -> Mapping[str, JobView]:
+        self.running.check()
         return {name: job.view(self.session) for name, job in self._call.attempt.state.jobs.items()}
 
     @property
     def job_folder(self) -> str:
+        self.running.check()
         return self._call.attempt.host.jobs.folder()
 
     async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
+        self.running.check()
         await self._call.commit_started(pid, started_at, job)
         self.executing = True
 

@@ -3,11 +3,12 @@ are not written at all (Context.stream).
 
 Rules
 - A report is written with the next entry of its session, so all reports before an entry are on disk with it. Without
-  one it is written after FLUSH_AFTER, or when MOST reports or LARGEST bytes are unwritten. SIGKILL loses what is not.
+  one it is written after FLUSH_AFTER_SECONDS, or when MOST reports or LARGEST bytes are unwritten. SIGKILL loses what
+  is not.
 - A replay reports nothing: what the agent does there again is in the journal, with its reports. Where the journal ends,
   the agent does things that no entry holds, and reports them, perhaps a second time.
-- A report changes nothing in the state of a session but its length. So neither memory nor the cost of a commit depends
-  on the number of reports.
+- A report changes nothing in the state of a session but its length, and whether anything was said. So neither memory
+  nor the cost of a commit depends on the number of reports.
 - A report may wait for a commit; one that a replay makes again does not. So each first waits until all other tasks of
   the agent have settled (Attempt.resting), and delays the next result while it waits for a commit.
 """

@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
+from supervisor.core.declarations.signatures import accepts_context, awaits, hint_of, signature_of
 from supervisor.core.declarations.tool_context import StepContext
-from supervisor.core.encoding import JSON_NULL, to_json
-from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.encoding import INEXACT, JSON_NULL, is_exact, to_json
+from supervisor.core.errors import InvalidInput, LimitExceeded, StepFailed
 from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
@@ -37,7 +38,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
     takes_context = accepts_context(fn, StepContext)
     bound = signature_of(fn).bind(*(None,) * takes_context, *args, **kwargs)
-    name, arguments = fn.__qualname__, None
+    name, arguments, inexact = fn.__qualname__, None, None
     if isinstance(place, Named):
         name = place.name
     elif "<" in name:
@@ -48,10 +49,14 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     else:
         passed = dict([*bound.arguments.items()][takes_context:])
         what = f"an argument of step {fn.__module__}.{name}"
-        arguments = msgspec.json.decode(to_json(passed, what, canonical=True, hook=dump))
+        raw = to_json(passed, what, canonical=True, hook=dump)
+        arguments = msgspec.json.decode(raw)
+        inexact = None if is_exact(passed, raw, dump) else f"{what} {INEXACT}"
     operation = attempt.names.of_operation(place, "step", name, arguments)
     if operation not in attempt.state.operations:
-        attempt.refuse_new(operation, _refusal(name, fn, bound.arguments))
+        attempt.refuse_new(operation, inexact or _refusal(name, fn, bound.arguments))
+    bodies = attempt.host.bodies
+    running = bodies.of(attempt.session, attempt.spec.name, operation, f"step {name}", begins_again=True)
     body = Body(
         kind="step",
         name=name,
@@ -62,15 +67,18 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
         inactivity_timeout=attempt.spec.inactivity_timeout,
         stall=attempt.stall,
         fn=fn,
-        args=(_StepContext(attempt, operation), *args) if takes_context else args,
+        args=(_StepContext(attempt, running), *args) if takes_context else args,
         kwargs=kwargs,
+        in_thread=running.in_thread,
     )
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
             with attempt.watch.working(name):
-                ended = await _take(attempt, body, name)
+                ended = await _take(attempt, body, running, name)
                 await attempt.append(lambda view, state: [ended])
+                if running.cancellation is not None:
+                    raise running.cancellation
         record = await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
@@ -96,12 +104,19 @@ def _refusal(name: str, fn: Any, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-async def _take(attempt: Attempt, body: Body, name: str) -> e.OperationFinished:
+async def _take(attempt: Attempt, body: Body, running: Running, name: str) -> e.OperationFinished:
     """Run the body of a step, and return its result. An exception is a result, too."""
+    environment, bodies = attempt.host.environment, attempt.host.bodies
     value, error, traceback = JSON_NULL, None, ""
     try:
         what = f"the result of step {name}"
-        value = to_json(await attempt.host.environment.run_body(body), what, hook=dump)
+        if not environment.runs_elsewhere and bodies.refusal:
+            raise LimitExceeded(bodies.refusal)
+        if environment.runs_elsewhere or not awaits(body.fn):
+            returned = await environment.run_body(body)
+        else:
+            returned = await bodies.run(running, partial(environment.run_body, body))
+        value = to_json(returned, what, exact=True, hook=dump)
         read_model(value, hint_of(body.fn, "return"), what)
     except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
@@ -131,14 +146,15 @@ def value_of(record: Operation, type_: Any, what: str) -> Any:
 
 
 class _StepContext(StepContext):
-    __slots__ = ("_attempt", "operation")
+    __slots__ = ("_attempt", "_running", "operation")
 
-    def __init__(self, attempt: Attempt, operation: str) -> None:
+    def __init__(self, attempt: Attempt, running: Running) -> None:
         self._attempt = attempt
-        self.operation = operation
+        self._running = running
+        self.operation = running.operation
 
     def heartbeat(self) -> None:
-        self._attempt.watch.heartbeat()
+        self._running.in_loop(self._attempt.watch.heartbeat)
 
     def stream(self, piece: str, /) -> None:
-        stream(self._attempt, piece)
+        self._running.in_loop(stream, self._attempt, piece)

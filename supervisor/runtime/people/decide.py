@@ -24,11 +24,12 @@ from supervisor.runtime.plans.decisions import (
     Decided,
     check,
     check_plain,
+    check_types,
     decision_entries,
     kind_of,
     rule_of,
 )
-from supervisor.runtime.plans.release import MayDecide, covered, released
+from supervisor.runtime.plans.release import Made, MayDecide, covered, released
 from supervisor.runtime.reading.journals import find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.store import Store
@@ -50,7 +51,7 @@ async def decide(
     """Decide an approval; see Supervisor.decide. `may`: whether a person may decide another approval, which the rule
     that this decision makes would decide, too."""
     store, by = runner.journal.store, printable_text(decider_of(decision))
-    asking, checked = store.find_asking(approval), _check(store, approval, decision)
+    asking, checked = store.find_asking(approval), _check(runner, approval, decision)
     if asking is None or checked is None:
         return DecisionResult(kind="unknown", approval=approval)
     claims = runner.environment.claims_decisions
@@ -71,6 +72,7 @@ async def decide(
             now=now,
             is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
             shares_rules=runner.environment.shares_rules,
+            is_former=runner.environment.is_former,
         )
         if decided is None:
             return entries, None
@@ -104,37 +106,45 @@ def _released(
     """Return what the rule of a decision decides of the other calls that wait in the tree of that decision."""
     rule, (state, event) = rule_of(view, checked), decided
     assert rule is not None
-    rule = replace(rule, added_at=None)  # an older rule of the same meaning is confirmed now
+    made = Made(rule, by, event.approval, now, view.position + len(view.rows))
     found, after = list[Approval](), 0
     while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
-        found += covered(rule, some)
+        found += covered(made, some)
         after = some[-1].position
     said = released(
         view,
         runner.rules,
-        rule,
+        made,
         found,
-        by=by,
-        through=event.approval,
         now=now,
         has_passed=runner.clock.has_passed,
         may=may,
+        settle=runner.environment.settle,
+        ours=runner.environment.files_of_ours,
     )
     return list(said)
 
 
-def _check(store: Store, approval: str, decision: Decision) -> Checked | None:
+def _check(runner: "Runner", approval: str, decision: Decision) -> Checked | None:
     """Check a decision; return None for an unknown approval. Raises InvalidInput."""
     if (plain := check_plain(decision)) is not None:
         return plain
-    found = store.get_approval(approval)
-    return None if found is None else check(found, decision)
+    found = runner.journal.store.get_approval(approval)
+    if found is None:
+        return None
+    checked = check(found, decision)
+    if checked.edited is not None and found.status == "pending" and not runner.environment.is_former:
+        if (check_edit := runner.asking.get(approval)) is not None:
+            check_edit(checked.edited)
+        else:
+            check_types(found, checked)
+    return checked
 
 
 def check_decision(found: Approval, decision: Decision) -> None:
     """Raise InvalidInput for a decision that does not fit what was asked and offered."""
     decider_of(decision)
-    check(found, decision)
+    check_types(found, check(found, decision))
 
 
 async def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:

@@ -5,15 +5,15 @@ Posting begins after the approval's commit, and never delays that commit (A1).
 Rules
 - When this process claims a tree, it posts all pending approvals of the tree (R3).
 - A process shows the approvals of the trees that it owns. A process that claims trees as it runs (a daemon) also shows
-  an approval of another process that no channel has shown for OWNER_TIME seconds.
+  an approval of another process that no channel has shown for OWNER_TIME_SECONDS seconds.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
 - `unattended` answers in place of people, under its own name. The setting is never stored. It does not approve
   questions: if it allows calls, people are still asked questions. If it denies calls, a question is denied, too, and
   the agent gets QuestionUnanswered.
 - A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
-  is in memory, there is no channel, and the program has waited for the outcome for READER_TIME seconds without reading
-  approvals.
+  is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS seconds without
+  reading approvals.
 """
 
 from collections import Counter
@@ -71,9 +71,9 @@ _NO_READER = Deny(
 class LocalCards:
     """The host of cards that keeps approvals in this process's store; see CardHost."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, inputs: Inputs) -> None:
         self._runner = runner
-        self._inputs = Inputs(runner.journal.store)
+        self._inputs = inputs
 
     def now(self) -> datetime:
         return self._runner.clock.now()
@@ -144,7 +144,7 @@ class Posting:
         self._sweep = sweep
         self._serves = self._store.owns if serves is None else serves
         self._first_look = OWNER_TIME_SECONDS if serves is None else 0.0
-        self._cards = LocalCards(runner) if cards is None else cards
+        self._cards = LocalCards(runner, reader.inputs) if cards is None else cards
         self._poster = Poster(self._cards, channels, failed, routes, people)
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()
@@ -261,7 +261,8 @@ class Posting:
         return is_passive and self._store.is_durable
 
     def _check_reader_later(self, root: str) -> None:
-        """After READER_TIME, deny the approvals of a tree if only this program could answer and it reads none."""
+        """After READER_TIME_SECONDS, deny the approvals of a tree if only this program could answer and it reads
+        none."""
         only_a_reader_can_answer = not self._poster.has_channels and not self._store.is_durable
         if only_a_reader_can_answer and not isinstance(self._answer, Deny):
             self._cards.after(READER_TIME_SECONDS, partial(self._deny_without_reader, root))

@@ -4,26 +4,25 @@ A decision releases equal calls of its own tree in its own append (decide.py). T
 what was asked in that very moment.
 
 Rules
-- It happens when a rule is added, here or by another process, and when a tree is loaded: for each rule that a decision
-  has made, that stands, and that is younger than the call. Both come to the same, so a process that dies in between
+- It happens when a decision makes or confirms a rule, here or in another process, and when a tree is loaded: for each
+  such decision whose rule stands, if the call asked before it. Both come to the same, so a process that dies in between
   leaves nothing undone.
 - A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
-from supervisor.runtime.plans.release import covered, released
+from supervisor.runtime.plans.release import Made, covered, made, released
 from supervisor.runtime.plans.rules import book
 from supervisor.runtime.reading.pieces import PIECE
 from supervisor.system.logs import FactLog
@@ -48,10 +47,10 @@ class Releasing:
 
     def _claimed(self, root: str) -> None:
         try:
-            standing = book(self._runner.journal.look()).standing.values()
+            rules = book(self._runner.journal.look())
         except StoreError:
             return  # no call runs while the rules cannot be read, and the log says so
-        found = [str(rule.id) for rule in standing if rule.approval is not None and rule.session in (None, root)]
+        found = [name for name in rules.made if rules.standing[name].session in (None, root)]
         if found:
             self._begin(found, root)
 
@@ -59,42 +58,38 @@ class Releasing:
         """Let rules decide what waits in the tree of a root, or in every tree of this process."""
         runner = self._runner
         if not (runner.is_closed or runner.only_replays or runner.environment.is_former):
-            runner.start_soon(self._release, rules, root)
+            runner.start_soon(self.release, lambda view: made(view, rules), root)
 
-    async def _release(self, rules: list[str], root: str | None) -> None:
+    async def release(self, find: Callable[[View], list[Made]], root: str | None) -> None:
+        """Let rules decide what waits. `find`: returns them, with the decisions that have made them. `root`: only what
+        waits in its tree."""
         after, store, journal = 0, self._store, self._runner.journal
         try:
             while some := store.find_approvals(root=root, after=after, limit=PIECE):
                 after = some[-1].position
                 here = [each for each in some if store.owns(each.root_session)]
-                if any(covered(rule, here) for rule in self._standing(journal.look(), rules)):
-                    await journal.append(partial(self._entries, rules, here))
+                if any(covered(each, here) for each in find(journal.look())):
+                    await journal.append(partial(self._entries, find, here))
                 else:
                     await checkpoint()
         except StoreError as error:
-            log.error("approvals.not_released", rules=rules, reason=str(error))
+            log.error("approvals.not_released", root=root, reason=str(error))
 
-    def _entries(self, rules: list[str], approvals: Sequence[Approval], view: View) -> list[Entry]:
+    def _entries(self, find: Callable[[View], list[Made]], approvals: Sequence[Approval], view: View) -> list[Entry]:
         runner, clock = self._runner, self._runner.clock
         entries, done = list[Entry](), set[str]()
-        for rule in self._standing(view, rules):
+        for said in find(view):
             for state, event in released(
                 view,
                 runner.rules,
-                rule,
+                said,
                 [each for each in approvals if each.id not in done],
-                by=rule.by or "",
-                through=rule.approval or "",
                 now=clock.now(),
                 has_passed=clock.has_passed,
                 may=self._admission.may_decide,
+                settle=runner.environment.settle,
+                ours=runner.environment.files_of_ours,
             ):
                 done.add(event.approval)
                 entries += [(state.id, event), *runner.follow(state, event)]
         return entries
-
-    @staticmethod
-    def _standing(view: View, rules: list[str]) -> list[Rule]:
-        """Return those of the rules that have not been revoked."""
-        standing = book(view).standing
-        return [standing[name] for name in rules if name in standing]

@@ -1,13 +1,13 @@
 """Plans that begin a session: the events of its first commit, whether a start means a session that exists, and the
 limits on sub-agents."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.calls.rules import inherit
+from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import SessionConflict
 from supervisor.core.sessions.state import SessionState
@@ -33,9 +33,11 @@ def first_events_of_child(
     given: Raw,
     attempt: e.AttemptStarted,
     folder: str,
+    rules: Sequence[Rule],
     traceparent: str | None,
 ) -> tuple[e.AnyEvent, ...]:
-    """Return the same events for a sub-agent that an operation of its parent begins. It inherits the rules (A14)."""
+    """Return the same events for a sub-agent that an operation of its parent begins. `rules`: with those that it
+    inherits (A14)."""
     facts = parent.facts
     return first_events(
         agent,
@@ -48,7 +50,7 @@ def first_events_of_child(
         cwd=folder,
         parent=parent.id,
         parent_operation=operation,
-        rules=inherit(facts.rules, agent.rules),
+        rules=rules,
         traceparent=traceparent,
     )
 

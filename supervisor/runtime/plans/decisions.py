@@ -19,11 +19,11 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.approvals.questions import check_answer
 from supervisor.core.calls.rules import Rule
-from supervisor.core.declarations.schemas import schema_misfit
+from supervisor.core.declarations.schemas import schema_misfit, why_unlike
 from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import unmask
+from supervisor.core.text.masks import hide, unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import book, granted, rule_added, rule_of_denial
@@ -84,7 +84,8 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
     """Encode edited arguments, with the default values of those that are left out. Raises InvalidInput unless they are
     all of the call's arguments, as its journaled schema has them, or as it asked with if there is none (A8).
 
-    The process that runs the call checks them again. Secret arguments are checked only there: they may be masked here.
+    Their types are checked by `check_types`, and by the process that runs the call. Secret arguments are checked only
+    there: they may be masked here.
     """
     if arguments is None:
         return None
@@ -111,6 +112,31 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
     return raw
 
 
+def check_types(approval: Approval, checked: Checked) -> None:
+    """Raise InvalidInput for edited arguments that certainly do not fit the types of the tool, by its journaled
+    parameters (A8). The tool's own decoder, which knows more, is asked before the effect.
+
+    It is no part of `check`: a decision that was accepted must be accepted in each replay.
+    """
+    if checked.edited is None or approval.schema is None:
+        return
+    known, edited = approval.schema.get("properties", {}), msgspec.json.decode(checked.edited)
+    unseen = {*approval.secret, *approval.masked}
+    properties = {
+        name: {} if name in unseen else known[name] if name in known else _plain_like(approval.arguments.get(name))
+        for name in edited
+    }
+    schema = {"properties": properties, "$defs": approval.schema.get("$defs", {})}
+    if (problem := why_unlike(edited, schema, is_closed=not approval.secret)) is not None:
+        raise InvalidInput(f"the edited arguments do not fit {approval.tool}: {problem.lstrip()}; correct them")
+
+
+def _plain_like(value: Any) -> dict[str, Any]:
+    """Return the schema of a parameter of which the journaled parameters say nothing: it is that of a text or a bool,
+    like the value that the call asked with."""
+    return {"type": "boolean" if isinstance(value, bool) else "string"} if isinstance(value, bool | str) else {}
+
+
 def _without(schema: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
     """Return what a schema of arguments says of those that are not secret: what else it says of all of them together
     cannot be checked without the secret ones."""
@@ -121,7 +147,7 @@ def _without(schema: Mapping[str, Any], secret: Collection[str]) -> dict[str, An
     return {word: schema[word] for word in words if word in schema} | {"required": required}
 
 
-def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
+def restored(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
     """Return edited arguments with the secret values and credentials in place of the masks that the approver left."""
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
@@ -142,11 +168,13 @@ def decision_entries(
     now: datetime,
     is_in_time: Callable[[datetime], bool] = lambda expires_at: False,
     shares_rules: bool = False,
+    is_former: bool = False,
 ) -> tuple[list[Entry], Decided | None]:
     """Return the entries of a decision, and the session with the event that counts; None if the decision does not
     count. `asking`: the session and the operation of the approval. `is_in_time`: whether an approval with this expiry
     is known to be decided before it, although the wall clock says later. `shares_rules`: whether rules for all sessions
-    are kept elsewhere: the caller adds them there. Raises InvalidInput for an approval of a question.
+    are kept elsewhere: the caller adds them there. `is_former`: as in Environment. Raises InvalidInput for an approval
+    of a question.
     """
     session, operation = asking
     state = view.find_session(session)
@@ -158,7 +186,7 @@ def decision_entries(
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
-    added = rule_added(view, rule, by, now, approval) if rule is not None and is_kept_here else ()
+    added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
     return [(session, event), *added], (state, event)
 
 
@@ -167,12 +195,12 @@ def _event(
 ) -> e.ApprovalDecided | e.QuestionAnswered:
     """Return the event of a decision. Raises InvalidInput for an approval of a question."""
     if checked.decision == "answer":
-        return e.QuestionAnswered(**about, value=checked.value)
+        return e.QuestionAnswered(**about, value=_chosen(checked.value, record.request))
     if checked.decision == "approve":
         _check_call(about["approval"], record.kind == "call")
     edited: dict[str, Any] = {}
     if checked.edited is not None and isinstance(record.request, e.ToolCallRequested):
-        edited = {"arguments": _restore(checked.edited, record.request), "secret": record.request.secret}
+        edited = {"arguments": restored(checked.edited, record.request), "secret": record.request.secret}
     return e.ApprovalDecided(
         **about,
         decision=checked.decision,
@@ -182,6 +210,15 @@ def _event(
         reason=checked.reason,
         **edited,
     )
+
+
+def _chosen(answer: msgspec.Raw, request: Any) -> msgspec.Raw:
+    """Return an answer with the choice of the question in place of the one that was shown, with credentials masked."""
+    choices = request.choices if isinstance(request, e.QuestionAsked) else None
+    shown = hide(choices)
+    if choices is None or shown is choices or (said := msgspec.json.decode(answer)) not in shown:
+        return answer
+    return to_json(choices[shown.index(said)], "the answer")
 
 
 def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "closed"]:

@@ -13,8 +13,8 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.sessions.retrying import PARENT_ENDED
-from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.values import OutcomeKind
+from supervisor.core.sessions.state import Operation, SessionState, joined_words
+from supervisor.core.values import NOT_ASKED_AGAIN, OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of
 from supervisor.runtime.plans.turns import next_turn, undelivered
@@ -32,6 +32,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     led_by: tuple[str, ...] = ()
     stopped_at: int = 0
     """After a stall: the length of the journal when the attempt was told to stop."""
+    asks_again: bool = False
+    """Whether an approved call waits until another program asks for it again."""
+    writing: str = ""
+    """The text that the agent was writing (Context.stream)."""
     error: BaseException | None = None
     """The agent's exception, for the program that started the run in this process (runtime/reading/runs.py)."""
 
@@ -87,11 +91,12 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
                 orphan = orphan_of(state, operation, found)
-                yield session, _interrupted(operation, record, cause, now, orphan)
+                yield session, _interrupted(operation, record, ending, now, orphan)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
         told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
+        told["said"] = "" if ending.kind == "succeeded" else joined_words(state.said, ending.writing)
         more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
         yield session, e.RunFinished(at=now, **told, **more)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
@@ -119,10 +124,16 @@ def cancel_cause(cancel: e.CancelRequested) -> str:
 
 
 def _interrupted(
-    operation: str, record: Operation, cause: str, now: datetime, orphan: Mapping[str, str]
+    operation: str, record: Operation, ending: Ending, now: datetime, orphan: Mapping[str, str]
 ) -> e.ToolCallFinished:
+    cause = ending.cause or "the run has ended"
     effect = "maybe" if record.state == "executing" else "none"
     reason = "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled"
+    if record.state == "approved" and ending.asks_again:
+        reason, cause = (
+            NOT_ASKED_AGAIN,
+            f"approved, and not asked for again before the run ended; it did not run: {cause}",
+        )
     details = {"reason": reason, "effect": effect, **orphan}
     return e.ToolCallFinished(
         at=now,

@@ -4,16 +4,19 @@ A person who allows a call for the session has answered each equal call that wai
 others would wait for the same answer.
 
 Rules
-- A call is released if it asked before the rule was made, if the rule by itself says what happens to it, and if nothing
+- A call is released if it asked before that decision, if the rule by itself says what happens to it, and if nothing
   else holds it: an ask rule, a deny rule, or a reservation of the decision for other people.
+- What was before is told by positions, which no clock touches. Only a rule that a former version wrote has none.
+- A decision that makes no new rule, since one of the same meaning stands, releases the same calls.
 - In the tree of the decision that is one append with it. In other trees the owner does it, when the rule is added and
   when a tree is loaded, so no crash loses it (runtime/people/releasing.py). Who is slower finds nothing to do.
 - The event names the person who made the rule, the rule, and the approval whose decision it was.
 - Pure: these are functions of a view.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
@@ -21,20 +24,45 @@ from supervisor.core.calls.rules import Rule, is_about, policy_of
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval, HasPassed
 from supervisor.runtime.journal.view import View
-from supervisor.runtime.plans.rules import Ruling
+from supervisor.runtime.plans.rules import Ruling, Settle, book
 
 MayDecide = Callable[[str, Approval], bool]
 """Whether a person may decide an approval once."""
 
 
-def covered(rule: Rule, approvals: Iterable[Approval]) -> list[Approval]:
+class Made(NamedTuple):
+    """A rule, and the decision that has made or confirmed it: who made it, of which approval, when, and after which
+    position."""
+
+    rule: Rule
+    by: str
+    approval: str
+    at: datetime
+    after: int
+
+    def is_later_than(self, approval: Approval) -> bool:
+        return approval.position <= self.after if self.after else approval.created_at <= self.at
+
+
+def made(view: View, rules: Iterable[str]) -> list[Made]:
+    """Return what decisions have made of these rules, as far as they stand."""
+    found = book(view)
+    return [
+        Made(found.standing[name], event.by, event.approval or "", event.at, event.after)
+        for name in rules
+        for event in found.made.get(name, ())
+    ]
+
+
+def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
     """Return the pending calls that a rule is about, as far as their lists show."""
+    rule = said.rule
     return [
         each
         for each in approvals
         if each.kind == "call"
         and rule.session in (None, each.root_session)
-        and (rule.added_at is None or each.created_at <= rule.added_at)
+        and said.is_later_than(each)
         and is_about(rule, each.tool, each.claims)
         and isinstance(each.arguments, dict)
         and _says(rule, content_of_approval(each), each.root_session)
@@ -44,21 +72,22 @@ def covered(rule: Rule, approvals: Iterable[Approval]) -> list[Approval]:
 def released(
     view: View,
     ruling: Ruling,
-    rule: Rule,
+    said: Made,
     approvals: Iterable[Approval],
     *,
-    by: str,
-    through: str,
     now: datetime,
     has_passed: HasPassed,
     may: MayDecide,
+    settle: Settle,
+    ours: Callable[[], Collection[str]],
 ) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
-    """Yield what a rule decides of these pending calls: the session, and the event. `by` and `through`: the person
-    whose decision made the rule, and its approval."""
-    for each in covered(rule, approvals):
+    """Yield what a rule decides of these pending calls: the session, and the event. It names the person whose decision
+    made the rule, and its approval. `settle` and `ours`: as in Ruling.of_call."""
+    rule = said.rule
+    for each in covered(said, approvals):
         state = view.find_session(each.session)
         record = None if state is None else state.operations.get(each.operation)
-        if state is None or record is None or record.pending_approval != each.id or each.id == through:
+        if state is None or record is None or record.pending_approval != each.id or each.id == said.approval:
             continue
         request = record.request
         assert isinstance(request, e.ToolCallRequested)
@@ -67,9 +96,9 @@ def released(
             continue
         facts = state.facts
         content = content_of_request(request, facts.cwd)
-        said = ruling.of_call(view, facts, content, more=(rule,))
+        ruled = ruling.of_call(view, facts, content, settle=settle, ours=ours, more=(rule,))
         is_meant = _says(rule, content, facts.root)
-        if said is None or said[0] != rule.kind or not is_meant or not may(by, each):
+        if ruled is None or ruled[0] != rule.kind or not is_meant or not may(said.by, each):
             continue
         yield (
             state,
@@ -78,12 +107,12 @@ def released(
                 operation=each.operation,
                 approval=each.id,
                 decision="approve" if rule.kind == "allow" else "deny",
-                by=by,
+                by=said.by,
                 scope="always" if rule.session is None else "session",
                 pattern=rule.pattern,
                 rule=rule.id,
                 reason=rule.reason,
-                through=through,
+                through=said.approval,
             ),
         )
 

@@ -25,7 +25,7 @@ def finished_call(
     value: msgspec.Raw = JSON_NULL,
     traceback: str = "",
 ) -> e.ToolCallFinished:
-    """Return the result of a call as an event. A result above LARGEST_RESULT becomes an error (`too_large`)."""
+    """Return the result of a call as an event. A result above LARGEST_RESULT_BYTES becomes an error (`too_large`)."""
     size = len(content) + len(bytes(value))
     if size > LARGEST_RESULT_BYTES:
         kind, details = "error", {**details, "reason": "too_large"}
@@ -67,7 +67,9 @@ def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
 
 
 def _as_json(value: Any) -> Any:
+    if value is None or (type(value) is str and value.isascii()):  # most are
+        return value
     try:
-        return to_json(value, "a detail")
+        return to_json(value, "a detail", exact=True)
     except InvalidInput:
         return printable_text(repr(value))

@@ -38,6 +38,9 @@ from supervisor.core.sessions.state import Rulebook
 from supervisor.core.values import Approval, Approve, Deny, Option, Policy
 from supervisor.runtime.journal.view import Entry, View
 
+Settle = Callable[[Iterable[str]], Mapping[str, str]]
+"""Says where paths lead."""
+
 
 class Ruling:
     """The rules that hold in this process. `from_code`: the rules that the program passed to `open_supervisor`; they
@@ -54,22 +57,22 @@ class Ruling:
         facts: e.SessionCreated,
         content: CallContent,
         *,
-        settle: Callable[[Iterable[str]], Mapping[str, str]] = lambda paths: {},
-        ours: Collection[str] = (),
+        settle: Settle = lambda paths: {},
+        ours: Callable[[], Collection[str]] = tuple,
         more: tuple[Rule, ...] = (),
         is_former: bool = False,
     ) -> tuple[Policy, Rule] | None:
         """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `settle` says where paths lead. `ours` and `is_former`: see `policy_of`. `more`: further rules. The arguments
-        are decoded only if a rule may be about the call.
+        `settle` says where paths lead, `ours` which files are ours. `is_former`: see `policy_of`. `more`: further
+        rules. The arguments are decoded only if a rule may be about the call.
         """
-        rules = (*self._about(view, facts, content), *more)
+        rules = (*self.about(view, facts, content), *more)
         if not rules:
             return None
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
-        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours, is_former=is_former)
+        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours(), is_former=is_former)
 
     def why(
         self,
@@ -82,20 +85,45 @@ class Ruling:
         """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
         declares."""
         not_counted = own if facts.parent is not None else ()
-        about = self._about(view, facts, content)
+        about = self.about(view, facts, content)
         return why_asked(ruled, about, content, root_session=facts.root, not_counted=not_counted)
 
-    def _about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
+    def about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
         """Return the rules that are about a call."""
         tool, claims = content.tool, content.claims
-        own = [rule for rule in (*self.from_code, *self.shared, *facts.rules) if is_about(rule, tool, claims)]
+        declared = (*self.from_code, *self.shared, *facts.rules)
+        own = [rule for rule in declared if is_about(rule, tool, claims)] if declared else ()
         written = book(view)
         found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
         return (*own, *found)
 
+    def paths(self, view: View, facts: e.SessionCreated, content: CallContent) -> list[str]:
+        """Return the paths that `of_call` settles, in order."""
+        return sorted(named_paths(self.about(view, facts, content), content.arguments, content.paths, facts.cwd))
+
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""
         return [*self.from_code, *book(view).standing.values()]
+
+
+def why_not_begun(
+    ruled: tuple[Policy, Rule] | None, own: Policy, tool: str, *, is_decided: bool, was_ruled: bool
+) -> str | None:
+    """Return why a call may not begin by the rules of this instant; None if it may (A8, A9). `own`: the policy of its
+    tool. `is_decided`: whether a person has decided about it; `was_ruled`: whether a rule has allowed it."""
+    policy = own if ruled is None else ruled[0]
+    if policy == "deny":
+        return f"denied by the policy of tool {tool}" if ruled is None else _denied_by(ruled[1])
+    if policy == "ask" and not is_decided and (ruled is not None or was_ruled):  # what allowed it no longer holds
+        return "the rules have changed since it was called, and nothing ran; call it again to ask"
+    return None
+
+
+def _denied_by(rule: Rule) -> str:
+    """Return the text that tells the agent which rule denied its call."""
+    whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
+    why = f"\nthe reason: {rule.reason}" if rule.reason else ""
+    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "") + why
 
 
 def book(view: View) -> Rulebook:
@@ -110,10 +138,16 @@ def book(view: View) -> Rulebook:
     return found
 
 
-def rule_added(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
-    """Yield the event that adds a rule; nothing if a rule with the same meaning holds already."""
-    if book(view).find_same(rule) is None:
-        yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
+def rule_added(
+    view: View, rule: Rule, by: str, now: datetime, approval: str | None = None, *, is_former: bool = False
+) -> Iterator[Entry]:
+    """Yield the event that adds a rule. If a rule with the same meaning holds already, a decision confirms it, so that
+    it decides what waits in other trees, too; without a decision nothing is to be done. `is_former`: as former versions
+    did it, which confirmed none."""
+    same = book(view).find_same(rule)
+    if same is None or (approval is not None and not is_former):
+        after = 0 if approval is None or is_former else view.position + len(view.rows)
+        yield RULES, e.RuleAdded(at=now, rule=same or rule, by=by, approval=approval, after=after)
 
 
 def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], Rule]:

@@ -253,6 +253,8 @@ class LocalActivityWatch(ActivityWatch):
                 known.doing = tuple(self._doing_by_journal(known.state, known.open)) or _UNKNOWN
             doing = _UNKNOWN if known.doing is None else known.doing
             clock = "asleep" if known.state is not None and known.state.waiting_for is not None else "unknown"
+        if self._runner.bodies.left:
+            doing = (*doing, *self._left(known.id))
         return Activity(
             session=known.id,
             parent=known.parent,
@@ -269,6 +271,13 @@ class LocalActivityWatch(ActivityWatch):
             budget=None if budget is None else budget[1],
             budget_left=None if budget is None else budget[0],
         )
+
+    def _left(self, session: str) -> Iterator[Doing]:
+        """Yield the functions of a session that still run here, although their calls and steps have ended (T3)."""
+        now, instant = self._runner.clock.now(), anyio.current_time()
+        for body in self._runner.bodies.left:
+            if body.session == session:
+                yield Doing(kind="left", name=body.name, since=now - timedelta(seconds=instant - body.left_at))
 
     def _doing_here(self, attempt: Attempt) -> Iterator[Doing]:
         """Yield what an attempt in this process is doing. The attempt is read, since its journal does not hold all."""
@@ -330,7 +339,7 @@ def _known(row: SessionRow) -> _Known:
     heard_at = row.ended_at or row.last_at
     known = _Known(row.position, row.id, row.parent, row.root, row.path, row.created_at, heard_at)
     if outcome is not None:
-        known.outcome, known.cause = outcome.kind, outcome.cause
+        known.outcome, known.cause = outcome.kind, hide(outcome.cause)
     return known
 
 

@@ -93,7 +93,7 @@ class LocalRun(Run[R]):
 
     def _read(self) -> Outcome[R] | None:
         ended = self._look()
-        return None if ended is None else outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+        return None if ended is None else outcome_of(ended, self._spec)
 
     def _look(self) -> e.RunFinished | None:
         """Return the run's own outcome; None while it is open."""

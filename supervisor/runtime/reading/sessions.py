@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.rows import Owner, SessionRow
+from supervisor.core.text.masks import hide
 from supervisor.core.values import Approval, HasPassed, Outcome, SessionStatus, SessionView, as_of
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
@@ -89,6 +90,7 @@ class Trees:
             position=row.position,
             run=row.runs,
             owner=str(owner) if owner is not None else None,
+            running=owner is not None,
             blocked=block_of(self._store, row),
         )
 
@@ -156,4 +158,4 @@ def block_of(store: Store, row: SessionRow) -> Block | None:
 def _outcome(outcome: Outcome[Any] | None) -> dict[str, Any] | None:
     if outcome is None:
         return None
-    return {"kind": outcome.kind, "value": outcome.value, "cause": outcome.cause}
+    return {"kind": outcome.kind, "value": outcome.value, "cause": hide(outcome.cause)}

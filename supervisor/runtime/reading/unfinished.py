@@ -24,7 +24,7 @@ opened: "Final[WeakSet[Runner]]" = WeakSet()
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """One thing that an attempt in memory is doing."""
+    """One thing that an attempt in memory is doing, or that it has left (T3)."""
 
     session: str
     agent: str
@@ -44,7 +44,16 @@ def all_unfinished() -> list[Unfinished]:
 
 def unfinished(runner: "Runner") -> list[Unfinished]:
     """Return what the attempts in memory are doing: calls, steps and model calls, or else their own code."""
-    return [each for attempt in list(runner.attempts.live.values()) for each in _of_attempt(runner, attempt)]
+    found = [each for attempt in list(runner.attempts.live.values()) for each in _of_attempt(runner, attempt)]
+    return [*found, *_left(runner)]
+
+
+def _left(runner: "Runner") -> Iterator[Unfinished]:
+    now, instant = runner.clock.now_elsewhere(), runner.clock.elsewhere()
+    for body in list(runner.bodies.left):
+        seconds = max(0.0, instant - body.left_at)
+        since = now - timedelta(seconds=seconds)
+        yield Unfinished(body.session, body.agent, f"{body.name}, whose call or step has ended,", since, seconds)
 
 
 def _of_attempt(runner: "Runner", attempt: "Attempt") -> Iterator[Unfinished]:

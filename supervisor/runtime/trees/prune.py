@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-import anyio.to_thread
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
@@ -26,6 +25,7 @@ from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.seam.store import Store
+from supervisor.system.threads import in_thread
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
@@ -80,7 +80,7 @@ class Pruning:
         """Give free space back to the disk. Return why that failed; None if it succeeded."""
         try:
             if self._store.is_durable:
-                await anyio.to_thread.run_sync(self._store.compact)
+                await in_thread(self._store.compact)
         except StoreError as error:
             return str(error)
         return None

@@ -176,11 +176,16 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because:
-        found = replace(found, defaults=asked.defaults, why=asked.why, note=asked.note, because=hide(asked.because))
+        words = {"why": hide(asked.why), "note": asked.note, "because": hide(asked.because)}
+        found = replace(found, defaults=asked.defaults, **words)
     if asked.default_values is not None:
         found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
-        more = {"question": hide(asked.question), "choices": asked.choices, "schema": asked.schema}
+        more = {
+            "question": hide(asked.question),
+            "choices": asked.choices and tuple(hide(asked.choices)),
+            "schema": asked.schema,
+        }
         found = replace(found, kind="question", editable=False, **more)
     elif asked.schema is not None:
         found = replace(found, arguments_schema=asked.schema)
@@ -222,9 +227,9 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
     found: Approval = replace(asked, status=status)
     if answer is None:
         return replace(found, reason=UNREADABLE)
-    found = replace(found, reason=getattr(answer, "reason", None), decided_at=answer.at)
+    found = replace(found, reason=hide(getattr(answer, "reason", None)), decided_at=answer.at)
     if isinstance(answer, e.QuestionAnswered):
-        return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
+        return replace(found, decision="answer", answer=hide(_read_json(answer.value)), by=answer.by)
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
             given = mask_arguments(_read_json(answer.edited), found.secret)
@@ -237,7 +242,7 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         scope = None if answer.decision == "deny" and answer.scope == "once" else answer.scope
         kind, rule, through = answer.decision, answer.rule, answer.through
         found = replace(
-            found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule, through=through
+            found, decision=kind, by=answer.by, scope=scope, pattern=hide(answer.pattern), rule=rule, through=through
         )
     return found
 
@@ -251,6 +256,7 @@ def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
         kind=end.kind,
         cause=end.cause,
         partial=_read_json(end.partial),
+        said=end.said,
         value=_read_json(end.value),
     )
 

@@ -34,6 +34,7 @@ from supervisor.core.values import Approval
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import Left
 from supervisor.runtime.people.posting import LocalCards
+from supervisor.runtime.reading.inputs import Inputs
 from supervisor.seam.channel import Channel
 from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, server_errors
@@ -86,8 +87,10 @@ class CardState:
 class NamespaceCards(LocalCards):
     """The host of the cards of a server; see CardHost. `channels`: those that it serves."""
 
-    def __init__(self, runner: Runner, client: Client, named: TemporalStore, channels: Iterable[Channel]) -> None:
-        super().__init__(runner)
+    def __init__(
+        self, runner: Runner, inputs: Inputs, client: Client, named: TemporalStore, channels: Iterable[Channel]
+    ) -> None:
+        super().__init__(runner, inputs)
         self._client = client
         self._named = named
         self._runner = runner

@@ -17,7 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import NotFound, ServerUnavailable
+from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees, failure_of
@@ -88,11 +88,18 @@ class Deciding:
                 raise_error(failure_of(error))
             except RPCError:
                 pass  # the claim counts
-        return self._recorded(request)
+        return await self._recorded(request)
 
-    def _recorded(self, request: DecisionRequest) -> DecisionResult:
+    async def _recorded(self, request: DecisionRequest) -> DecisionResult:
+        """Return the result of a decision that no worker has answered: perhaps none can go on with its tree."""
+        is_blocked = False
+        with suppress(ServerError, NotFound):  # it counts, whatever can be said of it
+            described = await self._trees.namespace.describe(request.root)
+            is_blocked = await self._trees.namespace.find_block(described) is not None
         return DecisionResult(
             kind="recorded",
+            running=is_blocked,  # a worker has tried
+            blocked=is_blocked,
             approval=request.approval,
             status=_STATUS[request.kind],  # type: ignore[arg-type] # the values of a constant
             by=request.by,
@@ -119,7 +126,7 @@ class Deciding:
         found = self._trees.store.get_approval(approval)
         if found is not None and found.status != "pending":
             return await lost(self._trees.store, approval, decision)
-        stands = self._recorded(winner)
+        stands = await self._recorded(winner)
         return msgspec.structs.replace(stands, kind="already" if is_same else "conflict")
 
     async def _lost(self, root: str, approval: str, decision: Decision) -> DecisionResult | Approval:

@@ -17,6 +17,7 @@ import anyio
 from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
@@ -61,6 +62,7 @@ from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import connect_to_server
 from supervisor.temporal.mirror.mirror import Mirror
+from supervisor.temporal.mirror.namespace import NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
@@ -315,7 +317,11 @@ class TemporalSupervisor(Supervisor):
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
-        await self.trees.read(session)
+        try:
+            await self.trees.read(session)
+        except NotReplayed as unread:  # its outcome says why it is blocked
+            if unread.block is None or self._store.get_session(session) is None:
+                raise
         found: Run[Any] = await self.near.get_run(session, number=number)
         return TemporalRun(self, self.trees, self.near, session, found.number, agent)
 
@@ -332,7 +338,17 @@ class TemporalSupervisor(Supervisor):
         return await self.near.get_session(session)
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        await self.trees.read(session)
+        """See Supervisor. A tree with which no worker can go on is known as far as the server knows its root, unless it
+        was read before."""
+        try:
+            await self.trees.read(session)
+        except NotReplayed as unread:
+            if unread.block is None:
+                raise
+            if self._store.get_session(session) is None:
+                return TreeView(
+                    sessions=(await self.trees.view_of(session),), entries=(), cursor=self.near.reader.now()
+                )
         return await self.near.get_tree(session, entries=entries)
 
     async def get_approval(self, approval: str) -> Approval:
@@ -423,7 +439,7 @@ class TemporalSupervisor(Supervisor):
         """Return the rules of the namespace, and those of all trees."""
         shared = await self._rules.find()
         await self.mirror.read_all()
-        return self._whole([*shared, *await self.near.find_rules()])
+        return self._whole([*map(masked_rule, shared), *await self.near.find_rules()])
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""

@@ -59,8 +59,8 @@ async def start_session(
     given: Any = msgspec.UNSET
     largest = largest_for(trees.client)
     if args:
-        given = args[0] if spec is None else msgspec.json.decode(spec.encode_input(args, {}))
-        given = plain_of(given, "the input", largest)
+        given = args[0] if spec is None else msgspec.json.decode(spec.encode_exactly(args))
+        given = plain_of(given, "the input", largest, exact=True)
     root = check_session_id(session) if session is not None else new_session_id()
     here = working_directory()
     start = Start(
@@ -71,6 +71,7 @@ async def start_session(
         requester=printable_text(requester) if requester else who,
         by=who,
         largest=largest,
+        has_marks=True,
     )
     mark = digest_of_value([start.agent, to_wire(start).get("given", [])])
     is_new = await start_tree(trees, start, mark)
@@ -106,6 +107,7 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
         requester=created.requester,
         by=who,
         largest=largest,
+        has_marks=True,
         carried=Carried(journal=journal, last=len(rows), earlier=None, is_whole=True, answers={}),
     )
 

@@ -14,13 +14,13 @@ import anyio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, UnknownAgent
+from supervisor.core.errors import InvalidInput, NotFound, RunBlocked, ServerUnavailable, UnknownAgent
 from supervisor.core.ids import approval_route, new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.mirror import Mirror
-from supervisor.temporal.mirror.namespace import PATIENCE, POLL_SECONDS
+from supervisor.temporal.mirror.namespace import PATIENCE, POLL_SECONDS, NotReplayed
 from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
@@ -191,13 +191,15 @@ class Trees:
 
     async def begun(self, session: str) -> str:
         """Wait until a worker has begun a session's tree, however long it takes. Return the root. Raises
-        ServerUnavailable if Temporal has ended the tree, and no worker can read it."""
+        ServerUnavailable if Temporal has ended the tree, and no worker can read it; RunBlocked if none can go on."""
         while True:
             root: str | None = None
             try:
                 root = await self.find_root(session)
                 await self.mirror.read(root)
-            except ServerUnavailable:
+            except ServerUnavailable as unread:
+                if root is not None and isinstance(unread, NotReplayed) and unread.block is not None:
+                    raise RunBlocked(root, unread.block) from None
                 if root is not None and await self.namespace.why_ended(await self.namespace.describe(root)) is not None:
                     raise
                 await anyio.sleep(POLL_SECONDS)
@@ -223,10 +225,15 @@ class Trees:
         elif (cause := await self.namespace.why_ended(described)) is not None:
             outcome = {"kind": "abandoned", "value": None, "cause": cause}
         pending = tuple(from_wire(each, Approval) for each in memo[MEMO]["pending"])
+        is_open = described.status == WorkflowExecutionStatus.RUNNING
+        owner = self.store.get_owner(root) if is_open else None
         is_done = outcome is not None and outcome["kind"] in ("succeeded", "cancelled")
         status: SessionStatus = "waiting_approval" if pending else "active"
-        if described.status != WorkflowExecutionStatus.RUNNING:
+        block = self.mirror.blocks.get(root) if is_open else None
+        if not is_open:
             status = "completed" if is_done else "error"
+        elif block is not None:
+            status = "blocked"
         return SessionView(  # without a worker the number of its latest run is not known
             id=root,
             parent=None,
@@ -235,9 +242,12 @@ class Trees:
             path=(memo["agent"],),
             status=status,
             outcome=outcome,
-            pending_approvals=pending if described.status == WorkflowExecutionStatus.RUNNING else (),
+            pending_approvals=pending if is_open else (),
             created_at=described.start_time,
             ended_at=described.close_time,
+            owner=None if owner is None else str(owner),
+            running=owner is not None,
+            blocked=block,
         )
 
 

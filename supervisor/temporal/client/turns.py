@@ -39,7 +39,7 @@ async def find_left(client: Client, named: TemporalStore, described: Any) -> Sta
 async def follow(client: Client, named: TemporalStore, described: Any, left: Start, sent: Command) -> None:
     """Start the next workflow of a tree with a command; or give it to the workflow that was started meanwhile."""
     memo = await described.memo()
-    start = replace(left, carried=None, follows=described.run_id)
+    start = replace(left, has_marks=True, carried=None, follows=described.run_id)
     with server_errors(named, maybe_done=True):
         await client.start_workflow(
             TREE,

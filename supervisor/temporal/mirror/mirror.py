@@ -5,7 +5,8 @@ workflows are another process that writes into it.
 
 Rules
 - An entry is read from a workflow once. A tree is read again as long as it is open, and once more after its end.
-- A tree that Temporal has ended is ended here, too (ended.py).
+- A tree that Temporal has ended is ended here, too (ended.py). One with which no worker can go on is blocked here
+  (stuck.py), until it is read again.
 - The position of an entry is this client's. Another client's store has another id, so it refuses its cursors.
 - A server follows every tree (`follow_all`). One list of the open trees in each round tells which are new, and which
   ask something else than before, and which are open no more. These are read at once; the others by and by
@@ -25,6 +26,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
+from supervisor.core.blocking import Block
 from supervisor.core.errors import (
     NotFound,
     ServerError,
@@ -33,9 +35,11 @@ from supervisor.core.errors import (
     StoreError,
     SupervisorError,
 )
+from supervisor.core.events import RunBlocked, RunUnblocked, encode_event
 from supervisor.core.rows import Owner
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
+from supervisor.runtime.journal.view import View
 from supervisor.runtime.journal.writer import Journal
 from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, server_errors
@@ -82,6 +86,8 @@ class Mirror:
         self._workers_at = 0.0
         self.unread: dict[str, Any] = {}
         """Roots of trees that the workers could not read when all were read, with their memos."""
+        self.blocks: dict[str, Block] = {}
+        """Why no worker can go on with open trees, by their roots."""
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -169,27 +175,61 @@ class Mirror:
         while True:
             try:
                 found = await self.namespace.find_entries(described, after, cause)
-            except ServerUnavailable:
-                if not is_open or (await self.namespace.describe(root)).status == OPEN:
+            except ServerUnavailable as error:
+                if not is_open or not await self._has_ended(root, error):
                     raise
-                return await self._read_alone(root, turn)  # it has ended meanwhile
+                return await self._read_alone(root, turn)
             if turn is not None:
                 await turn.wait()
+            rows = self._end_of_block(root)
             if found.rows:
-                after, had_news = found.rows[-1][0], True
-                rows = [(session, body) for _, session, body in found.rows]
+                after = found.rows[-1][0]
+                rows += [(session, body) for _, session, body in found.rows]
+            if rows:
+                had_news = True
                 await self._feed.add(root, rows, Reached(described.run_id, after, is_closed=False))
             if after >= found.last:
                 break
-        if is_open:
-            return had_news
-        last = list[Row]()
+        return had_news if is_open else await self._end(described, after, cause) or had_news
+
+    async def _end(self, described: Any, after: int, cause: str | None) -> bool:
+        """Note that a tree was read after its end. Return whether that has ended something. `cause`: how Temporal has
+        ended it."""
+        root, last = described.id, list[Row]()
         if cause is not None and after:
             self._journal.catch_up()
             last = end_of(self._store, root, cause, described.close_time)
         await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
         self._looks.forget(root)
-        return had_news or bool(last)
+        return bool(last)
+
+    async def _has_ended(self, root: str, unread: ServerUnavailable) -> bool:
+        """Return whether a tree has ended meanwhile that was open, and could not be read."""
+        if (await self.namespace.describe(root)).status != OPEN:
+            return True
+        if isinstance(unread, NotReplayed) and unread.block is not None:
+            await self._note_block(root, unread.block)
+        return False
+
+    async def _note_block(self, root: str, block: Block) -> None:
+        """Note that no worker can go on with a tree, at its root, if the mirror knows that."""
+        reached, is_known = self._feed.reached(root), self.blocks.get(root) == block
+        self.blocks[root] = block
+        if (reached.is_blocked and is_known) or self._store.get_session(root) is None:
+            return
+        self._journal.catch_up()
+        state = View(self._store, {}, {}, self._store.last_position()).session(root)
+        if state.phase == "open" and (reached.is_blocked or state.blocked is None):
+            log.warning("tree.blocked", root=root, why=block.why, held=block.held, cause=block.cause)
+            row = root, encode_event(RunBlocked(at=datetime.now(UTC), block=block)).decode()
+            await self._feed.add(root, [row], reached._replace(is_blocked=True))
+
+    def _end_of_block(self, root: str) -> list[Row]:
+        """Return the entry that says that a tree goes on with which no worker could; none if no entry says so."""
+        self.blocks.pop(root, None)
+        if not self._feed.reached(root).is_blocked:
+            return []
+        return [(root, encode_event(RunUnblocked(at=datetime.now(UTC))).decode())]
 
     async def see_workers(self) -> None:
         """Find the workers, unless that was done a moment ago."""

@@ -19,6 +19,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from supervisor.core.blocking import Block
 from supervisor.core.errors import LimitExceeded, NotFound, ServerError, ServerUnavailable
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
@@ -34,6 +35,7 @@ from supervisor.temporal.connection import (
 )
 from supervisor.temporal.left import read_left
 from supervisor.temporal.mirror.ended import ENDED, why_ended
+from supervisor.temporal.mirror.stuck import DIVERGED, block_of, find_block, tries
 from supervisor.temporal.wire import MEMO, MISSING, PENDING, TREE, UNSTARTED, Entries, from_wire, refusal_id
 
 T = TypeVar("T")
@@ -52,7 +54,10 @@ LEFT_OUT: Final = "they are too large to be read without a worker: start one"
 
 
 class NotReplayed(ServerUnavailable):
-    """The code of the workers does not follow the history of a workflow, or could not run it."""
+    """The code of the workers does not follow the history of a workflow, or could not run it. `block`: why, if no
+    worker's code is known that can."""
+
+    block: Block | None = None
 
 
 class NotReadYet(NotReplayed):
@@ -109,7 +114,7 @@ class NamespaceReader:
         return sorted(found, key=lambda each: each.created_at)
 
     async def is_left(self, described: Any) -> bool:
-        """Return whether no worker has begun a tree, and one has left it to another one: it lacks the agent."""
+        """Return whether no worker has begun a tree, and one has left it to another one, since it lacks the agent."""
         if described.status != OPEN or described.history_length > FIRST_TASK:
             return False
         has_begun, lacked = await self._latest_task(described)
@@ -156,16 +161,30 @@ class NamespaceReader:
             return await self._entries_of_ended(described.id, after, cause)
         return await self._entries_at_end(described, after)
 
+    async def find_block(self, described: Any) -> Block | None:
+        """Return why no worker can go on with an open tree, as far as the server knows; see stuck.py."""
+        with self.border(described.id):
+            return await find_block(self._client, described)
+
     async def _entries_of_open(self, described: Any, after: int) -> Entries:
         try:
+            if (block := await self.find_block(described)) is not None:  # a worker that was asked would not answer
+                raise _blocked(described.id, block)
             return await self._entries(described.id, after)
-        except ServerUnavailable:
-            if not await self.is_left(described):
+        except ServerUnavailable as error:
+            if not isinstance(error, NotReplayed) or error.block is None:
+                described = await self.describe(described.id)
+                if (block := await self.find_block(described)) is not None:
+                    raise _blocked(described.id, block) from None
+            if not tries(described):
                 raise
-            if await self._is_refused(described):  # it never begins: no session is there
-                return Entries(rows=[], last=0)
-            text = f"session {described.id} waits for a worker that has its agent"  # it hides no other tree
-            raise NotReplayed(text, maybe_done=False) from None
+            has_begun, lacked = await self._latest_task(described)
+            if not has_begun and lacked is not None and await self._is_refused(described):
+                return Entries(rows=[], last=0)  # it never begins: no session is there
+            text = str(error) if lacked is None else f"session {described.id} waits for a worker that has its agent"
+            waits = NotReplayed(text, maybe_done=False)  # it hides no other tree
+            waits.block = error.block if isinstance(error, NotReplayed) else None
+            raise waits from None
 
     async def _entries_of_ended(self, root: str, after: int, cause: str | None) -> Entries:
         """Return entries of a tree that Temporal has ended; none of one that was refused at its start."""
@@ -242,6 +261,9 @@ class NamespaceReader:
         try:
             return await handle.query(name, given, rpc_timeout=patience)
         except WorkflowQueryFailedError as error:
+            if DIVERGED in str(error):
+                block = await block_of(self._client, root, handle.run_id, str(error))
+                raise _blocked(root, block) from None
             kind = NotReadYet if why_query_failed(error) in (MISSING, UNSTARTED) else NotReplayed
             raise kind(f"session {root} cannot be read: {error}", maybe_done=False) from None
         except RPCError as error:
@@ -259,3 +281,11 @@ class NamespaceReader:
                 f"{self._named} FILE.py",
                 maybe_done=False,
             ) from None
+
+
+def _blocked(root: str, block: Block) -> NotReplayed:
+    """Return the error of a read of a tree with which no worker can go on."""
+    held = f"its history asks for {block.held}, and " if block.held else ""
+    error = NotReplayed(f"session {root} is blocked: {held}{block.cause}", maybe_done=False)
+    error.block = block
+    return error

@@ -35,11 +35,13 @@ Row = tuple[str, str]
 
 
 class Reached(NamedTuple):
-    """How far a tree was read: the run of its workflow, the position there, and whether it was read after its end."""
+    """How far a tree was read: the run of its workflow, the position there, whether it was read after its end, and
+    whether the mirror says that no worker can go on with it (stuck.py)."""
 
     run: str = ""
     position: int = 0
     is_closed: bool = False
+    is_blocked: bool = False
 
 
 class Feed(Protocol):

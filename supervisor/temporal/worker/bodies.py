@@ -6,11 +6,17 @@ Rules
   watch over a step are kept here.
 - A body always ends with a document, also if it raises. Only a step whose worker is stopped raises, and runs again.
 - A body whose mark is not acknowledged ends as one that has not begun: it was cancelled, or the server is gone.
+- A body that does not end in time is left (runtime/attempt/bodies.py). Its task outlives its activity, and keeps no
+  worker from leaving.
 """
 
+import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from inspect import isawaitable
+from math import inf
 from typing import Any, Final, Literal
 
 import anyio
@@ -19,15 +25,21 @@ from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from supervisor.core.declarations.signatures import accepts_context, hint_of, signature_of
+from supervisor.core.calls.content import shown_content
+from supervisor.core.calls.rules import named_paths, policy_of
+from supervisor.core.declarations.signatures import accepts_context, hint_of, is_plain, signature_of
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
 from supervisor.core.models import dump, read_model
 from supervisor.core.values import JobView, ToolResult
+from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, runs_on
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
+from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
+from supervisor.runtime.plans.rules import why_not_begun
+from supervisor.system.settling import files_of_ours, settle
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
 
@@ -40,6 +52,13 @@ class Bodies:
 
     def __init__(self, offered: Offered) -> None:
         self._offered = offered
+        self._tasks = set[asyncio.Task[None]]()
+        self._running = RunningBodies(self._start)
+
+    def _start(self, fn: Callable[..., Coroutine[Any, Any, None]], work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(fn(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @activity.defn(name=BODY)
     async def run(self, document: dict[str, Any]) -> Any:
@@ -55,18 +74,23 @@ class Bodies:
             self._offered.check(request.reference, found)
         except InvalidInput as error:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
-        return to_wire(await _Body(request, found).run())
+        return to_wire(await _Body(request, found, self._running).run())
 
 
 class _Body:
-    def __init__(self, request: BodyRequest, found: ToolSpec[..., Any] | Callable[..., Any]) -> None:
+    def __init__(
+        self, request: BodyRequest, found: ToolSpec[..., Any] | Callable[..., Any], bodies: RunningBodies
+    ) -> None:
         self._request = request
         self._found = found
+        self._bodies = bodies
+        named = request.session, "", request.operation, f"{request.kind} {request.name}"
+        self.running = bodies.of(*named, begins_again=not isinstance(found, ToolSpec) or found.idempotent)
         self._mark = {"executing": True, "host": socket.gethostname(), "pid": os.getpid()}
         self._beat = anyio.current_time()
         self._scope = anyio.CancelScope()
+        """Cancelled if a step stalls."""
         self._left: ToolResult[Any] | None = None
-        self._has_stalled = False
 
     def heartbeat(self) -> None:
         self._beat = anyio.current_time()
@@ -76,10 +100,16 @@ class _Body:
 
     async def run(self) -> BodyResult:
         request = self._request
+        if request.ruled is not None and (why := _why_denied(request, request.ruled)) is not None:
+            return BodyResult(kind="denied", text=why, has_begun=False)
         try:
             fn, args, kwargs = self._decoded()
         except InvalidInput as error:
             return BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False)
+        if why := self._bodies.refusal:
+            if request.kind == "call":
+                return BodyResult(kind="failed", text=why, value={"reason": "too_many_left", "effect": "none"})
+            return BodyResult(kind="raised", error="LimitExceeded", text=why)
         has_begun = False
         try:
             await _handle().heartbeat(self._mark)
@@ -87,8 +117,7 @@ class _Body:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._show_life)
                 with self._scope:
-                    self._scope.deadline = anyio.current_time() + (request.timeout or float("inf"))
-                    ended = await self._end(fn(*args, **kwargs))
+                    ended = await self._end(partial(fn, *args, **kwargs))
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             if request.kind == "step" and activity.is_worker_shutdown():
@@ -99,7 +128,7 @@ class _Body:
             return BodyResult(kind="cancelled", text=str(error), has_begun=False)
         if self._scope.cancelled_caught:
             text = f"no progress for {request.inactivity_timeout:g} s"
-            return BodyResult(kind="stalled", text=text) if self._has_stalled else BodyResult(kind="deadline")
+            return BodyResult(kind="stalled", text=text)
         return ended
 
     def _decoded(self) -> tuple[Callable[..., Awaitable[Any]], tuple[Any, ...], Mapping[str, Any]]:
@@ -122,13 +151,23 @@ class _Body:
         context = (_StepContext(self, request.operation),) if has_context else ()
         return found, (*context, *bound.args[has_context:]), bound.kwargs
 
-    async def _end(self, body: Awaitable[Any]) -> BodyResult:
-        """Await the body, and return how it ended."""
+    async def _call(self, fn: Callable[[], Any]) -> Any:
+        if is_plain(fn.func if isinstance(fn, partial) else fn):
+            result = await self.running.in_thread(fn)
+        else:
+            result = fn()
+        return await result if isawaitable(result) else result
+
+    async def _end(self, fn: Callable[[], Any]) -> BodyResult:
+        """Run the body, and return how it ended."""
         is_call = self._request.kind == "call"
         kind: Literal["value", "result", "failed"]
+        deadline = anyio.current_time() + (self._request.timeout or inf)
         try:
-            value = await body
+            value = await self._bodies.run(self.running, partial(self._call, fn), deadline)
             kind, text = "result" if is_call and isinstance(value, ToolResult) else "value", ""
+        except DeadlinePassed:
+            return BodyResult(kind="deadline", text=runs_on(self.running))
         except Exception as error:  # noqa: BLE001 # a body is the user's code, and its exception is its result
             if not is_call or not isinstance(error, ToolFailed):
                 return self._raised(error)
@@ -137,9 +176,10 @@ class _Body:
             what, largest = f"the result of {self._request.name}", self._request.largest
             if kind == "failed":
                 plain_of((text, value), what, largest)
-            return BodyResult(
-                kind=kind, text=text, value=plain_of(value, what, largest, hook=None if is_call else dump)
-            )
+            elif kind == "result":
+                plain_of(value.value, what, largest, exact=True)
+            plain = plain_of(value, what, largest, exact=kind == "value", hook=None if is_call else dump)
+            return BodyResult(kind=kind, text=text, value=plain)
         except InvalidInput as error:
             return BodyResult(kind="misfit", text=str(error))
 
@@ -163,9 +203,25 @@ class _Body:
             activity.heartbeat(self._mark)
             budget = self._request.inactivity_timeout
             if self._request.kind == "step" and anyio.current_time() - self._beat > budget:
-                self._has_stalled = True
                 self._scope.cancel()
                 return
+
+
+def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:
+    """Return why the rules do not let a call begin here: its paths, and those of the rules, lead where they do on this
+    machine."""
+    content = shown_content(
+        ruled.tool,
+        request.positional[0] if request.positional else request.arguments,
+        folder=ruled.folder,
+        command=ruled.command,
+        claims=ruled.claims,
+        secret=ruled.secret,
+        paths=ruled.paths,
+    )
+    settled = settle(named_paths(ruled.rules, content.arguments, content.paths, content.folder))
+    said = policy_of(ruled.rules, content, root_session=ruled.root, settled=settled, ours=files_of_ours())
+    return why_not_begun(said, ruled.own, ruled.tool, is_decided=ruled.is_decided, was_ruled=ruled.was_ruled)
 
 
 def _handle() -> AsyncActivityHandle:
@@ -178,10 +234,10 @@ class _StepContext(StepContext):
         self.operation = operation
 
     def heartbeat(self) -> None:
-        self._body.heartbeat()
+        self._body.running.in_loop(self._body.heartbeat)
 
     def stream(self, piece: str, /) -> None:
-        self._body.heartbeat()  # the agent's text is in the process of its workflow, which may be another one
+        self.heartbeat()  # the agent's text is in the process of its workflow, which may be another one
 
 
 class _ToolContext(ProcessToolContext):
@@ -200,10 +256,10 @@ class _ToolContext(ProcessToolContext):
 
     @property
     def is_cancelled(self) -> bool:
-        return activity.is_cancelled()
+        return activity.is_cancelled() or self._body.running.is_told
 
     def heartbeat(self) -> None:
-        self._body.heartbeat()
+        self._body.running.in_loop(self._body.heartbeat)
 
     def leave(self, result: ToolResult[Any]) -> None:
         self._body.leave(result)
@@ -218,6 +274,7 @@ class _ToolContext(ProcessToolContext):
 
     async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
         """Do nothing: the call counts as executing already. A background job would belong to this machine."""
+        self._body.running.check()
         if job is not None:
             raise ToolFailed(NO_JOBS, reason="not_on_temporal", effect="none")
 

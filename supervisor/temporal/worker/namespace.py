@@ -4,15 +4,20 @@ Code of a workflow reaches no server by itself. So a tree has its worker read th
 made, look who has claimed an approval, and claim the end that the tree follows (workflow/turns.py).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
+from supervisor.core.calls.rules import Rule
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.connection import SOON, server_errors
+from supervisor.system.settling import settle
+from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
 from supervisor.temporal.left import read_end
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.rules import NamespaceRules
@@ -20,9 +25,15 @@ from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
     CLAIMED,
+    MEMO,
+    PENDING,
     QUEUE,
     READ_RULES,
+    RELEASE,
+    SETTLE,
     TAKE_OVER,
+    TREE,
+    Command,
     Start,
     decision_id,
     from_wire,
@@ -45,6 +56,11 @@ class NamespaceActivities:
         await self._rules.read()
         return self._rules.standing.documents()
 
+    @activity.defn(name=SETTLE)
+    async def settle(self, paths: list[str]) -> dict[str, str]:
+        """Return where paths lead on this machine, for a call that asks or is about to begin."""
+        return settle(paths)
+
     @activity.defn(name=ADD_RULE)
     async def add_rule(self, document: dict[str, Any]) -> str:
         """Add a rule that a decision has made. Return the id of the rule that stands for it."""
@@ -53,7 +69,29 @@ class NamespaceActivities:
         await self._rules.change(change)
         await self._rules.read()
         found = self._rules.standing.find_same(change.rule) or change.rule
+        await self._tell_trees(change, found)
         return str(found.id)
+
+    async def _tell_trees(self, change: RuleChange, rule: Rule) -> None:
+        """Tell the trees in which calls of the rule's tool wait that a decision has made or confirmed it. They are told
+        again if this activity is repeated: the second time nothing waits."""
+        assert change.rule is not None
+        if change.rule.approval is None:
+            return
+        rule = replace(rule, approval=change.rule.approval)
+        query = f'WorkflowType = "{TREE}" AND ExecutionStatus = "Running" AND {PENDING} IS NOT NULL'
+        with server_errors(self._named):
+            async for each in self._client.list_workflows(query):
+                if not _may_wait_for((await each.memo()).get(MEMO), rule.tool):
+                    continue
+                told = Command(
+                    id="", kind="release", session=each.id, by=change.by, rule=rule, text=change.at.isoformat()
+                )
+                try:
+                    await self._client.get_workflow_handle(each.id).signal(RELEASE, to_wire(told), rpc_timeout=SOON)
+                except RPCError as error:
+                    if not is_no_workflow(error):  # it has ended
+                        raise
 
     @activity.defn(name=CLAIMED)
     async def find_claim(self, approval: str) -> str:
@@ -87,6 +125,12 @@ class NamespaceActivities:
             described = await self._client.get_workflow_handle(key).describe(rpc_timeout=SOON)
             return str((await described.memo())["follower"])
         return follower
+
+
+def _may_wait_for(shown: Any, tool: str) -> bool:
+    """Return whether calls of a tool may wait in a tree, as its memo shows."""
+    is_whole = isinstance(shown, Mapping) and not shown.get("left_out")
+    return not is_whole or any(each.get("tool") == tool for each in shown.get("pending", ()))
 
 
 def _chain_of(left: Start) -> str:

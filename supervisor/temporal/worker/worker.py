@@ -87,6 +87,7 @@ async def work(
             Bodies(Offered(agents, also)).run,
             namespace.read_rules,
             namespace.add_rule,
+            namespace.settle,
             namespace.find_claim,
             namespace.take_over,
         ],

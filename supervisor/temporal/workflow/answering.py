@@ -4,6 +4,7 @@ A command that cannot be done is answered to the workflow or the client that has
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from temporalio.exceptions import ApplicationError
 from supervisor.core.errors import SupervisorError
 from supervisor.core.events import ForkTaken
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.people.releasing import Releasing
+from supervisor.runtime.plans.release import Made
 from supervisor.system.logs import FactLog
 from supervisor.temporal.rulebook import rule_for_all
 from supervisor.temporal.wire import (
@@ -44,6 +47,7 @@ class Answering:
         commands: Commands,
         move: Move,
         shown: Shown,
+        releasing: Releasing,
         check_agents: Callable[[], None],
     ) -> None:
         self._supervisor = supervisor
@@ -52,6 +56,7 @@ class Answering:
         self._commands = commands
         self._move = move
         self._shown = shown
+        self._releasing = releasing
         self._check_agents = check_agents
 
     async def do_next(self) -> None:
@@ -87,9 +92,24 @@ class Answering:
                 return to_wire(await supervisor.add_rule(command.rule, by=by))
             case "revoke_rule":
                 return to_wire(await supervisor.revoke_rule(text, by=by))
+            case "release":
+                await self._release(command)
             case "rescue":
                 return await self._be_rescued(command)
         return None
+
+    async def _release(self, command: Command) -> None:
+        """Let a rule that a decision in another tree has made decide what waits here. A rule that was revoked since
+        decides nothing."""
+        runner, told = self._runner, command.rule
+        if runner.environment.is_former or told is None:
+            return
+        runner.rules.shared = await runner.environment.read_rules()
+        standing = [each for each in runner.rules.shared if each.meaning == told.meaning]
+        at = datetime.fromisoformat(command.text or "")
+        said = [Made(each, command.by, told.approval or "", at, 0) for each in standing]
+        await self._releasing.release(lambda _: said, None)
+        self._shown.show()
 
     async def _note_fork(self, command: Command) -> None:
         note, now = msgspec.json.decode(command.text or "", type=ForkNote), self._runner.clock.now()
@@ -134,4 +154,5 @@ class Answering:
         rule = None if found is None else rule_for_all(found, request.decision)
         if rule is None:
             return made
-        return await self._runner.environment.add_rule(msgspec.structs.replace(rule, id=made), request.by)
+        rule = msgspec.structs.replace(rule, id=made, approval=request.approval)
+        return await self._runner.environment.add_rule(rule, request.by)

@@ -34,6 +34,7 @@ from supervisor.core.models import dump
 from supervisor.core.values import LOST, ToolResult
 from supervisor.runtime.environment import Body
 from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.operations.calls import Denied
 from supervisor.temporal.wire import (
     BODY,
     INLINE_BYTES,
@@ -190,6 +191,7 @@ def _request(body: Body, largest: int) -> BodyRequest:
         inactivity_timeout=body.inactivity_timeout,
         facts=facts,
         largest=largest,
+        ruled=body.ruled,
     )
 
 
@@ -245,8 +247,10 @@ def _end(body: Body, found: BodyResult) -> Any:
             raise ToolFailed(found.text, **found.value)
         case "deadline":
             details = {"reason": "deadline", "effect": "maybe", "timeout": body.timeout}
-            text = f"the call did not end within its deadline of {body.timeout:g} s"
+            text = f"the call did not end within its deadline of {body.timeout:g} s{found.text}"
             return ToolResult(kind="error", content=text, details=details)
+        case "denied":
+            raise Denied(found.text)
         case "misfit" if body.kind == "step":
             raise InvalidInput(found.text)
         case "misfit":

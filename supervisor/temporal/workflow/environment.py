@@ -5,17 +5,19 @@ Rules
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import anyio
+import msgspec
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import approval_route
@@ -27,9 +29,10 @@ from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
     CLAIMED,
-    LARGEST_BYTES,
     ONCE,
     READ_RULES,
+    SETTLE,
+    Start,
     check_size,
     decision_id,
     from_wire,
@@ -37,9 +40,12 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.bodies import TreeBodies
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.missing import AgentMissing
 
 NEWS: Final = "supervisor.2"
 """The mark of a workflow that began when what `Environment.is_former` says was new: it is made before all else."""
+FIRST_VERSION: Final = "1"
+"""The version of an agent that names none: its runs are not marked."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -61,8 +67,7 @@ class WorkflowClock(Clock):
 
 class WorkflowEnvironment(Environment):
     """Make it inside the workflow. `attempts` returns those of the runtime that has this environment, once it runs.
-    `lost_after`: seconds without a sign of life after which a worker counts as lost. `largest`: bytes of JSON that the
-    arguments or the result of a body may have."""
+    `lost_after`: seconds without a sign of life after which a worker counts as lost."""
 
     runs_elsewhere = True
     takes_commands_here = False
@@ -70,16 +75,50 @@ class WorkflowEnvironment(Environment):
     shares_rules = True
     most_live = 1000
 
-    def __init__(
-        self, cwd: str, attempts: Callable[[], Attempts], lost_after: float, largest: int = LARGEST_BYTES
-    ) -> None:
+    def __init__(self, start: Start, attempts: Callable[[], Attempts], lost_after: float) -> None:
         self.clock = WorkflowClock()
         self.is_former = not workflow.patched(NEWS)
-        self.bodies = TreeBodies(attempts, lost_after, largest)
-        self._cwd = cwd
-        self._largest = largest
+        self.missing: AgentMissing | None = None
+        """The version of a run that this worker lacks: it leaves the tree to another one."""
+        self.bodies = TreeBodies(attempts, lost_after, start.largest)
+        self._attempts = attempts
+        self._cwd = start.cwd
+        self._largest = start.largest
+        self._has_marks = start.has_marks
         self._rules_added: anyio.Event | None = None
         """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
+
+    def agent_to_begin(self, agent: AgentSpec[Any, Any], session: str, run: int) -> AgentSpec[Any, Any]:
+        """See Environment. In a replay it is the version that the run began with: a marker names it, unless it is the
+        one that an agent has which names none. Raises AgentMissing if this worker lacks it."""
+        if not self._has_marks:
+            return agent
+
+        def is_marked(version: str) -> bool:
+            return version != FIRST_VERSION and workflow.patched(f"version {session} {run} {version}")
+
+        if not workflow.unsafe.is_replaying():
+            is_marked(agent.version)
+            return agent
+        known = agent.version, *agent.versions
+        began = next(filter(is_marked, known), FIRST_VERSION)
+        if began not in known:
+            text = f"agent {agent.name} has only {', '.join(known)}, and a run of it began with another version"
+            self.missing = AgentMissing(agent.name, f"{text}: declare the old code in `versions`")
+            self._attempts().note_change()  # an agent may take the error for one of its own
+            raise self.missing
+        return agent.at_version(began)
+
+    def takes_patch(self, session: str, run: int, name: str) -> bool:
+        """See Environment. In a replay a marker says whether the run took the path. Code may forget the change later:
+        so the marker is a deprecated one from the beginning, which code need not ask for."""
+        if not self._has_marks:
+            return True
+        patch = f"patch {session} {run} {name}"
+        if workflow.unsafe.is_replaying():
+            return workflow.patched(patch)
+        workflow.deprecate_patch(patch)
+        return True
 
     def new_session_id(self) -> str:
         return self._random(22)
@@ -103,9 +142,12 @@ class WorkflowEnvironment(Environment):
         return self._cwd
 
     def settle(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """Settle nothing: a workflow sees no disk. So a rule of a path allows nothing here, and a deny compares its
-        spelling."""
+        """Settle nothing: a workflow sees no disk. See `settle_elsewhere`."""
         return {}
+
+    async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """See Environment. The worker that runs the body does it once more (worker/bodies.py)."""
+        return dict(await _ask_worker(SETTLE, [*paths])) if paths else {}
 
     def files_of_ours(self) -> Collection[str]:
         return ()
@@ -119,12 +161,21 @@ class WorkflowEnvironment(Environment):
     def check_size(self, value: Any, what: str) -> None:
         check_size(to_json(value, what), what, self._largest)
 
-    async def read_rules(self) -> tuple[Rule, ...]:
+    def why_too_large(self, arguments: msgspec.Raw, name: str) -> str | None:
+        """See Environment. Former code has asked about such a call: each replay must, too."""
+        if self._has_marks:
+            try:
+                check_size(arguments, f"the call of {name}", self._largest)
+            except InvalidInput as refused:
+                return str(refused)
+        return None
+
+    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
         one after the other the first time, and would then write the memo less often."""
         while self._rules_added is not None:
             await self._rules_added.wait()
-        found = await _ask_worker(READ_RULES)
+        found = await _ask_worker(READ_RULES, named=f"rules {call}" if call and self._has_marks else None)
         return tuple(from_wire(each, Rule) for each in found)
 
     async def add_rule(self, rule: Rule, by: str) -> str:
@@ -159,11 +210,13 @@ class WorkflowEnvironment(Environment):
         return self.bodies.run(body)
 
 
-async def _ask_worker(name: str, *given: Any) -> Any:
-    """Have a worker do something in the namespace that needs no mark, as soon as one can. Return what it returns."""
+async def _ask_worker(name: str, *given: Any, named: str | None = None) -> Any:
+    """Have a worker do something in the namespace that needs no mark, as soon as one can. Return what it returns.
+    `named`: the id of the activity; None: a number."""
     handle = workflow.start_activity(
         name,
         args=given,
+        activity_id=named,
         start_to_close_timeout=timedelta(seconds=20),
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5)),
     )

@@ -35,7 +35,7 @@ class TreeRunner(Runner):
         super().__init__(
             store,
             None,
-            environment=WorkflowEnvironment(start.cwd, lambda: self.attempts, lost_after, start.largest),
+            environment=WorkflowEnvironment(start, lambda: self.attempts, lost_after),
             find_agent=find_agent,
             orphans=OrphanedProcesses(found=not_begun),
         )

@@ -138,7 +138,7 @@ class Move:
             commands=self._commands.documents(),
             chain=workflow.info().first_execution_run_id,
         )
-        return msgspec.structs.replace(start, given=msgspec.UNSET, carried=carried)
+        return msgspec.structs.replace(start, given=msgspec.UNSET, has_marks=True, carried=carried)
 
     def _can_be_carried(self) -> bool:
         self._fits = _fits(pack(self._store, is_whole=self.rescue is not None), self._start)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -70,7 +71,7 @@ class Tree:
         is to go on in a new workflow, and return the Start of that."""
         self._start = start
         if start.follows is not None:
-            self._start = start = await take_over(start)
+            self._start = start = replace(await take_over(start), has_marks=start.has_marks)
         if start.carried is not None:
             self._store = TreeStore(start.carried)
             self._commands.go_on_with(start.carried)
@@ -101,11 +102,11 @@ class RunningTree:
         self._runner = TreeRunner(store, start, lost_after)
         self._supervisor = LocalSupervisor(self._runner, None, agents)
         self._supervisor.audience.has_readers = True
-        Releasing(self._runner, self._supervisor.admission)  # the runner's signals keep it
+        releasing = Releasing(self._runner, self._supervisor.admission)
         self.move = Move(start, store, self._runner, commands)
         self._shown = Shown(store)
         self._answering = Answering(
-            self._supervisor, self._runner, store, commands, self.move, self._shown, self._check_agents
+            self._supervisor, self._runner, store, commands, self.move, self._shown, releasing, self._check_agents
         )
 
     def note_command(self) -> None:
@@ -189,9 +190,12 @@ class RunningTree:
             return not attempts.has_tasks and not self._store.find_sessions(is_open=True, limit=1)
 
         def is_told() -> bool:
-            return bool(commands.waiting) or asked.is_set() or is_over() or self.move.is_due()
+            is_missing = self._runner.environment.missing is not None
+            return is_missing or bool(commands.waiting) or asked.is_set() or is_over() or self.move.is_due()
 
         await attempts.wait_until(is_told)
+        if (missing := self._runner.environment.missing) is not None:
+            raise missing
         return bool(commands.waiting) or not is_over()
 
     async def _leave_workflow(self) -> bool:

@@ -19,6 +19,7 @@ from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
+    RELEASE,
     TREE,
     Command,
     DecisionRequest,
@@ -110,6 +111,10 @@ class TreeWorkflow:
 
     @workflow.signal
     def command(self, document: dict[str, Any]) -> None:
+        self._tree.take(from_wire(document, Command))
+
+    @workflow.signal(name=RELEASE)
+    def release(self, document: dict[str, Any]) -> None:
         self._tree.take(from_wire(document, Command))
 
     @workflow.query

@@ -2,9 +2,12 @@
 
 import json
 import signal
+import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import anyio
+import anyio.to_thread
 import pytest
 from sites import EVERYBODY, ORIGIN, world
 from starlette.requests import Request
@@ -48,6 +51,20 @@ async def test_a_request_that_arrives_while_its_token_is_revoked_is_refused():
 
         answer = await client.post(f"/api/approvals/{asked.id}/decision", content=body())
         assert (answer.status_code, (await here.supervisor.get_approval(asked.id)).status) == (401, "pending")
+
+
+@pytest.mark.anyio
+async def test_a_token_is_revoked_although_tools_hold_all_threads_of_the_loop(tmp_path):
+    """Forty tools that hang in threads, and more that wait for one: none of them keeps a person from being shut out."""
+    let_go, revocations = threading.Event(), Revocations(tmp_path / "revoked")
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(anyio.to_thread.run_sync, let_go.wait)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(30):
+            await revocations.add_soon(REVOKED)
+        let_go.set()
+    assert HASH in (tmp_path / "revoked").read_text()
 
 
 @contextmanager

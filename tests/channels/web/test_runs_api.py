@@ -31,7 +31,7 @@ async def test_a_run_has_no_outcome_until_it_ends(number):
         assert (await client.get(path)).json() == {"session": "mine", "run": 1, "outcome": None}
         await decide(client, "mine")
         ended = (await client.get(path, params={"wait": 30})).json()
-        assert ended["outcome"] == {"kind": "succeeded", "cause": None, "partial": None, "value": "noted x"}
+        assert ended["outcome"] == {"kind": "succeeded", "cause": None, "partial": None, "said": "", "value": "noted x"}
 
 
 async def test_a_wait_ends_with_the_run_with_its_time_and_with_the_server():

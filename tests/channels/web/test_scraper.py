@@ -16,7 +16,7 @@ PEOPLE = People([person("prometheus", "scraper"), person("olga", "operator")])
 async def test_it_reads_the_metrics():
     async with world(PEOPLE) as here, here.client("prometheus") as client:
         answer = await client.get("/metrics")
-        assert (answer.status_code, "supervisor_sessions" in answer.text) == (200, True)
+        assert (answer.status_code, "supervisor_functions_left 0" in answer.text) == (200, True)
 
 
 async def test_it_is_refused_everything_else():

@@ -66,6 +66,22 @@ async def test_a_program_without_the_agent_records_a_decision_and_says_that_it_d
     assert effects == []
 
 
+async def test_an_open_session_tells_whether_a_process_runs_it():
+    """It waits in both cases, and its status is the same. One that has ended does not run."""
+    store = MemoryStore()
+    approval = await _left_waiting(store)
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            left = await supervisor.get_session("s")
+    async with opened(store) as supervisor:
+        await supervisor.resume("s")
+        found = await supervisor.get_session("s")
+        assert (left.running, found.running, left.status) == (False, True, found.status)
+        await supervisor.decide(approval, Deny(by="ana"))
+        await (await supervisor.get_run("s")).outcome()
+        assert not (await supervisor.get_session("s")).running
+
+
 async def test_a_message_to_an_idle_session_begins_a_turn_that_runs_here():
     """A program that has declared the agent sends. The result says that the turn runs."""
     store = MemoryStore()

@@ -58,12 +58,13 @@ async def packing(ctx: Context, which: str) -> str:
                 "pin": {"type": "integer"},
             },
         ),
-        ("plain", None),
+        ("plain", {}),
         ("foreign", {"kilos": {"type": "number", "description": "weight"}}),
     ],
 )
 async def test_an_approval_has_the_schema_of_its_arguments(tmp_path, which, properties, is_file):
-    """What values alone would not say: choices, bounds, descriptions; and no default of a secret."""
+    """What values alone would not say: choices, bounds, descriptions; and no default of a secret. Of texts and bools
+    there is nothing to say."""
     async with opened(SqliteStore(tmp_path / "s.db") if is_file else MemoryStore()) as supervisor:
         run = await supervisor.start(packing, which)
         asked = await next_of(run.watch_approvals())

@@ -321,14 +321,14 @@ async def test_an_edit_with_missing_or_unknown_names_is_refused(edit):
         assert [approval.id for approval in await supervisor.find_approvals()] == [asked]
 
 
-async def test_an_edit_of_the_wrong_type_becomes_an_error_without_effect():
-    """A8: edited arguments are validated again before the effect."""
+async def test_an_edit_of_the_wrong_type_is_refused_and_the_call_still_waits():
+    """A8: the person who decides learns it, and may decide again."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
-        await supervisor.decide(asked, Approve(by="ana", arguments={"target": "y", "count": "many"}))
-        kind, _, reason, effect = await run.result()
-        assert (kind, reason, effect) == ("error", "invalid_arguments", "none")
+        with pytest.raises(InvalidInput, match="count"):
+            await supervisor.decide(asked, Approve(by="ana", arguments={"target": "y", "count": "many"}))
+        assert [each.id for each in await supervisor.find_approvals()] == [asked]
         assert ran == []
 
 
@@ -344,19 +344,19 @@ async def reach(target: Target) -> str:
     return "reached"
 
 
-async def test_a_misspelt_name_deep_in_an_edit_becomes_an_error_without_effect():
+async def test_a_misspelt_name_deep_in_an_edit_is_refused():
     """A8: a misspelt name does not mean the default."""
 
     @agent
-    async def reaching(ctx: Context) -> list[str]:
-        result = await ctx.call(reach, Target("a"))
-        return [result.kind, str(result.details["reason"]), str(result.details["effect"])]
+    async def reaching(ctx: Context) -> None:
+        await ctx.call(reach, Target("a"))
 
     async with opened() as supervisor:
         run = await supervisor.start(reaching)
         asked = (await next_of(run.watch_approvals())).id
-        await supervisor.decide(asked, Approve(by="ana", arguments={"target": {"host": "a", "prot": 2222}}))
-        assert await run.result() == ["error", "invalid_arguments", "none"]
+        with pytest.raises(InvalidInput, match="prot"):
+            await supervisor.decide(asked, Approve(by="ana", arguments={"target": {"host": "a", "prot": 2222}}))
+        assert [each.id for each in await supervisor.find_approvals()] == [asked]
         assert ran == []
 
 

@@ -4,8 +4,9 @@ import anyio
 import pytest
 from scenes import deploy, effects, opened
 
-from supervisor import Approve, Context, Deny, MemoryStore, agent, allow, ask
+from supervisor import Approve, Context, Deny, MemoryStore, agent, allow, ask, tool
 from supervisor.core.approvals.people import ApproverRule, People, Person
+from supervisor.testing import wall_clock
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +63,68 @@ async def test_a_decision_for_always_decides_equal_calls_of_other_trees():
         assert [await run.result() for run in runs] == ["ok", "ok", "ok"]
         now = await supervisor.get_approval(three.id)
         assert (now.status, now.by, now.through) == ("approved", "ana", two.id)
+
+
+@pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
+async def test_calls_of_other_trees_are_decided_though_the_wall_clock_was_set(set_by):
+    """What asked before the decision is told by positions: no clock says it."""
+    with wall_clock() as wall:
+        async with opened() as supervisor:
+            runs = [await supervisor.start(asks, "x", session=name) for name in "ab"]
+            one, _ = await waiting(supervisor, 2)
+            wall.ahead = set_by
+            await supervisor.decide(one.id, Approve(by="ana", scope="always"))
+            assert [await run.result() for run in runs] == ["ok", "ok"]
+
+
+async def test_a_decision_releases_equal_calls_of_other_trees_though_an_equal_rule_stood_before():
+    """It confirms that rule, which nothing else would tell the owners of those trees; also after a restart."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        runs = [await supervisor.start(asks, "x", session=name) for name in "abc"]
+        one, two, _ = await waiting(supervisor, 3)
+        stood = await supervisor.add_rule(allow("deploy", '{"target":"x"}'), by="ben")
+        await anyio.sleep(5)
+        assert len(await supervisor.find_approvals()) == 3
+    left = store.copy()
+    async with opened(left) as supervisor:
+        await supervisor.resume("a")
+        made = await supervisor.decide(one.id, Approve(by="ana", scope="always"))
+        assert (made.rule, len(await supervisor.find_rules())) == (stood.id, 1)
+    async with opened(left.copy()) as supervisor:
+        runs = [await supervisor.resume(name) for name in "abc"]
+        assert [await run.result() for run in runs] == ["ok", "ok", "ok"]
+        now = await supervisor.get_approval(two.id)
+        assert (now.by, now.rule, now.through) == ("ana", stood.id, one.id)
+        await supervisor.revoke_rule(stood.id, by="ana")
+        assert list(await supervisor.find_rules()) == []
+
+
+async def test_an_ask_rule_of_a_path_holds_an_equal_call_that_leads_there(tmp_path):
+    """Where a path leads is settled when a rule releases a call, too."""
+
+    @tool(path="file")
+    async def change(file: str) -> str:
+        return file
+
+    @agent
+    async def changes(ctx: Context, file: str) -> str:
+        return (await ctx.call(change, file)).kind
+
+    @agent
+    async def changes_twice(ctx: Context, file: str) -> None:
+        for child in [await ctx.spawn(changes, file), await ctx.spawn(changes, file)]:
+            await child.outcome()
+
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    async with opened() as supervisor:
+        await supervisor.start(changes_twice, str(tmp_path / "link" / "a"))
+        first, second = await waiting(supervisor, 2)
+        await supervisor.add_rule(ask("change", f"{tmp_path}/kept/**"), by="ben")
+        await supervisor.decide(first.id, Approve(by="ana", scope="session"))
+        await anyio.sleep(5)
+        assert [each.id for each in await supervisor.find_approvals()] == [second.id]
 
 
 async def test_a_call_of_a_tree_that_no_process_runs_is_decided_when_it_is_loaded():

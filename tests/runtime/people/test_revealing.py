@@ -3,11 +3,26 @@
 import msgspec
 import pytest
 from scenes import events, opened
+from watching import next_of
 
-from supervisor import Approve, Context, InvalidInput, MemoryStore, NotEntitled, People, Person, agent, tool
+from supervisor import (
+    Answer,
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    NotEntitled,
+    People,
+    Person,
+    agent,
+    ask,
+    deny,
+    tool,
+)
 from supervisor.cli.story import Story
 from supervisor.core import events as e
-from supervisor.core.documents import approval_document, event_document, session_document
+from supervisor.core.documents import approval_document, event_document, rule_document, session_document
 
 pytestmark = pytest.mark.anyio
 TOKEN = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -45,6 +60,19 @@ async def plain_caller(ctx: Context, command: str) -> str:
 @agent
 async def asker(ctx: Context) -> str:
     return await ctx.ask(f"Is {TOKEN} the right token?")
+
+
+@agent
+async def chooser(ctx: Context) -> str:
+    got.append(await ctx.ask("Which one?", choices=[f"the token {TOKEN}", "none"]))
+    return got[0]
+
+
+@agent
+async def fails(ctx: Context, command: str) -> str:
+    if (await ctx.call(plain, "ls")).is_error:
+        raise RuntimeError(f"no connection to https://ana:{TOKEN}@db.example")
+    return ""
 
 
 async def asked(supervisor, agent=plain_caller, *given):
@@ -128,3 +156,54 @@ async def test_a_credential_in_a_question_is_masked():
         with pytest.raises(InvalidInput):
             await supervisor.reveal(approval.id, by="ana")
         await supervisor.cancel("s")
+
+
+async def everything_listed(supervisor):
+    """Return all that cards and lists show, as text; results are shown as they are."""
+    approvals = [approval_document(each) for each in await supervisor.find_approvals(pending=False)]
+    sessions = [session_document(each) for each in await supervisor.find_sessions()]
+    rules = [rule_document(each) for each in await supervisor.find_rules()]
+    results = (e.ToolCallFinished, e.OperationFinished, e.RunFinished)
+    told = [each for each in await supervisor.find_audit() if not isinstance(each.event, results)]
+    audit = [event_document(each) for each in told]
+    for each in sessions:
+        each["outcome"] = each["outcome"] and {**each["outcome"], "value": None}
+    return str([approvals, sessions, rules, audit])
+
+
+async def test_a_choice_with_a_credential_is_masked_and_the_agent_gets_the_choice():
+    """The person chooses what is shown; so does a chat word that names it."""
+    async with opened() as supervisor:
+        run, approval = await asked(supervisor, chooser)
+        assert approval.choices == ("the token [secret 1]", "none")
+        await supervisor.decide(approval.id, Answer(value="the token [secret 1]", by="ana"))
+        assert await run.result() == f"the token {TOKEN}"
+        assert got == [f"the token {TOKEN}"]
+        assert TOKEN not in await everything_listed(supervisor)
+
+
+@pytest.mark.parametrize("rule", [ask("plain", f"curl {TOKEN}"), deny("plain", f"curl {TOKEN}")])
+async def test_a_rule_with_a_credential_is_listed_with_a_mask_and_holds(rule):
+    """Also where a card says that it asks."""
+    async with opened() as supervisor:
+        await supervisor.add_rule(rule, by="ana")
+        run = await supervisor.start(plain_caller, "curl TOKEN")
+        if rule.kind == "ask":
+            asking = await next_of(run.watch_approvals())
+            assert "[secret 1]" in asking.why
+            await supervisor.decide(asking.id, Approve(by="ana"))
+        await run.outcome()
+        assert got == ([] if rule.kind == "deny" else [f"curl {TOKEN}"])
+        assert TOKEN not in await everything_listed(supervisor)
+
+
+async def test_the_reason_of_a_denial_and_of_a_failure_is_listed_with_a_mask():
+    """What a person wrote, and what an exception says."""
+    async with opened() as supervisor:
+        run, approval = await asked(supervisor, fails, "x")
+        denial = Deny(by="ana", reason=f"not with {TOKEN}", scope="session")
+        await supervisor.decide(approval.id, denial)
+        assert (await run.outcome()).kind == "failed"
+        assert "not with [secret 1]" in (listed := await everything_listed(supervisor))
+        assert "https://ana:[secret 1]@db.example" in listed
+        assert TOKEN not in listed

@@ -191,6 +191,60 @@ async def test_a_model_reads_that_its_arguments_say_two_things_or_nothing(argume
         assert list(await supervisor.find_approvals(pending=False)) == []
 
 
+async def returns(value: object) -> object:
+    effects.append("step")
+    return given[0] if value is None else value
+
+
+@tool(policy="allow")
+async def measures() -> dict[str, object]:
+    return {"mean": given[0]}
+
+
+@agent
+async def hands_over(ctx: Context, how: str) -> object:
+    match how:
+        case "argument":
+            return await ctx.step(returns, given[0])
+        case "result":
+            return await ctx.step(returns, None)
+        case "tool":
+            result = await ctx.call(measures)
+            assert not result.is_error, result.content
+        case "state":
+            await ctx.save([given[0]])
+    return [given[0]]
+
+
+@pytest.mark.parametrize("how", ["argument", "result", "tool", "state", "outcome"])
+async def test_a_nan_is_journaled_nowhere_as_null(how):
+    """Not as what a step takes or returns, as the result of a tool, as a state, or as the outcome: each is an error."""
+    given[:] = [math.nan]
+    async with opened() as supervisor:
+        outcome = await (await supervisor.start(hands_over, how)).outcome()
+        assert outcome.kind == "failed"
+        assert "NaN" in outcome.cause
+        assert effects == (["step"] if how == "result" else [])
+
+
+async def test_a_step_that_was_journaled_with_a_null_goes_on():
+    """A former version wrote it so: in a replay nothing is refused."""
+
+    @agent
+    async def steps_and_waits(ctx: Context) -> object:
+        taken = [await ctx.step(returns, given[0]), (await ctx.call(send, "x")).kind]
+        return [each for each in taken if each == "ok"]
+
+    store, given[:] = MemoryStore(), [None, 5]
+    async with opened(store) as supervisor:
+        await asked_about(supervisor, steps_and_waits, session="s")
+    given[:] = [math.nan]
+    async with opened(store.copy()) as supervisor:
+        run = await supervisor.resume("s")
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Approve(by="ana"))
+        assert await run.result() == ["ok"]
+
+
 @pytest.mark.parametrize("spec", [pays, emits])
 async def test_a_call_that_waits_already_goes_on_whatever_is_refused_now(spec):
     """What was journaled, with a null, is what was shown and what runs."""
@@ -227,7 +281,7 @@ async def test_a_call_that_was_just_denied_says_so_when_it_is_asked_again():
 
 
 async def test_an_expired_approval_is_never_pending_although_no_process_has_noted_it():
-    """Not in a list, not in a session, not by its id."""
+    """Not in a list, not in a session, not by its id, not in a count."""
 
     @agent(approval_expires_in=60)
     async def hurried(ctx: Context) -> str:
@@ -244,4 +298,30 @@ async def test_an_expired_approval_is_never_pending_although_no_process_has_note
         assert (await supervisor.get_approval(asked.id)).status == "expired"
         view = await supervisor.get_session("s")
         assert (view.status, view.pending_approvals) == ("active", ())
+        counts = await supervisor.get_counts()
+        assert (counts.pending_approvals, counts.oldest_pending_at) == (0, None)
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
+
+
+async def test_a_count_of_what_waits_knows_what_was_asked_decided_and_expired_since():
+    """The counts of one process, one after the other."""
+
+    @agent(approval_expires_in=60)
+    async def hurried(ctx: Context) -> str:
+        return (await ctx.call(send, "x")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        _, first = await asked_about(supervisor, hurried, session="old")
+    await anyio.sleep(30)
+    async with opened(store.copy()) as supervisor:
+        counts = [await supervisor.get_counts()]
+        _, second = await asked_about(supervisor, sends, {"to": "x"}, session="new")
+        counts.append(await supervisor.get_counts())
+        await anyio.sleep(31)
+        counts.append(await supervisor.get_counts())
+        await supervisor.decide(second.id, Approve(by="ana"))
+        counts.append(await supervisor.get_counts())
+        assert [each.pending_approvals for each in counts] == [1, 2, 1, 0]
+        oldest = [first.created_at, first.created_at, second.created_at, None]
+        assert [each.oldest_pending_at for each in counts] == oldest

@@ -108,5 +108,6 @@ def words(view: SessionView) -> str:
         return "blocked below" if view.blocked is None else f"blocked: {view.blocked.cause}"
     count = len(view.pending_approvals)
     if count:
-        return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
-    return "active" if view.owner is not None else "open; no process runs it"
+        waits = "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
+        return waits if view.running else f"{waits}; no process runs it"
+    return "active" if view.running else "open; no process runs it"

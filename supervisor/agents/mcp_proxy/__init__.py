@@ -1,0 +1,1 @@
+"""An approval proxy before any MCP server: `supervisor mcp --before --name NAME`."""

@@ -1,0 +1,93 @@
+"""The two ends of a proxy: our own standard streams for the client, and a server that is a process or an address.
+
+Rules
+- A server that is a process runs under a warden: it ends with us, however we end. Its standard error is ours.
+- It gets the environment that the client gave us for it, also what channels of ours would read there: a server for
+  Slack needs a token, too. Only the variables of this package are left out. None is logged or journaled.
+- What it runs cannot decide (A4).
+- stdout has the protocol alone. Descriptor 1 leads to stderr meanwhile, so that a stray print breaks no line.
+- A line that has begun is written to its end, unless the client reads no more.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import anyio
+
+from supervisor.agents.acp.json_lines import LineTooLong, Message, Wire
+from supervisor.system.logs import FactLog
+from supervisor.tools.duplex import LaunchFailed, open_duplex
+
+__all__ = ["LaunchFailed", "client_wire", "open_process"]
+
+log = FactLog(__name__)
+
+CHUNK_BYTES: Final = 64 * 1024  # bytes of one read
+PIECE_BYTES: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
+OURS: Final = "SUPERVISOR_"  # the beginning of our variables
+END_OF_INPUT_SECONDS: Final = 2.0  # seconds that a server has to exit when its input has ended
+
+
+class _Descriptors:
+    def __init__(self, reads: int, writes: int) -> None:
+        self._reads = reads
+        self._writes = writes
+        self._lock = anyio.Lock()
+
+    async def send(self, data: bytes) -> None:
+        async with self._lock:
+            with anyio.CancelScope(shield=True):
+                left = memoryview(data)
+                try:
+                    while left:
+                        await anyio.wait_writable(self._writes)
+                        left = left[os.write(self._writes, left[:PIECE_BYTES]) :]
+                except (BrokenPipeError, ConnectionError):
+                    raise anyio.BrokenResourceError from None
+
+    async def receive(self) -> bytes:
+        await anyio.wait_readable(self._reads)
+        if not (chunk := os.read(self._reads, CHUNK_BYTES)):
+            raise anyio.EndOfStream
+        return chunk
+
+
+class Lines:
+    """Messages, a line each. A line that is too long ends them."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def send(self, message: Message) -> None:
+        await self._wire.send(message)
+
+    async def receive(self) -> Message:
+        try:
+            return await self._wire.receive()
+        except LineTooLong as error:
+            log.error("connection.ended", reason=str(error))
+            raise anyio.EndOfStream from None
+
+
+@contextmanager
+def client_wire(reads: int = 0, writes: int = 1) -> Iterator[Lines]:
+    """Give the messages of the client that has started us. `reads`, `writes`: descriptors."""
+    wire = os.dup(writes)
+    os.dup2(2, writes)
+    try:
+        yield Lines(Wire(_Descriptors(reads, wire)))
+    finally:
+        os.dup2(wire, writes)
+        os.close(wire)
+
+
+@asynccontextmanager
+async def open_process(command: Sequence[str], folder: str, mark: str) -> AsyncIterator[Lines]:
+    """Start a server, and give its messages. Raises LaunchFailed."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    async with open_duplex(
+        command, cwd=folder, env=env, mark=mark, stop_timeout=END_OF_INPUT_SECONDS, errors=2
+    ) as process:
+        yield Lines(Wire(process))
