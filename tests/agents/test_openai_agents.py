@@ -31,7 +31,7 @@ from watching import next_of
 from supervisor import Approve, MemoryStore, ask, open_supervisor
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.core import events as e
-from supervisor.testing import fast_disk, replaced, virtual_asyncio
+from supervisor.testing import fast_disk, virtual_asyncio
 from supervisor.wiring.checking import check_replay
 
 pytestmark = pytest.mark.anyio
@@ -423,7 +423,7 @@ async def test_calls_that_wait_when_the_program_ends_leave_no_traceback(caplog):
     assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
 
 
-async def test_a_renamed_argument_of_a_waiting_tool_is_told_by_the_check_or_by_the_result():
+async def test_a_renamed_argument_of_a_waiting_tool_is_told_by_the_check_or_by_the_result(deployed):
     """R1: a replay ends, either way. The call that the journal knows is asked as it was; today's tool refuses its
     arguments when it runs, and the model reads that."""
 
@@ -438,17 +438,16 @@ async def test_a_renamed_argument_of_a_waiting_tool_is_told_by_the_check_or_by_t
     async def remove_renamed(folder: str) -> str:
         raise AssertionError(folder)
 
-    before, after = made(remove), made(remove_renamed)
     async with opened() as supervisor:
-        approval = await next_of((await supervisor.start(before, "go", session="s")).watch_approvals())
+        approval = await next_of((await supervisor.start(made(remove), "go", session="s")).watch_approvals())
         left = fork(supervisor.store)
         await supervisor.cancel("s")
+    after = deployed(made(remove_renamed), held_as="writer")
     (checked,) = await check_replay(left.rows(0), {"writer": after})
     assert checked.kind == "follows"
-    with replaced(before, "fn", after.fn):
-        async with opened(left) as supervisor:
-            await supervisor.decide(approval.id, Approve(by="ana"))
-            with anyio.fail_after(20):
-                assert await (await supervisor.resume("s")).result() == "done"
-        (finished,) = [row.event for row in left.journal("s") if isinstance(row.event, e.ToolCallFinished)]
+    async with opened(left) as supervisor:
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        with anyio.fail_after(20):
+            assert await (await supervisor.resume("s")).result() == "done"
+    (finished,) = [row.event for row in left.journal("s") if isinstance(row.event, e.ToolCallFinished)]
     assert finished.kind == "error"

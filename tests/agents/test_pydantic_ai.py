@@ -405,26 +405,26 @@ async def remove_renamed(folder: str) -> str:
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-async def test_a_renamed_argument_of_a_waiting_tool_blocks_the_run_soon_and_says_why(is_decided):
+async def test_a_renamed_argument_of_a_waiting_tool_blocks_the_run_soon_and_says_why(deployed, is_decided):
     """R1: the framework hands the arguments back to the model, as a request that the journal does not have. The check
     of a deployment and `resume` say so; nothing runs, and the old code goes on."""
     old, new = Agent(TestModel()), Agent(TestModel())
     old.tool_plain(requires_approval=True, name="remove")(remove)
     new.tool_plain(requires_approval=True, name="remove")(remove_renamed)
-    before, after = pydantic_agent("writer", old), pydantic_agent("writer", new)
+    before = pydantic_agent("writer", old)
     async with opened() as supervisor:
         approval = await next_of((await supervisor.start(before, "go", session="s")).watch_approvals())
         left = fork(supervisor.store)
         await supervisor.cancel("s")
+    after = deployed(pydantic_agent("writer", new), held_as="writer")
     (checked,) = await check_replay(left.rows(0), {"writer": after})
     assert (checked.kind, "Was one renamed" in checked.block.cause) == ("blocked", True)
-    with replaced(before, "fn", after.fn):
-        async with opened(left) as supervisor:
-            if is_decided:
-                await supervisor.decide(approval.id, Approve(by="ana"))
-            with anyio.fail_after(10), pytest.raises(RunBlocked, match=r"writer\.remove .*path"):
-                await (await supervisor.resume("s")).outcome()
-            left = fork(supervisor.store)
+    async with opened(left) as supervisor:
+        if is_decided:
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        with anyio.fail_after(10), pytest.raises(RunBlocked, match=r"writer\.remove .*path"):
+            await (await supervisor.resume("s")).outcome()
+        left = fork(supervisor.store)
     assert effects == []
     (checked,) = await check_replay(left.rows(0), {"writer": before})
     assert checked.kind == "follows"

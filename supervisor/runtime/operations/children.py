@@ -100,9 +100,9 @@ async def begin_child(
     None. If a limit refuses it, there is no child.
     """
     await attempt.refuse_if_stopping()
-    _warn_of_rules(attempt, agent)
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
     begun = attempt.host.environment.agent_to_begin(agent, child, 1)
+    _warn_of_rules(attempt, begun)
     traceparent = attempt.host.environment.continue_trace(agent.name, attempt.state.facts.traceparent)
 
     def plan(view: View) -> Iterator[Entry]:

@@ -298,10 +298,14 @@ class Target:
         """Return whether people see the card of an earlier process. One that lies buried is retired before the approval
         is posted anew, so that only one card looks live."""
         assert card.says is not None
-        if await self._channel.is_in_sight(card.says, found):
-            return True
-        log.info("card.out_of_sight", target=self.key, approval=approval.id)
-        await self._channel.retire(card.says, found)
+        try:
+            if await self._channel.is_in_sight(card.says, found):
+                return True
+            log.info("card.out_of_sight", target=self.key, approval=approval.id)
+            await self._channel.retire(card.says, found)
+        except BaseException:
+            card.says = None  # it may have lost its buttons: the next try looks again
+            raise
         await self._note_gone(approval, card)
         return False
 

@@ -157,6 +157,29 @@ async def test_a_card_out_of_sight_is_posted_anew_once_after_a_restart(cards, la
     assert third.posts == []
 
 
+async def test_a_buried_card_that_lost_its_buttons_without_an_answer_is_still_posted_anew():
+    """R3: the platform retired it, and its answer was lost. The journal has it as live, so the next try looks again."""
+
+    class Losing(Lane):
+        lost = 0
+
+        async def retire(self, approval, card):
+            await super().retire(approval, card)
+            self.lost += 1
+            if self.lost == 1:
+                raise OSError("the answer was lost")
+
+    first = Lane()
+    first.posts += [None] * 6
+    store = await left_by(first, MemoryStore())
+    again = Losing(cards={"card 7": ("", True)})
+    again.later = 10
+    async with opened(store, channels=[again], adopt=True) as supervisor:
+        await anyio.sleep(SOON)
+        assert (again.posts, again.live()) == ([None], ["card 1"])
+        await supervisor.cancel("s")
+
+
 async def test_a_restart_between_the_end_of_the_old_card_and_the_new_one_loses_none():
     """R3: the journal says that there is no card, so the next process posts it."""
 
