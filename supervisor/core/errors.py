@@ -120,8 +120,7 @@ class RunBlocked(SupervisorError):
     """
 
     def __init__(self, session: str, block: Any) -> None:
-        at = f" at entry {block.entry} of its journal" if block.entry else ""
-        at += f" ({block.held})" if block.held else ""
+        at = f" at entry {block.entry} of its journal ({block.held})" if block.entry else ""
         line = f"; {block.where}" if block.where else ""
         super().__init__(f"session {session} is blocked{at}: {block.cause}{line}; supervisor show {session}")
         self.session = session

@@ -151,7 +151,7 @@ async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(depl
                 assert view.blocked is not None
                 assert view.blocked.held == "step note"
                 assert "call ship" in view.blocked.cause
-            with pytest.raises(RunBlocked, match="step note"):
+            with pytest.raises(RunBlocked, match="call ship"):
                 await run.outcome()
         async with working(url, [deployed(before, **CREW)]):
             with suppress(RunBlocked):  # until its task is tried again
