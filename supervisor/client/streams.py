@@ -8,8 +8,7 @@ Rules
 - It is asked for again after a pause that grows from 0.2 to 5 s. After `reconnect_timeout` without an answer it is
   given up with ServerUnavailable.
 - `reset` says that the server does not know the cursor; `end` that there is nothing more to come.
-- An event has LARGEST_EVENT_BYTES bytes at most, with or without an end of a line. A server that sends more is no
-  supervisor.
+- An event has LARGEST_EVENT_BYTES at most, with or without an end of a line. A server that sends more is no supervisor.
 - Giving up waiting for an event (a cancelled `next`) loses nothing: the stream is asked for again.
 
 The parser is our own: it is short, and beats, which are comments, must be seen.

@@ -2,7 +2,7 @@
 
 Theory: Python cannot end a function that waits for a thread, shields itself or swallows its cancellation. So a function
 runs in a task of its own, in the runner's group. The call or step waits for it, tells it to end at the deadline or when
-it is itself cancelled, and goes on GRACE_SECONDS seconds later in any case. What still runs then is a *left* body.
+it is itself cancelled, and goes on GRACE_SECONDS later in any case. What still runs then is a *left* body.
 
 Rules
 - A body belongs to no attempt: its steps are not followed (settling.py). A replay runs no body.

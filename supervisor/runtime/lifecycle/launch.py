@@ -8,8 +8,7 @@ Rules
   waits. They all died with the same process, and perhaps one of them killed it.
 - Calls that an earlier process left executing come first: their orphaned processes are ended, and the calls answered as
   interrupted (R1, T2, T9).
-- A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN_SECONDS
-  seconds.
+- A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN_SECONDS.
 """
 
 from collections.abc import Callable

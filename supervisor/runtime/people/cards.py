@@ -20,7 +20,7 @@ Rules
 - A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then
   cards to renew or to try again. A card's timeout begins with its turn, so a platform that takes one card a second can
   take a thousand.
-- A channel is stuck after a card has failed in more than STUCK_AFTER_SECONDS seconds, until a card succeeds. A stuck
+- A channel is stuck after a card has failed in more than STUCK_AFTER_SECONDS, until a card succeeds. A stuck
   channel is not waited for: the approval is shown on the next one at once.
 
 The module is longer than 400 lines because one place knows what may have become of a card.

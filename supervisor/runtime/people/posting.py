@@ -5,14 +5,14 @@ Posting begins after the approval's commit, and never delays that commit (A1).
 Rules
 - When this process claims a tree, it posts all pending approvals of the tree (R3).
 - A process shows the approvals of the trees that it owns. A process that claims trees as it runs (a daemon) also shows
-  an approval of another process that no channel has shown for OWNER_TIME_SECONDS seconds.
+  an approval of another process that no channel has shown for OWNER_TIME_SECONDS.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
 - `unattended` answers in place of people, under its own name. The setting is never stored. It does not approve
   questions: if it allows calls, people are still asked questions. If it denies calls, a question is denied, too, and
   the agent gets QuestionUnanswered.
 - A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
-  is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS seconds without
+  is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS without
   reading approvals.
 """
 
