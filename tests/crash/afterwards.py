@@ -170,4 +170,4 @@ def _not_deepest_first(story: Story) -> Iterator[str]:
 
 def log_of(folder: Path) -> str:
     """Return the end of the stderr of a story's lives."""
-    return "\n".join(lines(folder, "log")[-40:])
+    return "\n".join(lines(folder, "log")[-200:])
