@@ -22,7 +22,7 @@ from supervisor.channels.chat.answering import Answering, Pressed, Reply, Result
 from supervisor.channels.chat.conversations import Conversations
 from supervisor.channels.chat.interview import NOTHING, Interview, Prompt, interview_of
 from supervisor.channels.chat.modal_fields import ModalField, modal_fields, read_modal, refused
-from supervisor.channels.chat.platform import WRITING, Chat, Earlier, IncomingMessage, Piece
+from supervisor.channels.chat.platform import BURIED, WRITING, Chat, Earlier, IncomingMessage, Piece
 from supervisor.channels.chat.presses import (
     DENY,
     EDIT,
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APPROVAL_ID",
+    "BURIED",
     "DENY",
     "EDIT",
     "EXPLAIN",

@@ -232,6 +232,7 @@ def test_a_client_that_leaves_while_its_call_runs_gets_the_result_when_it_comes_
     client.call("wait")
     people.approve(people.pending()[0])
     people.executing()
+    client.process.stdout.close()  # else its reply may be written before the end of the input is seen
     client.process.stdin.close()
     client.process.stdin = None
     (client.folder / "go").touch()

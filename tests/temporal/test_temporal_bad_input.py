@@ -115,14 +115,13 @@ async def ended(url: str, name: str, *given):
             return await (await supervisor.start(name, *given)).outcome()
 
 
-@pytest.mark.parametrize(("given", "got"), [(2_000_000, 1), (2, 1_000_000)])
-async def test_arguments_and_results_that_are_too_large_are_errors(given, got):
-    """A call's one result says so, and the agent goes on."""
+async def test_arguments_and_results_that_are_too_large_are_errors():
+    """Arguments are refused before a person is asked. The one result of a call says it of its value."""
     url = await namespace()
     async with working(url, [large]):
-        outcome = await ended(url, "large", [given, got])
-    assert outcome.value[0] == "error"
-    assert "object store" in outcome.value[1]
+        given, got = [await ended(url, "large", numbers) for numbers in ([2_000_000, 1], [2, 1_000_000])]
+    assert (given.kind, "object store" in given.cause) == ("failed", True)
+    assert (got.value[0], "object store" in got.value[1]) == ("error", True)
 
 
 async def test_a_value_of_an_agent_that_is_too_large_fails_its_run():

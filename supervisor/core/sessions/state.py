@@ -208,6 +208,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         elif type(event) in e.BEGINS_RUN:
             self.said = ""
 
+    def lengthen(self, before: e.AnyEvent, longer: e.AnyEvent) -> None:
+        """Take what was added to the text of the last event, which is not written yet."""
+        if (words := words_of(longer)) is not None:
+            self.said = (self.said + words.removeprefix(words_of(before) or ""))[-MOST_SAID_CHARACTERS:]
+
     def _take(self, event: e.AnyEvent) -> None:
         if type(event) in MOVES_OPERATION:
             self._advance_operation(event)
@@ -496,9 +501,9 @@ class Rulebook(SessionState, kw_only=True):
         return event.approval is not None and event.rule.meaning == self.standing[name].meaning
 
 
-def joined_words(*words: str) -> str:
-    """Return the end of what an agent has said, MOST_SAID_CHARACTERS at most."""
-    return "\n\n".join(filter(None, words))[-MOST_SAID_CHARACTERS:]
+def joined_words(said: str, words: str) -> str:
+    """Return the end of what an agent has said with further words, MOST_SAID_CHARACTERS at most."""
+    return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
 
 
 def words_of(event: e.AnyEvent) -> str | None:

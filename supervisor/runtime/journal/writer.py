@@ -220,7 +220,8 @@ class Journal:
         `make` is called in the same step of the loop in which its entry is applied. If it returns None, nothing is
         noted, and the result is False. A caller that is cancelled before that step has noted nothing. `join`: is asked
         first, with the last note that is not written yet; an entry that it returns takes the place of that note, and
-        must mean the same for the state. `hold`: a context in which the caller waits for a commit under way.
+        must mean the same for the state but for its longer text. `hold`: a context in which the caller waits for a
+        commit under way.
         """
         self._check_alive()
         while session in self._in_flight:
@@ -229,6 +230,7 @@ class Journal:
         await checkpoint_if_cancelled()
         notes = self.notes.get(session)
         if join is not None and notes and (longer := join(notes[-1])) is not None:
+            self.states[session].lengthen(notes[-1], longer)
             notes[-1] = longer
             return True
         event = make()

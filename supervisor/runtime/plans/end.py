@@ -96,13 +96,20 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
         told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
-        told["said"] = "" if ending.kind == "succeeded" else joined_words(state.said, ending.writing)
+        told["said"] = _said(state, ending)
         more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
         yield session, e.RunFinished(at=now, **told, **more)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:
             yield parent, e.ChildEnded(at=now, child=session, **told)
+
+
+def _said(state: SessionState, ending: Ending) -> str:
+    """Return the last words of a run that has not succeeded: its parent may go on from them."""
+    if ending.kind == "succeeded":
+        return ""
+    return joined_words(state.said, ending.writing) if ending.writing else state.said
 
 
 def _last_words(ending: Ending) -> str | None:
