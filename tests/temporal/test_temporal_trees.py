@@ -141,7 +141,8 @@ def tasks_elsewhere() -> list[asyncio.Task]:
     """Return the tasks that have not ended and are on another loop than this one: those of workflows."""
     gc.collect()
     here, found = asyncio.get_running_loop(), gc.get_objects()
-    tasks = [each for each in found if isinstance(each, asyncio.Task) and not each.done()]
+    # By the type: `isinstance` would ask a weak proxy, whose object may be gone.
+    tasks = [each for each in found if issubclass(type(each), asyncio.Task) and not each.done()]
     return [each for each in tasks if each.get_loop() is not here]
 
 
