@@ -109,13 +109,13 @@ def _repair(paths: tuple[Path, ...], options: Options, *, as_json: bool) -> int:
     from datetime import UTC, datetime
 
     from supervisor.transcripts.liveness import Processes
-    from supervisor.transcripts.repair import find_files, repair_file
+    from supervisor.transcripts.repair import find_files, repair
 
     processes = Processes()
     reports: list[Report] = []
     skipped: Counter[str | None] = Counter()
     for path, is_named in _with_progress(list(find_files(paths))):
-        report = repair_file(path, datetime.now(UTC), options, processes)
+        report = repair(path, datetime.now(UTC), options, processes)
         if report.state == "unknown" and not is_named:
             skipped[report.format] += 1
             continue

@@ -115,7 +115,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     yield from (Path(error.filename) for error in closed)  # reported like a file that cannot be read
 
 
-def repair_file(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
+def repair(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
     """Examine a file and, if the options say so, repair it; give all files of a run the same `processes`."""
     report = Report(path=printable_text(str(path)), state="refused")
     try:

@@ -22,7 +22,7 @@ from pathlib import Path
 import watchfiles
 
 from supervisor.transcripts.recognised import is_database_name
-from supervisor.transcripts.repair import Options, Report, find_files, is_transcript_name, repair_file
+from supervisor.transcripts.repair import Options, Report, find_files, is_transcript_name, repair
 
 
 class QuietFiles:
@@ -69,7 +69,7 @@ def watch(
             if age < quiet:  # a change that was not announced yet
                 files.notice(path, monotonic() - age)
                 continue
-            report = repair_file(path, now(), options._replace(write=True))
+            report = repair(path, now(), options._replace(write=True))
             if report.state == "refused":
                 files.notice(path, monotonic())
             if _is_news(report, refused):

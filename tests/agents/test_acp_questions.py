@@ -6,7 +6,7 @@ from acp_scenes import allow, ask, asked, deny, new_home, opened, real_backend, 
 from dying import fork
 
 from supervisor import Answer, MemoryStore
-from supervisor.agents.acp.permissions import read_request
+from supervisor.agents.acp.permissions import read
 from supervisor.agents.question_forms import Wanted, form_of, type_of
 from supervisor.core.declarations.schemas import schema_of
 
@@ -171,6 +171,6 @@ def test_a_raw_input_with_a_field_of_that_name_keeps_it():
     given = {"the agent's words": "mine", "command": "ls"}
     told = {"toolCallId": "1", "kind": "execute", "rawInput": given}
     told["content"] = [{"type": "content", "content": {"type": "text", "text": "theirs"}}]
-    permission = read_request("fake", told, [])
+    permission = read("fake", told, [])
     assert permission.arguments["the agent's words"] == "mine"
     assert permission.because == "theirs"

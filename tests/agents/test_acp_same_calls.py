@@ -11,7 +11,7 @@ from supervisor.agents.acp.permissions import (
     claims_in,
     is_same,
     paths_in,
-    read_request,
+    read,
 )
 from supervisor.agents.acp.updates import Updates
 from supervisor.core.calls.rules import allow, deny, named_paths, policy_of
@@ -19,7 +19,7 @@ from supervisor.core.calls.rules import allow, deny, named_paths, policy_of
 
 def request(program=CODEX, **told):
     """Return a request of a program with these fields of a tool call."""
-    return read_request("coder", {"toolCallId": "c1", "kind": "execute", **told}, [], program)
+    return read("coder", {"toolCallId": "c1", "kind": "execute", **told}, [], program)
 
 
 def codex(call, command):
@@ -92,8 +92,8 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=range(len(DIFFERENT)))
 def test_calls_without_raw_input_that_differ_have_different_cards(one, other):
     """All that the agent says is a claim, however long, so a card that is too small for it cannot approve."""
-    first, second = (read_request("coder", note(content), []) for content in (one, other))
-    assert is_same(first.tool, None, read_request("coder", note(one), []), first.seen)
+    first, second = (read("coder", note(content), []) for content in (one, other))
+    assert is_same(first.tool, None, read("coder", note(one), []), first.seen)
     assert not is_same(first.tool, None, second, first.seen)
     assert first.arguments != second.arguments
     assert {*first.arguments} <= {*claims_in(None, (), first.arguments)}

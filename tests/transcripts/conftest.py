@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.transcripts.repair import Options, repair_file
+from supervisor.transcripts.repair import Options, repair
 
 CORPUS = Path(__file__).parent / "corpus"
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
@@ -28,7 +28,7 @@ def mend():
     """Repair a file in place, whatever its format; return the report."""
 
     def mend(path, **options):
-        return repair_file(path, NOW, Options(**{"write": True, "in_place": True, **options}))
+        return repair(path, NOW, Options(**{"write": True, "in_place": True, **options}))
 
     return mend
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from strategies import claude_sessions, codex_rollouts, dangling_anywhere, dangling_in_frames, pi_lists, pi_trees
 
-from supervisor.transcripts.repair import Options, repair_file
+from supervisor.transcripts.repair import Options, repair
 from supervisor.transcripts.session import read_session
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ def mended(data, **options):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
-        report = repair_file(path, NOW, Options(**{"write": True, "in_place": True, **options}))
+        report = repair(path, NOW, Options(**{"write": True, "in_place": True, **options}))
         return report, path.read_bytes()
 
 

@@ -23,7 +23,7 @@ KILLED_AT = """
 import os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from supervisor.transcripts.repair import Options, repair_file
+from supervisor.transcripts.repair import Options, repair
 
 CHANGING = {"open", "link", "unlink", "rename", "replace", "fsync", "fchmod", "fchown", "chmod", "mkdir", "ftruncate"}
 CHANGING_A_FILE = {"write", "writelines", "flush", "close", "truncate", "__exit__"}
@@ -42,7 +42,7 @@ def count(frame, event, called):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.setprofile(count)
-report = repair_file(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True, not_running=True))
+report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True, not_running=True))
 sys.setprofile(None)
 assert report.state == "repaired", report
 print(steps)

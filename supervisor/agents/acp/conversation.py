@@ -23,7 +23,7 @@ from supervisor.agents.acp.elicitations import CAPABILITY, METHOD, read_question
 from supervisor.agents.acp.json_lines import Talking
 from supervisor.agents.acp.json_rpc import Disconnected, Peer, RemoteError
 from supervisor.agents.acp.life import NEWEST, Life, UnknownVersion, Way, check_version, next_way, ways
-from supervisor.agents.acp.permissions import Permission, read_request
+from supervisor.agents.acp.permissions import Permission, read
 from supervisor.agents.acp.schema import Schema
 from supervisor.agents.acp.updates import Report, Updates
 from supervisor.core.errors import InvalidInput, Suspended
@@ -259,7 +259,7 @@ class Conversation:
             raise InvalidInput("a permission request offers at least one option")
         call = params["toolCall"]
         told = self.updates.note_call(call["toolCallId"], call)
-        return read_request(self._agent, told, params["options"], self._program)
+        return read(self._agent, told, params["options"], self._program)
 
     def _read_question(self, params: Any) -> Permission:
         self._schema.check("CreateFormSessionElicitationRequest", params)

@@ -91,7 +91,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
         return allowing(self.options) is None or rejecting(self.options) is None
 
 
-def read_request(
+def read(
     agent: str, told: Mapping[str, Any], options: Iterable[Mapping[str, Any]], program: str | None = None
 ) -> Permission:
     """Return a request as a call. `told`: all that the agent has said of its tool call, in updates and here. `program`:
