@@ -157,12 +157,22 @@ def parts(text: str, language: Language) -> list[Part]:
     found = spans(text, language)
     whole = list(_same_folded(found)) if language == "change" else [Part("", tuple(found))]
     shown = [span for part in whole if not part.fold for span in part.spans]
-    if sum(_rows(each.text) for each in shown) <= MOST_ROWS:
-        return [part for part in whole if part.spans]
-    head, rest = _cut(whole, HEAD_ROWS)
-    tail, middle = (_turned(each) for each in _cut(_turned(rest), TAIL_ROWS, from_end=True))
-    folded = Part("middle", tuple(span for part in middle for span in part.spans))
-    return [part for part in (*head, folded, *tail) if part.spans]
+    if sum(_rows(each.text) for each in shown) > MOST_ROWS:
+        head, rest = _cut(whole, HEAD_ROWS)
+        tail, middle = (_turned(each) for each in _cut(_turned(rest), TAIL_ROWS, from_end=True))
+        whole = [*head, Part("middle", tuple(span for part in middle for span in part.spans)), *tail]
+    return _joined(part for part in whole if part.spans)
+
+
+def _joined(found: Iterable[Part]) -> list[Part]:
+    """Make one part of those in sight that follow each other."""
+    joined: list[Part] = []
+    for fold, group in groupby(found, key=lambda each: each.fold):
+        if fold:
+            joined += group
+        else:
+            joined.append(Part("", tuple(span for part in group for span in part.spans)))
+    return joined
 
 
 def _same_folded(found: Iterable[Span]) -> Iterator[Part]:

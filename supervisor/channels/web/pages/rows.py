@@ -13,10 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.channels.wording.cards import all_facts, decided, headline, path_text
+from supervisor.core.approvals.facts import Fact
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
 MOST_CHARACTERS_OF_A_ROW: Final = 200
+_MOST_OF_A_NAME: Final = 400
 _MOST_OF_A_VALUE: Final = 120
 _CUT: Final = "…"
 
@@ -55,17 +57,13 @@ def row_of(approval: Approval, now: datetime) -> Row:
     found = all_facts(short, approval.created_at)
     wanted = ("question",) if approval.kind == "question" else ("command", "argument", "claim")
     said = [each for each in found if each.kind in wanted and not each.is_unset and not each.is_default]
-    is_command = bool(said) and said[0].kind == "command"
-    told = [
-        _in_line(each.text if place == 0 and is_command else f"{each.label} {each.text}")
-        for place, each in enumerate(said)
-    ]
     where = next((each.text for each in found if each.kind == "place"), "")
     path, is_pending = path_text(approval.path), approval.status == "pending"
     asks = headline(approval).removeprefix(path).strip()
-    what = _in_line(said[0].text) if approval.kind == "question" else ", ".join(told) or visible(approval.tool)
-    name = f"{path} {asks}: {what}"
-    is_cut = _CUT in name or len(what) > MOST_CHARACTERS_OF_A_ROW
+    name = f"{path} {asks}: {', '.join(_said(each, _MOST_OF_A_VALUE) for each in said)}"
+    each_has = max(24, _MOST_OF_A_VALUE // max(1, len(said)))
+    what = ", ".join(_said(each, each_has) for each in said) or visible(approval.tool)
+    is_cut = _CUT in name or len(name) > _MOST_OF_A_NAME
     places = [f"in {where}"] * bool(where) + [f"for {visible(approval.requester)}", f"session {approval.root_session}"]
     return Row(
         id=approval.id,
@@ -80,8 +78,13 @@ def row_of(approval: Approval, now: datetime) -> Row:
         expires_at=approval.expires_at if is_pending else None,
         tone=_TONES.get(approval.status, "gone"),
         ending="" if is_pending else decided(replace(approval, decided_at=None), now),
-        name=", ".join([_cut_text(name, 400), *places, *([f"approval {approval.id[-6:]}"] * is_cut)]),
+        name=", ".join([_cut_text(name, _MOST_OF_A_NAME), *places, *([f"approval {approval.id[-6:]}"] * is_cut)]),
     )
+
+
+def _said(fact: Fact, most: int) -> str:
+    text = _cut_text(_in_line(fact.text), most)
+    return text if fact.kind in ("command", "question") else f"{fact.label} {text}"
 
 
 def _shortened(arguments: Any) -> Any:
