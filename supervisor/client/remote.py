@@ -4,8 +4,8 @@ Rules
 - A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
   that is another's, is refused before anything is sent. None means the person of the token.
 - After a broken connection the client repeats what may safely be done twice: reads, decisions (the second answer is
-  `already`), cancels, rules that are added, starts and forks under an id that is made here. It does not repeat
-  messages, retries, resumes and revoked rules: ServerUnavailable says that they may have been done.
+  `already`), cancels, rules that are added, starts and forks under an id that is made here, messages under an id of the caller. It does not
+  repeat other messages, retries, resumes and revoked rules: ServerUnavailable says that they may have been done.
 - Instants are sent in the server's time.
 
 The module is longer than 400 lines because it is one seam: a short method for each command and each read.
@@ -215,9 +215,9 @@ class RemoteSupervisor(Supervisor):
     def _refuse_note(self, what: str) -> NoReturn:
         raise InvalidInput(f"{self.where} notes itself what it {what}: a client cannot")
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None, message: str | None = None) -> SendResult:
         self._me(by, "speak")
-        found = await self._say(session, {"text": text, "decides": False})
+        found = await self._say(session, {"text": text, "decides": False, "message": message})
         if found.sent is None:
             raise ServerMismatch(f"{self.where} does not say what became of the message")
         return found.sent
@@ -231,17 +231,20 @@ class RemoteSupervisor(Supervisor):
         shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
+        message: str | None = None,
     ) -> ChatResult:
         self._me(by, "speak")
         seen = self._connection
         instant = seen.now() if shown_before is None else seen.to_server_time(shown_before)
         given = None if shown is None else [*shown]
-        return await self._say(session, {"text": text, "shown_before": instant, "channel": channel, "shown": given})
+        body = {"text": text, "shown_before": instant, "channel": channel, "shown": given, "message": message}
+        return await self._say(session, body)
 
     async def _say(self, session: str, body: Mapping[str, Any]) -> ChatResult:
-        return value_of(
-            ChatResult, await self._connection.ask("POST", _path("sessions", session, "messages"), body=body)
-        )
+        """Send a message; if its answer is lost, again under the id that the caller has given it."""
+        has_id, path = body["message"] is not None, _path("sessions", session, "messages")
+        given = body if has_id else {name: value for name, value in body.items() if name != "message"}
+        return value_of(ChatResult, await self._connection.ask("POST", path, body=given, repeats=has_id))
 
     async def cancel(
         self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None

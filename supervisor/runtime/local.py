@@ -36,6 +36,7 @@ from supervisor.core.errors import (
 )
 from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.heard import Heard, check_message
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.text.masks import hide
@@ -54,7 +55,7 @@ from supervisor.core.values import (
     check_word,
     decider_of,
 )
-from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.chat import Said, Seen, chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
@@ -396,11 +397,29 @@ class LocalSupervisor(StoreSupervisor):
         shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
+        message: str | None = None,
     ) -> ChatResult:
         check_word("a channel", "" if channel is None else channel)
         who = check_identity(by if by is not None else self._runner.environment.user())
         seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
-        return await chat(self, self.people, session, text, who, seen)
+        said = Said(session, text, who, message, self.hear)
+        return await chat(self, self.people, said, seen)
+
+    async def hear(
+        self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
+    ) -> Heard | None:
+        """Return what the session has heard under this id before. If nothing, journal what a chat word decides from now
+        on; `approvals` None: only look. Raises NotFound."""
+
+        def plan(view: View) -> tuple[list[Entry], Heard | None]:
+            state, now = view.session(session), self._runner.clock.now()
+            known = state.heard.get(check_message(message))
+            if known is not None or approvals is None or state.phase == "imported":
+                return [], known
+            word = e.WordHeard(at=now, message=message, text=printable_text(text), by=by, approvals=tuple(approvals))
+            return [(session, word)], None
+
+        return await self._runner.journal.append_with_answer(plan)
 
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
         self.refuse_inside(METHODS["reveal"].what)
@@ -427,11 +446,11 @@ class LocalSupervisor(StoreSupervisor):
 
         await self._runner.journal.append(plan)
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None, message: str | None = None) -> SendResult:
         self.refuse_inside(METHODS["send"].what)
         root = self.reader.get_row(session).root
         who = await self.admission.of_message(by, text, session)
-        message = self._runner.environment.new_session_id()
+        message = self._runner.environment.new_session_id() if message is None else check_message(message)
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
             now = self._runner.clock.now()

@@ -24,6 +24,8 @@ async def requests_of(command, expected) -> int:
 REPEATED = {
     "approve": lambda remote: remote.decide(ID, Approve(by="olga")),
     "answer": lambda remote: remote.decide(ID, Answer(value=1, by="olga")),
+    "send with an id": lambda remote: remote.send("s", "hello", message="m1"),
+    "chat with an id": lambda remote: remote.chat("s", "yes", message="m1"),
     "start": lambda remote: remote.start("doubling", 1),
     "fork": lambda remote: remote.fork("s", before=2),
     "cancel": lambda remote: remote.cancel("s"),

@@ -79,6 +79,7 @@ from supervisor.core.events.sessions import (
     MessageUndelivered as MessageUndelivered,
     SessionCreated as SessionCreated,
     SessionForked as SessionForked,
+    WordHeard as WordHeard,
 )
 
 AnyEvent = (
@@ -108,6 +109,7 @@ AnyEvent = (
     | MessageReceived
     | MessageSent
     | MessageShown
+    | WordHeard
     | MessageUndelivered
     | ImportStarted
     | MessageImported

@@ -36,6 +36,7 @@ from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
+from supervisor.core.sessions.heard import Heard, heard, with_heard
 from supervisor.core.sessions.machine import (
     BEGINS_OPERATION,
     ENDS_APPROVAL,
@@ -86,6 +87,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = EMPTY
     """Messages that no run has received yet, in the order in which they came."""
+    heard: Mapping[str, Heard] = _NOTHING
+    """The latest messages and chat words, by their ids."""
     jobs: MutableMapping[str, Job] = EMPTY
     """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
@@ -249,6 +252,9 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.imported += 1
             case e.MessageReceived():
                 self.inbox = map_with(self.inbox, event.message, event)
+                self.heard = with_heard(self.heard, event.message, heard(event.text, event.by))
+            case e.WordHeard():
+                self.heard = with_heard(self.heard, event.message, heard(event.text, event.by, event.approvals))
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -278,6 +284,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             return
         if event.message is not None:
             self._take_message(event.message)
+            if (known := self.heard.get(event.message)) is not None:
+                self.heard = {**self.heard, event.message: known._replace(has_begun_turn=True)}
         fresh = SessionState(id=self.id)
         for name in _OF_A_RUN:
             setattr(self, name, getattr(fresh, name))

@@ -25,6 +25,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
@@ -43,7 +44,7 @@ from supervisor.core.values import (
     check_identity,
     decider_of,
 )
-from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.chat import Said, Seen, chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.turns import check_may_send
@@ -88,6 +89,7 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
                 tasks.cancel_scope.cancel()
 
         tasks.start_soon(follow)
+        tasks.start_soon(supervisor.runner.journal.run)  # what is noted in the mirror
         try:
             yield supervisor
         except Exception as error:  # noqa: BLE001 # raised bare below, when the task group is done
@@ -230,13 +232,16 @@ class TemporalSupervisor(Supervisor):
         root = await self.trees.find_root(session)
         await send_command(self.trees, root, "cancel", session, who, reason, run=run)
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None, message: str | None = None) -> SendResult:
         await self._refuse_inside(METHODS["send"].what)
         root = await self.trees.find_root(session)
         who = await self._admission.of_message(by, text, session)
-        message, answer = await send_command(
-            self.trees, root, "send", session, who, printable_text(text), check=check_may_send
+        if message is not None and (known := await self._heard(session, message, text, who, None)) is not None:
+            known.check_same(message, text, who, is_word=False)
+        sent, answer = await send_command(
+            self.trees, root, "send", session, who, printable_text(text), message=message, check=check_may_send
         )
+        message = message or sent
         if answer is None:
             return SendResult(kind="kept", message=message, session=session, running=False)
         return from_wire(answer, SendResult)
@@ -272,10 +277,18 @@ class TemporalSupervisor(Supervisor):
         shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
+        message: str | None = None,
     ) -> ChatResult:
         seen = Seen(shown_before if shown_before is not None else datetime.now(UTC), channel, shown)
         who = check_identity(current_user() if by is None else by)
-        return await chat(self, self.near.people, session, text, who, seen)
+        return await chat(self, self.near.people, Said(session, text, who, message, self._heard), seen)
+
+    async def _heard(
+        self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
+    ) -> Heard | None:
+        """See LocalSupervisor.hear. It is noted in the mirror."""
+        await self.trees.read(session)
+        return await self.near.hear(session, message, text, by, approvals)
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         await self._refuse_inside(METHODS["retry"].what)

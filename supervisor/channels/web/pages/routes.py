@@ -37,7 +37,7 @@ from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_o
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
 from supervisor.core.cursors import cursor_at
-from supervisor.core.errors import InvalidInput, NotEntitled
+from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
 from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
@@ -249,11 +249,16 @@ async def say(visit: Visit) -> Response:
     if not text.strip():
         return await _session(visit, session, 422, told="Not sent: there is no text.")
     try:
-        heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
+        message = visit.form.get("message") or None
+        heard = await visit.supervisor.chat(
+            session, text, by=visit.person.name, shown_before=visit.seen_at, message=message
+        )
     except NotEntitled as error:
         return await _session(visit, session, 403, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     except InvalidInput as error:
         return await _session(visit, session, 422, told=visible(f"Not sent: {error}", kind="words"), typed=text)
+    except SessionConflict as error:
+        return await _session(visit, session, 409, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)
