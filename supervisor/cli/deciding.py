@@ -4,13 +4,13 @@ Only a person may approve, deny and answer: a process that a supervised call sta
 which grants nothing.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.wording.cards import told
+from supervisor.channels.wording.cards import headline, summary, told
 from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
@@ -20,12 +20,14 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, par
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
+from supervisor.core.ids import short_ids, with_short_id
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.refusals import COMMANDS
 
+MOST_CANDIDATES = 10
 Decide = Callable[[str, Approval], Awaitable[Decision]]
 """Makes a decision from a person's name and the approval."""
 
@@ -60,7 +62,7 @@ def approve(
     Parameters
     ----------
     approval
-        The approval's id, as `supervisor approvals` shows it.
+        The approval's id, whole or short, as `supervisor approvals` shows it.
     """
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
@@ -100,7 +102,7 @@ def deny(
     Parameters
     ----------
     approval
-        The approval's id, as `supervisor approvals` shows it.
+        The approval's id, whole or short, as `supervisor approvals` shows it.
     """
 
     async def decision(name: str, found: Approval) -> Decision:
@@ -123,7 +125,7 @@ def answer(
     Parameters
     ----------
     approval
-        The question's id, as `supervisor approvals` shows it.
+        The question's id, whole or short, as `supervisor approvals` shows it.
     value
         One of its choices, or free text, or JSON where the question asks for it. `yes` and `no` stand for true and
         false. Without one, its fields are asked for, one after the other.
@@ -206,18 +208,15 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
     async def decide() -> tuple[DecisionResult, Decision, Approval]:
         async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
-            try:
-                found = await supervisor.get_approval(approval)
-            except NotFound:
-                raise await _unknown(supervisor, approval, place) from None
+            found = await find_approval(supervisor, approval, place)
             made = await decision(place.name_of(by, supervisor), found)
-            return await supervisor.decide(approval, made, channel="command line"), made, found
+            return await supervisor.decide(found.id, made, channel="command line"), made, found
 
     result, made, found = anyio.run(decide)
     if as_json:
         answers.print_json(answers.decision_document(result))
     else:
-        print(f"{told(result, datetime.now().astimezone())} [{approval}]")
+        print(f"{told(result, datetime.now().astimezone())} [{found.id}]")
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
@@ -231,10 +230,38 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
+async def find_approval(supervisor: Supervisor, given: str, place: AnyPlace) -> Approval:
+    """Return the approval with this id, or with this short id. Raises InvalidInput if several have it, NotFound if none
+    has; both name candidates."""
+    try:
+        return await supervisor.get_approval(given)
+    except NotFound:
+        pass
+    waiting = await supervisor.find_approvals(limit=None)
+    meant = with_short_id(given, [each.id for each in waiting])
+    everything = waiting if meant else await supervisor.find_approvals(pending=False, limit=None)
+    meant = meant or with_short_id(given, [each.id for each in everything])
+    found = [each for each in everything if each.id in meant]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput("\n".join([f"{given} may be any of these:", *candidates(found)]))
+    raise await _unknown(supervisor, given, place)
+
+
+def candidates(found: Sequence[Approval]) -> list[str]:
+    """Return a line for each of the first approvals, with its short id."""
+    short = short_ids([each.id for each in found])
+    lines = [f"  {short[each.id]}  {headline(each)}: {summary(each)}" for each in found[:MOST_CANDIDATES]]
+    return lines + [f"  and {len(found) - MOST_CANDIDATES} more"] * (len(found) > MOST_CANDIDATES)
+
+
 async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
     """Return the error for an id that no approval has. People often give a session's id instead."""
     everything = await supervisor.find_approvals(pending=False, limit=None)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
         return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
-    return not_found("approval", approval, [other.id for other in everything], place.option)
+    error = not_found("approval", approval, [other.id for other in everything], place.option)
+    waiting = [other for other in everything if other.status == "pending"]
+    return NotFound("\n".join([str(error), *(["waiting:"] * bool(waiting)), *candidates(waiting)]))

@@ -22,6 +22,7 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Pla
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
+from supervisor.core.ids import short_ids
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, SessionView
@@ -103,7 +104,10 @@ def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
     place.check_by(by)
 
     async def look(supervisor: Supervisor) -> Any:
-        return await supervisor.reveal(approval, by=place.name_of(by, supervisor), channel="command line")
+        from supervisor.cli.deciding import find_approval
+
+        found = await find_approval(supervisor, approval, place)
+        return await supervisor.reveal(found.id, by=place.name_of(by, supervisor), channel="command line")
 
     return _read(place, look, wanted=("approval", approval))
 
@@ -218,10 +222,11 @@ def _print_approvals(found: Sequence[Approval]) -> None:
     console = answers.open_console()
     from rich.text import Text
 
+    short = short_ids([each.id for each in found])
     for number, approval in enumerate(found):
         text = Text("\n" if number else "")
         is_pending = approval.status == "pending"
-        text.append(approval.id, style="bold yellow" if is_pending else "dim")
+        text.append(short[approval.id], style="bold yellow" if is_pending else "dim")
         when = f"since {instant_text(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
         text.append(f"  {headline(approval)}\n")
@@ -242,9 +247,9 @@ def _print_approvals(found: Sequence[Approval]) -> None:
 
 
 def _facts(approval: Approval, now: datetime) -> list[Fact]:
-    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its id and its
-    age stand above them."""
-    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name not in ("since", "approval")]
+    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its short id and
+    its age stand above them."""
+    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name != "since"]
     if approval.status == "pending":
         return told
     return [fact for fact in told if fact.is_needed or fact.is_id]

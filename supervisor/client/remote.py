@@ -4,8 +4,9 @@ Rules
 - A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
   that is another's, is refused before anything is sent. None means the person of the token.
 - After a broken connection the client repeats what may safely be done twice: reads, decisions (the second answer is
-  `already`), cancels, rules that are added, starts and forks under an id that is made here, messages under an id of the caller. It does not
-  repeat other messages, retries, resumes and revoked rules: ServerUnavailable says that they may have been done.
+  `already`), cancels, rules that are added, starts and forks under an id that is made here, and messages under an id of
+  the caller. It does not repeat other messages, retries, resumes and revoked rules: ServerUnavailable says that
+  they may have been done.
 - Instants are sent in the server's time.
 
 The module is longer than 400 lines because it is one seam: a short method for each command and each read.

@@ -31,13 +31,14 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_word
+from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_short, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.calls.rules import deniable
 from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
+from supervisor.core.ids import with_short_id
 from supervisor.core.rows import ids_from
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
@@ -133,12 +134,9 @@ async def chat(supervisor: Supervisor, people: People | None, said: Said, seen: 
 
 async def _meaning(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
     """Return what a text decides, or that it lists what waits; None for a message."""
-    word, session, by = read_word(said.text), said.session, said.by
+    word, session, by = await _word(supervisor, said), said.session, said.by
     if word is None:
-        answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
-        if answered is None and is_near_word(said.text) and (near := await _waiting(supervisor, people, said)):
-            return _listed(near)
-        return answered
+        return await _unworded(supervisor, people, said, seen)
     here = await supervisor.find_approvals(session=session, limit=None)
     if people is not None and (why := people.why_not_say(by, said.text, here)) is not None:
         for each in here:
@@ -160,9 +158,28 @@ async def _meaning(supervisor: Supervisor, people: People | None, said: Said, se
     return answered or _one(word, by, waiting[0], waiting)
 
 
+async def _word(supervisor: Supervisor, said: Said) -> Word | None:
+    """Return the chat word of a text, with the whole id of what it names by a short one; None for another text."""
+    word, short = read_word(said.text), read_short(said.text)
+    if word is not None or short is None:
+        return word
+    here = await supervisor.find_approvals(session=said.session, limit=None)
+    meant = with_short_id(short[1], [each.id for each in here])
+    return replace(short[0], approval=meant[0] if len(meant) == 1 else short[1]) if meant else None
+
+
+async def _unworded(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
+    """Return what a text decides that is no chat word: it may answer a question. A near word lists what waits."""
+    answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
+    if answered is None and is_near_word(said.text) and (near := await _waiting(supervisor, people, said)):
+        return _listed(near)
+    return answered
+
+
 async def _meant_before(supervisor: Supervisor, people: People | None, said: Said, approvals: tuple[str, ...]) -> Meant:
     """Return what a text decides that came before."""
-    word, pairs = read_word(said.text), list[tuple[Approval, Decision]]()
+    short = read_short(said.text)
+    word, pairs = read_word(said.text) or (short and short[0]), list[tuple[Approval, Decision]]()
     for each in approvals:
         try:
             found = await supervisor.get_approval(each)

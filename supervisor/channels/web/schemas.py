@@ -246,11 +246,16 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True):
     status: Literal["ok", "starting", "stopping", "broken"]
     detail: str | None = None
-    channels_down: tuple[str, ...] = ()
-    """The channels on which people cannot be reached now; the log says why. They do not change the status."""
     held: bool | None = None
     """Whether the system keeps the commands of agents on this machine from deciding; with what that means in `note`."""
     note: str | None = None
+
+
+class Readiness(Health, frozen=True):
+    """`channels_down`: the channels on which people cannot be reached now; the log says why. They do not change the
+    status."""
+
+    channels_down: tuple[str, ...] = ()
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):

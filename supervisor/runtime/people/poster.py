@@ -58,7 +58,7 @@ class Poster:
         self._routes = routes
         self._people = people
         self._channels = {channel.name: channel for channel in channels}
-        self._lanes = {channel.name: Lane(channel.name, counted) for channel in channels}
+        self._lanes = {channel.name: Lane(channel, counted) for channel in channels}
         self._targets: dict[str, Target] = {}
         self._in_order = [self._add(channel.name, is_notice=channel.only_notifies) for channel in channels]
         self._keeps_cards = any(channel.keeps_cards for channel in channels)
