@@ -3,6 +3,7 @@
 import re
 import signal
 
+from accessibility import AXE, violations
 from daemons import TOKEN, pending_of, until
 
 from supervisor.channels.web import rendering
@@ -94,6 +95,34 @@ def test_a_page_that_was_offline_shows_what_happened_meanwhile(one_daemon, perso
     ana.see(ana.card("tea").locator(".ending"), "denied by")
     ana.page.locator("#connection").wait_for(state="hidden")
     assert streams[-1].headers["last-event-id"].partition(".")[2].isdecimal()
+
+
+def test_a_press_whose_answer_is_lost_is_asked_for_and_a_message_arrives_once(one_daemon, person):
+    """It is said that it is sent, then that it is not known, and then what the store says; no press counts twice."""
+    start(one_daemon, "lost", {"cake": "/dev/null"})
+    with one_daemon.client() as client:
+        client.post("/api/sessions", json={"agent": "chatting", "input": "hi", "session": "chat"}).raise_for_status()
+    ana = person(one_daemon)
+    held = []
+    ana.page.route("**/decision", lambda route: held.append(route))  # playwright takes no method
+    ana.see(ana.card("cake")).get_by_role("button", name="Approve once").click()
+    ana.see(ana.card("cake").locator(".sent"), "Sending…")
+    ana.page.route("**/approvals/*", lambda route: route.abort())
+    held[0].fetch()
+    held[0].abort()
+    ana.see(ana.card("cake").locator(".problem"), "not known whether it was counted")
+    ana.page.unroute("**/approvals/*")
+    ana.see(ana.card("cake").locator(".ending"), "approved by")
+
+    ana.page.goto("/sessions/chat")
+    ana.page.get_by_label("Say something").fill("transfer 5")
+    ana.page.route("**/messages", lambda route: (route.fetch(), route.abort()), times=1)
+    for said in ("not known whether it arrived", "A turn begins"):
+        ana.page.get_by_role("button", name="Send").click()
+        ana.see(ana.page.locator("#reply"), said)
+    with one_daemon.client() as client:
+        rows = client.get("/api/sessions/chat/journal", params={"limit": 1000}).json()["items"]
+    assert [row["text"] for row in rows if row["event"] == "MessageReceived"] == ["transfer 5"]
 
 
 def test_a_person_who_is_signed_out_or_has_an_old_page_is_told_and_loses_nothing(one_daemon, person):
@@ -245,6 +274,7 @@ def test_very_many_at_once_are_rows_of_which_none_moves(one_daemon, person):
     assert [rows.nth(number).evaluate(place) for number in (1, 2, 100)] == opened
     assert opened[0] == before[0]
     assert rows.nth(130).locator("xpath=..").get_attribute("data-root") == "later"
+    assert not AXE.exists() or violations(ana.page) == []
 
 
 def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
