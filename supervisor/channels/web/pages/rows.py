@@ -6,6 +6,7 @@ Rules
 - Two approvals that run different things have different names. Where a name is cut, the id tells them apart.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -17,7 +18,7 @@ from supervisor.core.approvals.facts import Fact
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
-MOST_CHARACTERS_OF_A_ROW: Final = 200
+MOST_CHARACTERS_OF_A_ROW: Final = 100
 _MOST_OF_A_NAME: Final = 400
 _MOST_OF_A_VALUE: Final = 120
 _CUT: Final = "…"
@@ -61,14 +62,13 @@ def row_of(approval: Approval, now: datetime) -> Row:
     path, is_pending = path_text(approval.path), approval.status == "pending"
     asks = headline(approval).removeprefix(path).strip()
     name = f"{path} {asks}: {', '.join(_said(each, _MOST_OF_A_VALUE) for each in said)}"
-    each_has = max(24, _MOST_OF_A_VALUE // max(1, len(said)))
-    what = ", ".join(_said(each, each_has) for each in said) or visible(approval.tool)
+    what = ", ".join(_in_sight(said)) or visible(approval.tool)
     is_cut = _CUT in name or len(name) > _MOST_OF_A_NAME
     places = [f"in {where}"] * bool(where) + [f"for {visible(approval.requester)}", f"session {approval.root_session}"]
     return Row(
         id=approval.id,
         root=approval.root_session,
-        what=_cut_text(what, MOST_CHARACTERS_OF_A_ROW),
+        what=_cut_text(what, 2 * MOST_CHARACTERS_OF_A_ROW),
         is_code=approval.kind != "question",
         path=path,
         asks=asks,
@@ -82,8 +82,19 @@ def row_of(approval: Approval, now: datetime) -> Row:
     )
 
 
+def _in_sight(said: Sequence[Fact]) -> list[str]:
+    """Return what fits into the few lines of a row on a phone: of short values all, so that `production` is not what is
+    left out, and of long ones what room there is."""
+    room, most = MOST_CHARACTERS_OF_A_ROW, dict[int, int]()
+    lengths = sorted((len(_said(each, _MOST_OF_A_VALUE)), place) for place, each in enumerate(said))
+    for left, (length, place) in zip(range(len(lengths), 0, -1), lengths, strict=True):
+        most[place] = min(length, room // left)
+        room = max(0, room - most[place])
+    return [_said(each, max(16, most[place] - len(_said(each, 0)))) for place, each in enumerate(said)]
+
+
 def _said(fact: Fact, most: int) -> str:
-    text = _cut_text(_in_line(fact.text), most)
+    text = _cut_text(_in_line(fact.text), most) if most else ""
     return text if fact.kind in ("command", "question") else f"{fact.label} {text}"
 
 
