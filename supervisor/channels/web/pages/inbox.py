@@ -37,7 +37,7 @@ from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
 LONG_LINES: Final = 24
-"""Lines of an argument above which its length is said."""
+"""Lines of an argument above which the card gives its length."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
 """Names that tools give to a text and to its replacement. A page shows the difference of the two."""
 

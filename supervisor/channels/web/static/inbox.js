@@ -3,7 +3,7 @@
 // Rules
 // - The server draws all that is shown: an event only says *that* something changed, and the script loads the page again.
 //   Only the text that an agent is writing comes by the stream, made harmless by the server, and is put in as text.
-// - What a form sends is in one of three states: sending, which is said after a second; answered; or not known, since no
+// - What a form sends is in one of three states: sending, which the page tells after a second; answered; or not known, since no
 //   answer came. Then only the server knows what became of it: the page says so, asks, and shows what the server says.
 // - Ages are counted by the server's clock, since the reader's may be wrong.
 // - No card moves but by the press of the person who reads it: a decided one keeps its place and its height, a new one
