@@ -9,9 +9,8 @@ The module is longer than 400 lines because it is one interface: a short method 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Literal, TypeVar, overload
 
 import msgspec
@@ -23,8 +22,8 @@ from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
-from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.encoding import printable_text, to_json
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.encoding import printable_text
 from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
@@ -37,12 +36,11 @@ from supervisor.core.errors import (
 from supervisor.core.ids import check_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.text.masks import hide
 from supervisor.core.values import (
     AgentView,
     Approval,
-    Decision,
     DecisionResult,
     Fork,
     JobView,
@@ -50,11 +48,8 @@ from supervisor.core.values import (
     SendResult,
     SessionStatus,
     SessionView,
-    check_identity,
-    check_word,
-    decider_of,
 )
-from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.lifecycle.runner import Raised, Runner
@@ -74,9 +69,8 @@ from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
-from supervisor.runtime.trees.importing import LocalImport
-from supervisor.runtime.trees.prune import Pruning
-from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
+from supervisor.seam import commands as c
+from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
 from supervisor.seam.store import Store
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.identity import HOST, attempt_started
@@ -91,7 +85,6 @@ from supervisor.system.loading import (
     refuse_nameless,
 )
 from supervisor.system.logs import FactLog
-from supervisor.system.refusals import METHODS
 
 log = FactLog(__name__)
 MOST_WAITED_FOR: Final = 100
@@ -133,61 +126,24 @@ class LocalSupervisor(StoreSupervisor):
     def people(self, people: People | None) -> None:
         self.admission.people = people
 
+    async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
+        if law.inside == "refused":
+            self.refuse_inside(law.doing)
+        elif law.inside == "own tree" and (session := c.session_of(command)) is not None:
+            self._refuse_other_tree(self.reader.get_row(session).root, law.doing)
+        return await self.admission.of_command(command, law, by)
+
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    @overload
-    async def start(
-        self,
-        agent: AgentWithoutInput[R],
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: AgentSpec[[T], R],
-        input: T,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: str,
-        input: Any = ...,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]: ...
-    async def start(
-        self,
-        agent: Any,
-        /,
-        *args: Any,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]:
-        starter = await self.admission.of_program(by, "start agents")
-        spec, given = self._with_input(agent, args)
-        root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
-        created = self.reader.find_created(root) if session is not None else None
+    async def _start(self, command: c.Start, who: str) -> Run[Any]:
+        spec, given = self._with_input(command)
+        named = command.session
+        root = check_session_id(named) if named is not None else self._runner.environment.new_session_id()
+        created = self.reader.find_created(root) if named is not None else None
         if created is not None and not self.store.owns(root) and created.agent not in COMMANDS:
-            self._refuse_other_tree(root, METHODS["resume"].what)  # it would run what others have started
+            self._refuse_other_tree(root, c.LAWS[c.Resume].doing)  # it would run what others have started
         references = self._references(created, spec)
-        folder, misfit = self._choose_folder(spec, cwd)
+        folder, misfit = self._choose_folder(spec, command.cwd)
         # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
         is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
@@ -198,17 +154,16 @@ class LocalSupervisor(StoreSupervisor):
             is_new = False
             known = view.find_session(root)
             if known is not None:
-                check_same_start(known, references, spec.name, given, None if cwd is None else folder)
+                check_same_start(known, references, spec.name, given, None if command.cwd is None else folder)
                 self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
                 raise misfit
-            if (inexact := spec.why_inexact(args, {}, given)) is not None:
-                raise InvalidInput(inexact)
+            command.check_exact()
             self._refuse_nameless(spec)
             is_new = True
             self._claim_new(view, root)
-            on_behalf_of = printable_text(requester) if requester else starter
+            on_behalf_of = printable_text(command.requester) if command.requester else who
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
@@ -227,7 +182,7 @@ class LocalSupervisor(StoreSupervisor):
             await self._runner.launcher.recover(root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
-        return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=is_new)
+        return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)
 
     def _claim_known(self, view: View, known: SessionState) -> None:
         """Claim the tree of a session that is started again. Raises SessionConflict for one that a daemon may not run
@@ -267,24 +222,20 @@ class LocalSupervisor(StoreSupervisor):
         except InvalidInput as misfit:
             return folder_of_call(here, cwd), misfit
 
-    def _with_input(
-        self, agent: AgentSpec[..., R] | str, args: tuple[Any, ...]
-    ) -> tuple[AgentSpec[..., R], msgspec.Raw]:
+    def _with_input(self, command: c.Start) -> tuple[AgentSpec[..., Any], msgspec.Raw]:
         """Return an agent, looked up by its name if need be, and its input."""
-        if isinstance(agent, AgentSpec):
-            return agent, agent.encode_input(args, {}) if args else agent.default_input()
-        if not isinstance(agent, str):
-            raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
-        if holds_command(agent):
+        name, given = command.agent, command.input
+        if command.spec is not None:
+            return command.spec, command.spec.default_input() if given is None else given
+        if holds_command(name):
             raise InvalidInput(
-                f"{agent!r} holds a command, and start takes the name of an agent: run it from the command line, "
+                f"{name!r} holds a command, and start takes the name of an agent: run it from the command line, "
                 "configure it as an agent, or load it in code with load_agent"
             )
-        if (found := self.agents.get(agent)) is None:
+        if (found := self.agents.get(name)) is None:
             offered = ", ".join(sorted(self.agents)) or "none"
-            raise UnknownAgent(f"no agent {agent!r} is offered here; the agents are: {offered}")
-        values = found.check_input(to_json(args[0], "the input") if args else found.default_input())
-        return found, found.encode_input(values, {})
+            raise UnknownAgent(f"no agent {name!r} is offered here; the agents are: {offered}")
+        return found, found.encode_input(found.check_input(found.default_input() if given is None else given), {})
 
     def _refuse_nameless(self, spec: AgentSpec[Any, Any]) -> None:
         """Raise InvalidInput for an agent that no later process would find, if there can be one."""
@@ -301,15 +252,11 @@ class LocalSupervisor(StoreSupervisor):
                     references.add(created.agent)
         return references
 
-    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self.refuse_inside(METHODS["resume"].what)
-        await self.admission.of_program(by, "resume sessions", session)
-        (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
+    async def _resume(self, command: c.Resume, who: str) -> Run[Any]:
+        (root,) = await self._runner.claims.take([self.reader.get_row(command.session).root], only_one=True)
         return self._run(root)
 
-    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        self.refuse_inside(METHODS["resume_all"].what)
-        await self.admission.of_program(by, "resume sessions")
+    async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]:
         claims = self._runner.claims
         roots = [root for root, rows in (await claims.find_open()).items() if rows[0].id == root]
         unowned = set(await claims.without_owner(roots))
@@ -337,10 +284,8 @@ class LocalSupervisor(StoreSupervisor):
         states = (view.session(row.id) for row in self.store.find_sessions(root=root))
         return any(host == HOST and process in above for state in states for host, process in _processes(state))
 
-    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        check_word("a channel", "" if channel is None else channel)
-        decider_of(decision)
-        self.refuse_inside(METHODS["decide"].what)
+    async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
+        approval, decision, channel = command.approval, command.decision, command.channel
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if found is not None:
@@ -369,9 +314,8 @@ class LocalSupervisor(StoreSupervisor):
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
-    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        self.refuse_inside(METHODS["add_rule"].what)
-        who = await self.admission.of_command(by, "make rules")
+    async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
+        rule = command.rule
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
         new = msgspec.structs.replace(checked_rule(rule), id=self._runner.environment.new_rule_id())
@@ -381,45 +325,27 @@ class LocalSupervisor(StoreSupervisor):
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
         return found
 
-    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        self.refuse_inside(METHODS["revoke_rule"].what)
-        who = await self.admission.of_command(by, "make rules")
+    async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
         clock = self._runner.clock
-        return await self._runner.journal.append_with_answer(lambda view: revoke(view, rule, who, clock.now()))
+        return await self._runner.journal.append_with_answer(lambda view: revoke(view, command.rule, who, clock.now()))
 
-    async def chat(
-        self,
-        session: str,
-        text: str,
-        *,
-        by: str | None = None,
-        shown_before: datetime | None = None,
-        channel: str | None = None,
-        shown: Collection[str] | None = None,
-    ) -> ChatResult:
-        check_word("a channel", "" if channel is None else channel)
-        who = check_identity(by if by is not None else self._runner.environment.user())
-        seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
-        return await chat(self, self.people, session, text, who, seen)
+    async def _chat(self, command: c.Chat, who: str) -> ChatResult:
+        return await chat(self, self.people, command, who, self._runner.clock.now())
 
-    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
-        self.refuse_inside(METHODS["reveal"].what)
-        check_word("a channel", "" if channel is None else channel)
-        found = self.reader.get_approval(approval)
+    async def _reveal(self, command: c.Reveal, who: str) -> Any:
+        found = self.reader.get_approval(command.approval)
         if found.kind != "call":
-            raise InvalidInput(f"{approval} is a question: it has no arguments")
-        who = await self.admission.of_command(by, "look at credentials", found.session)
-        shown = e.CredentialsShown(at=self._runner.clock.now(), approval=approval, by=who, channel=channel)
+            raise InvalidInput(f"{found.id} is a question: it has no arguments")
+        shown = e.CredentialsShown(at=self._runner.clock.now(), approval=found.id, by=who, channel=command.channel)
         await self._runner.journal.append(lambda view: [(found.session, shown)])
         return await read_pieces(self.store, self._lists.revealed(found))
 
-    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        check_word("a channel", "" if channel is None else channel)
-        await self.admission.refusals.note(approval, by, reason, channel)
+    async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
+        await self.admission.refusals.note(command.approval, who, command.reason, command.channel)
 
-    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
-        channel, mark = check_word("a channel", channel), check_word("the mark of a message", mark)
-        shown = e.MessageShown(at=self._runner.clock.now(), channel=channel, mark=mark)
+    async def _note_shown(self, command: c.NoteShown, who: str) -> None:
+        session = command.session
+        shown = e.MessageShown(at=self._runner.clock.now(), channel=command.channel, mark=command.mark)
 
         def plan(view: View) -> list[Entry]:
             view.session(session)
@@ -427,15 +353,14 @@ class LocalSupervisor(StoreSupervisor):
 
         await self._runner.journal.append(plan)
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        self.refuse_inside(METHODS["send"].what)
+    async def _send(self, command: c.Send, who: str) -> SendResult:
+        session = command.session
         root = self.reader.get_row(session).root
-        who = await self.admission.of_message(by, text, session)
         message = self._runner.environment.new_session_id()
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
             now = self._runner.clock.now()
-            received = e.MessageReceived(at=now, message=message, text=printable_text(text), by=who)
+            received = e.MessageReceived(at=now, message=message, text=printable_text(command.text), by=who)
             return message_entries(view.session(session), received, self._runner.attempts.waits_of(session))
 
         kind = await self._runner.journal.append_with_answer(plan)
@@ -444,24 +369,20 @@ class LocalSupervisor(StoreSupervisor):
         pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
-    def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:
-        self.refuse_inside(METHODS["import_session"].what)
-        return LocalImport(self._runner, session, origin, agent)
+    async def _import_session(self, command: c.Import, who: str) -> AbstractAsyncContextManager[SessionImport]:
+        from supervisor.runtime.trees.importing import LocalImport  # few programs need it
 
-    async def prune(
-        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
-    ) -> PruneResult:
+        return LocalImport(self._runner, command.session, command.origin, command.agent)
+
+    async def _prune(self, command: c.Prune, who: str) -> PruneResult:
+        from supervisor.runtime.trees.prune import Pruning  # few programs need it
+
         await checkpoint()
-        pruning = Pruning(self._runner, before, only)
-        if dry_run:
-            return await pruning.find()
-        self.refuse_inside(METHODS["prune"].what)
-        return await pruning.remove()
+        pruning = Pruning(self._runner, command.before, command.only)
+        return await (pruning.find() if command.dry_run else pruning.remove())
 
-    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self.refuse_inside(METHODS["retry"].what)
-        who = await self.admission.of_command(by, "retry sessions", session)
-        root = self.reader.get_row(session).id
+    async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
+        root = self.reader.get_row(command.session).id
 
         def plan(view: View) -> list[Entry]:
             refuse_of_command(view, root)
@@ -473,16 +394,13 @@ class LocalSupervisor(StoreSupervisor):
         await self._runner.launcher.recover(root)
         return self._run(root)
 
-    async def fork(
-        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
-    ) -> Fork:
-        self.refuse_inside(METHODS["fork"].what)
-        who = await self.admission.of_command(by, "fork sessions", session)
-        root = self.reader.get_row(session).root
+    async def _fork(self, command: c.Fork, who: str) -> Fork:
+        new, version = command.new, command.version
+        root = self.reader.get_row(command.session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
         if version is not None and (created := self.reader.find_created(root)) is not None:
             self._runner.find_agent(created).at_version(version)
-        forking = Forking(self.store, root, session, before, fork)
+        forking = Forking(self.store, root, command.session, command.before, fork)
 
         def plan(view: View) -> list[Entry]:
             refuse_of_command(view, root)
@@ -494,20 +412,17 @@ class LocalSupervisor(StoreSupervisor):
         await self._runner.launcher.recover(fork)
         return forking.fork
 
-    async def cancel(
-        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
-    ) -> None:
+    async def _cancel(self, command: c.Cancel, who: str) -> None:
+        session = command.session
         root = self.reader.get_row(session).root
-        self._refuse_other_tree(root, METHODS["cancel"].what)
-        who = await self.admission.of_program(by, "cancel sessions", session)
 
         def plan(view: View) -> tuple[list[Entry], bool]:
             state = view.session(session)
-            if not state.is_open or run not in (None, state.runs):
+            if not state.is_open or command.run not in (None, state.runs):
                 return [], False
             if view.store.get_owner(root) is None:
                 view.claim(root)
-            return list(cancel_events(view, session, who, reason, self._runner.clock.now())), True
+            return list(cancel_events(view, session, who, command.reason, self._runner.clock.now())), True
 
         is_told = await self._runner.journal.append_with_answer(plan)
         if is_told and self.store.owns(root) and session not in self._runner.attempts.live:
