@@ -13,7 +13,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -48,7 +48,6 @@ from supervisor.seam import commands as c
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -115,10 +114,6 @@ class RemoteSupervisor(Supervisor):
     async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]:
         return [self._run(each) for each in (await self._ask(command, "/api/resume"))["items"]]
 
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:

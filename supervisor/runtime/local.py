@@ -11,7 +11,7 @@ The module is longer than 400 lines because it is one interface: a short method 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -453,10 +453,6 @@ class LocalSupervisor(StoreSupervisor):
 
     # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
 
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from supervisor.core.approvals.people import People
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotEntitled
-from supervisor.core.values import Approval, Decision, check_identity, decider_of
+from supervisor.core.values import Approval, Decision, check_identity
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
 from supervisor.seam.commands import Command, Law, Reveal, Send, session_of
@@ -55,7 +55,6 @@ class Admission:
 
     async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> None:
         """Raise NotEntitled if the person may not make this decision."""
-        decider_of(decision)
         why = None if self.people is None else self.people.why_not_decide(decision.by, approval, decision)
         if why is not None:
             await self.refusals.note(approval.id, decision.by, why, channel)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import anyio
 from temporalio.client import Client
@@ -63,7 +63,6 @@ from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -234,10 +233,6 @@ class TemporalSupervisor(Supervisor):
 
     # -- reading: what is new is read into the mirror, and then the mirror is read -------------------------------------
 
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
