@@ -146,58 +146,50 @@ class Prune(Command[PruneResult], frozen=True):
 class Law(NamedTuple):
     """`method`: the public method of a Supervisor. `doing`: the act, as the refusal inside a call names it.
 
-    `role`: who may give the command, where people have roles.
-
-        operator   operators alone
-        approver   who may decide this approval: the command asks that of the approval
-        person     every person: what the text means is a command of its own
-        program    no person: a program or a channel gives it for itself
-
     `inside`: what a process may that a supervised call started (A4).
 
         refused    nothing: it would be a person's act, or the running of what others have started
         own tree   the command, in the tree of its own call, or in a tree that this process runs itself
         allowed    the command: it asks people itself, or tells what has happened
 
-    `audit`: the act of a refused operator's command in the audit trail (A15). `program_may`: whether a program that
-    names no person is admitted without a role; if not, its user needs one. `repeats`: whether the command may be given
-    again when its answer was lost, since that changes nothing.
+    `audit`: the act in the audit trail, if an operator alone may (A15).
+    `role`: who may give the command, where people have roles.
+
+        operator   operators alone
+        approver   who may decide this approval: the handler asks that, since it has the approval
+        person     every person: what the text means is a command of its own
+        program    no person: a program or a channel gives it for itself
+
+    `program_may`: whether a program that names no person is admitted; if not, its user needs the role. `repeats`:
+    whether the command may be given again when its answer was lost, since that changes nothing.
     """
 
     method: str
     doing: str
-    role: Literal["operator", "approver", "person", "program"]
     inside: Literal["refused", "own tree", "allowed"]
     audit: str = ""
+    role: Literal["operator", "approver", "person", "program"] = "operator"
     program_may: bool = False
     repeats: bool = False
 
 
 LAWS: Final[Mapping[type[Command[Any]], Law]] = {
-    Start: Law("start", "starting", "operator", "allowed", "start agents", program_may=True, repeats=True),
-    Resume: Law("resume", "resuming", "operator", "refused", "resume sessions", program_may=True),
-    ResumeAll: Law("resume_all", "resuming", "operator", "refused", "resume sessions", program_may=True),
-    Decide: Law("decide", "deciding", "approver", "refused", repeats=True),
-    Chat: Law("chat", "sending", "person", "refused"),
-    Reveal: Law("reveal", "looking at credentials", "operator", "refused", "look at credentials"),
-    Cancel: Law(
-        "cancel",
-        "cancelling another session",
-        "operator",
-        "own tree",
-        "cancel sessions",
-        program_may=True,
-        repeats=True,
-    ),
-    Send: Law("send", "sending", "operator", "refused", "send messages"),
-    Retry: Law("retry", "retrying", "operator", "refused", "retry sessions"),
-    Fork: Law("fork", "forking", "operator", "refused", "fork sessions", repeats=True),
-    AddRule: Law("add_rule", "changing rules", "operator", "refused", "make rules", repeats=True),
-    RevokeRule: Law("revoke_rule", "changing rules", "operator", "refused", "make rules"),
-    NoteRefused: Law("note_refusal", "noting that a person was refused", "program", "allowed"),
-    NoteShown: Law("note_shown", "noting what a channel has shown", "program", "allowed"),
-    Import: Law("import_session", "importing", "program", "refused"),
-    Prune: Law("prune", "pruning", "program", "refused"),
+    Start: Law("start", "starting", "allowed", "start agents", program_may=True, repeats=True),
+    Resume: Law("resume", "resuming", "refused", "resume sessions", program_may=True),
+    ResumeAll: Law("resume_all", "resuming", "refused", "resume sessions", program_may=True),
+    Decide: Law("decide", "deciding", "refused", role="approver", repeats=True),
+    Chat: Law("chat", "sending", "refused", role="person"),
+    Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
+    Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),
+    Send: Law("send", "sending", "refused", "send messages"),
+    Retry: Law("retry", "retrying", "refused", "retry sessions"),
+    Fork: Law("fork", "forking", "refused", "fork sessions", repeats=True),
+    AddRule: Law("add_rule", "changing rules", "refused", "make rules", repeats=True),
+    RevokeRule: Law("revoke_rule", "changing rules", "refused", "make rules"),
+    NoteRefused: Law("note_refusal", "noting that a person was refused", "allowed", role="program"),
+    NoteShown: Law("note_shown", "noting what a channel has shown", "allowed", role="program"),
+    Import: Law("import_session", "importing", "refused", role="program"),
+    Prune: Law("prune", "pruning", "refused", role="program"),
 }
 
 
