@@ -1,24 +1,22 @@
-"""The Supervisor of one machine: its commands append to the journal by plans, and the runner acts on the entries.
+"""The Supervisor of one machine. Its commands append to the journal by plans, and the runner acts on the entries.
+reading/reads.py says what it reads.
 
 Rules
 - Opening runs and owns nothing. `start` and `resume` claim trees. So do `decide` and `send`, if no process runs the
   tree and this program has declared its agent. All other commands are recorded for the process that runs the tree.
 - A decision and a cancel count when they are committed. Before that no caller is told that they count (A1).
-
-The module is longer than 400 lines because it is one interface: a short method for each command and each read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
@@ -34,25 +32,13 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.ids import check_session_id
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import PruneResult
-from supervisor.core.text.masks import hide
-from supervisor.core.values import (
-    AgentView,
-    Approval,
-    DecisionResult,
-    Fork,
-    JobView,
-    Message,
-    SendResult,
-    SessionStatus,
-    SessionView,
-)
+from supervisor.core.values import DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
-from supervisor.runtime.lifecycle.runner import Raised, Runner
+from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.begin import check_same_start, first_events
@@ -61,18 +47,10 @@ from supervisor.runtime.plans.fork import Forking
 from supervisor.runtime.plans.retry import retry_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
-from supervisor.runtime.reading.activity import LocalActivityWatch
-from supervisor.runtime.reading.audience import Audience
-from supervisor.runtime.reading.counting import Counting
-from supervisor.runtime.reading.lists import Lists, SessionFilter
 from supervisor.runtime.reading.pieces import read_pieces
-from supervisor.runtime.reading.reader import Reader
-from supervisor.runtime.reading.runs import LocalRun
-from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
+from supervisor.runtime.reading.reads import LocalReads
 from supervisor.seam import commands as c
-from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
-from supervisor.seam.store import Store
-from supervisor.seam.supervisor import StoreSupervisor
+from supervisor.seam.runs import Run, SessionImport
 from supervisor.system.identity import HOST, attempt_started
 from supervisor.system.inside import Inside, find_ancestors
 from supervisor.system.loading import (
@@ -90,33 +68,20 @@ log = FactLog(__name__)
 MOST_WAITED_FOR: Final = 100
 """The most approvals of a SendResult."""
 
-R = TypeVar("R")
-T = TypeVar("T")
 
+class LocalSupervisor(LocalReads):
+    """`people`: people and roles; `agents`: those that are found by name."""
 
-class LocalSupervisor(StoreSupervisor):
     def __init__(
         self, runner: Runner, people: People | None = None, agents: Mapping[str, AgentSpec[..., Any]] | None = None
     ) -> None:
-        self._runner = runner
+        super().__init__(runner, agents or {})
         self.admission = Admission(runner, people)
-        self.reader = Reader(runner)
-        self._lists = Lists(self.reader)
-        self._counting = Counting(self.reader)
-        self.store: Store = runner.journal.store
-        self.where = self.store.name
-        self.agents = agents or {}
-        """The agents that are found by name."""
         self.leaves_runs = False
         """Whether `start` only writes the first entries, and leaves the run to a daemon of the store (R2)."""
-        self.audience = Audience()
         self._inside = Inside(self.store, in_doubt=True)
         self.decided: Counter[str] = Counter()
         self.cards_failed: Counter[str] = Counter()
-
-    @property
-    def functions_left(self) -> int:
-        return len(self._runner.bodies.left)
 
     @property
     def people(self) -> People | None:
@@ -132,8 +97,6 @@ class LocalSupervisor(StoreSupervisor):
         elif law.inside == "own tree" and (session := c.session_of(command)) is not None:
             self._refuse_other_tree(self.reader.get_row(session).root, law.doing)
         return await self.admission.of_command(command, law, by)
-
-    # -- commands ----------------------------------------------------------------------------------------------------
 
     async def _start(self, command: c.Start, who: str) -> Run[Any]:
         spec, given = self._with_input(command)
@@ -427,130 +390,6 @@ class LocalSupervisor(StoreSupervisor):
         is_told = await self._runner.journal.append_with_answer(plan)
         if is_told and self.store.owns(root) and session not in self._runner.attempts.live:
             await self._runner.finishing.end_tree(session)
-
-    # -- waiting -----------------------------------------------------------------------------------------------------
-
-    @property
-    def refusals(self) -> Mapping[str, str]:
-        return self._runner.attempts.refusals
-
-    def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
-        self._runner.published.connect(listener)
-
-    async def wait_until_broken(self) -> None:
-        await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
-        self.reader.check_running(None)
-
-    def _run(self, session: str) -> LocalRun[Any]:
-        return self._run_of(session, self.reader.latest_run(session))
-
-    def _run_of(
-        self, session: str, number: int, spec: AgentSpec[..., R] | None = None, *, is_new: bool = False
-    ) -> LocalRun[R]:
-        raised = self._runner.raised.setdefault((session, number), Raised())
-        parts = (self.reader, self.audience, raised, self.cancel)
-        return LocalRun(session, number, spec, *parts, is_new=is_new)
-
-    # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
-
-    async def get_run(
-        self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
-    ) -> Run[Any]:
-        await checkpoint()
-        latest = self.reader.latest_run(session)
-        if number is not None and not 0 < number <= latest:
-            raise NotFound(f"session {session} has no run {number}: it has {latest}")
-        return self._run_of(session, number or latest, agent)
-
-    async def get_session(self, session: str) -> SessionView:
-        return await read_pieces(self.store, self._lists.session(session))
-
-    async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        return await read_pieces(self.store, self._lists.tree(session, entries))
-
-    async def get_approval(self, approval: str) -> Approval:
-        await checkpoint()
-        return self.reader.get_approval(approval)
-
-    async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        return await read_pieces(self.store, self._lists.transcript(session))
-
-    async def get_counts(self) -> Counts:
-        return await read_pieces(self.store, self._counting.counts())
-
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
-        only = SessionFilter(is_open=is_open, status=status, agent=agent, root=root, newest_first=newest_first)
-        return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
-
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
-    ) -> Page[Approval]:
-        self.audience.has_readers = True
-        return await read_pieces(
-            self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit)
-        )
-
-    async def find_entries(
-        self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
-    ) -> Page[JournalEntry]:
-        return await read_pieces(self.store, self._lists.entries(session, tree=tree, after=after, limit=limit))
-
-    async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
-        return await read_pieces(self.store, self._lists.audit(after=after, limit=limit))
-
-    async def find_rules(self) -> Page[Rule]:
-        await checkpoint()
-        self._runner.journal.catch_up()
-        view = self._runner.journal.look()  # a commit that is not live yet comes after its position
-        return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
-
-    async def find_agents(self) -> Page[AgentView]:
-        await checkpoint()
-        return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
-
-    async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
-        page = await read_pieces(self.store, self._lists.jobs())
-        looked = [await self._runner.jobs.look_at(job) for job in page]
-        looked = [msgspec.structs.replace(job, command=hide(job.command)) for job in looked]
-        hidden = {"exited", "ended", "lost", "failed"} if running else {"failed"}  # one that could not begin is no job
-        shown = tuple(job for job in looked if job.state not in hidden)
-        return Page(shown, page.next, page.cursor)
-
-    async def find_owners(self) -> Page[Owner]:
-        await checkpoint()
-        return self._lists.whole(self.store.owners())
-
-    async def check(self) -> None:
-        await checkpoint()
-        self.reader.check_running(None)
-        self.store.last_position()
-
-    def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
-        self.audience.has_readers = True
-        return Inbox(self.reader, session, after)
-
-    def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
-        self.audience.has_readers = True
-        return PendingApprovals(self.reader, session)
-
-    def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
-        return SessionJournal(self.reader, session, after, stay=stay)
-
-    def watch_activity(self, session: str | None = None) -> ActivityWatch:
-        return LocalActivityWatch(self._runner, session)
-
-    def watch_text(self, session: str) -> TextWatch:
-        return WrittenText(self.reader, session)
 
 
 def _processes(state: SessionState) -> Iterator[tuple[str, int]]:
