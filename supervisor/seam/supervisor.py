@@ -441,7 +441,9 @@ class Supervisor(ABC):
     async def _note_shown(self, command: c.NoteShown, who: str) -> None: ...
 
 
-def _start_of(agent: Any, args: tuple[Any, ...], session: str | None, cwd: str | None, for_: str | None) -> c.Start:
+def _start_of(
+    agent: Any, args: tuple[Any, ...], session: str | None, cwd: str | None, requester: str | None
+) -> c.Start:
     """Return the command that starts an agent, or the agent of a name. `args`: its input, or nothing."""
     spec, raw, inexact = None, None, None
     if isinstance(agent, AgentSpec):
@@ -454,7 +456,7 @@ def _start_of(agent: Any, args: tuple[Any, ...], session: str | None, cwd: str |
     elif args:
         raw = to_json(args[0], "the input")
         inexact = None if is_exact(args[0], raw) else f"the input {INEXACT}"
-    return c.Start(agent, raw, inexact=inexact, spec=spec, session=session, cwd=cwd, requester=for_)
+    return c.Start(agent, raw, inexact=inexact, spec=spec, session=session, cwd=cwd, requester=requester)
 
 
 class StoreSupervisor(Supervisor):
@@ -474,8 +476,9 @@ class StoreSupervisor(Supervisor):
         """Import a session of another program in batches. A second import continues where the first one ended.
 
         `origin`: which session of which program it was; journaled, and compared by a second import. `agent`: the agent
-        that continues the session when a message comes. Raises InvalidInput for an agent that takes no text. Entering
-        raises SessionConflict if another session has this id, TreeOwned if another process imports it.
+        that continues the session when a message comes. Entering raises InvalidInput for an agent that takes no text,
+        SessionConflict if another session has this id, TreeOwned if another process imports it, NotEntitled in a
+        process that a supervised call started.
         """
         return self._entered(c.Import(session, origin, agent))
 
