@@ -28,7 +28,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView, ids_from
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -41,7 +41,6 @@ from supervisor.core.values import (
     JobView,
     Message,
     SendResult,
-    SessionStatus,
     SessionView,
 )
 from supervisor.seam import commands as c
@@ -221,18 +220,9 @@ class RemoteSupervisor(Supervisor):
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
 
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
-        query = {"open": is_open, "status": status, "agent": agent, "root": root, "newest": newest_first or None}
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
+        query = {"open": only.is_open, "status": only.status, "agent": only.agent, "root": only.root}
+        query["newest"] = only.newest_first or None
         return await self._pages("/api/sessions", query, _reader(SessionView), after, limit)
 
     async def find_approvals(

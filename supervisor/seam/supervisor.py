@@ -19,7 +19,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import (
     AgentView,
@@ -299,7 +299,6 @@ class Supervisor(ABC):
     async def get_counts(self) -> Counts:
         """Return the numbers of sessions and approvals, from the index alone. Cheap."""
 
-    @abstractmethod
     async def find_sessions(
         self,
         *,
@@ -315,6 +314,8 @@ class Supervisor(ABC):
 
         `is_open`, `status`, `agent`, `root`: only matching sessions. `root`: the id of a tree's root.
         """
+        only = SessionFilter(is_open, status, agent, root, newest_first)
+        return await self._find_sessions(only, after, limit)
 
     @abstractmethod
     async def find_approvals(
@@ -411,6 +412,8 @@ class Supervisor(ABC):
         """Return the name of the person who gives a command, or for whom this program does. Raises NotEntitled where
         the law does not admit it."""
 
+    @abstractmethod
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]: ...
     @abstractmethod
     async def _start(self, command: c.Start, who: str) -> Run[Any]: ...
     @abstractmethod

@@ -15,14 +15,14 @@ from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.text.masks import hide
-from supervisor.core.values import AgentView, Approval, JobView, Message, SessionStatus, SessionView
+from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.counting import Counting
-from supervisor.runtime.reading.lists import Lists, SessionFilter
+from supervisor.runtime.reading.lists import Lists
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
@@ -97,18 +97,7 @@ class LocalReads(StoreSupervisor):
     async def get_counts(self) -> Counts:
         return await read_pieces(self.store, self._counting.counts())
 
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
-        only = SessionFilter(is_open=is_open, status=status, agent=agent, root=root, newest_first=newest_first)
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
 
     async def find_approvals(

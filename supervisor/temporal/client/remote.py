@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import asdict
 from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
@@ -24,7 +25,7 @@ from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
@@ -37,7 +38,6 @@ from supervisor.core.values import (
     JobView,
     Message,
     SendResult,
-    SessionStatus,
     SessionView,
 )
 from supervisor.runtime.chat import chat
@@ -291,38 +291,13 @@ class TemporalSupervisor(Supervisor):
         await self.mirror.read_all()
         return await self.near.get_counts()
 
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         """See Supervisor. The last page also has the roots of trees that could not be read, as far as the server knows
         them."""
         await self.mirror.read_all()
-        page = await self.near.find_sessions(
-            is_open=is_open,
-            status=status,
-            agent=agent,
-            root=root,
-            newest_first=newest_first,
-            after=after,
-            limit=limit,
-        )
+        page = await self.near.find_sessions(**asdict(only), after=after, limit=limit)
         unread = await self.trees.views_of_unread() if page.next is None else []
-        fitting = (
-            each
-            for each in unread
-            if is_open in (None, each.outcome is None)
-            and status in (None, each.status)
-            and agent in (None, each.agent)
-            and root in (None, each.id)
-        )
+        fitting = (each for each in unread if only.has_view(each))
         return Page((*page, *fitting)[:limit], page.next, page.cursor)
 
     async def find_approvals(
