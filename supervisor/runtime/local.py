@@ -80,14 +80,8 @@ class LocalSupervisor(LocalStarting):
         await self.admission.refusals.note(command.approval, who, command.reason, command.channel)
 
     async def _note_shown(self, command: c.NoteShown, who: str) -> None:
-        session = command.session
         shown = e.MessageShown(at=self._runner.clock.now(), channel=command.channel, mark=command.mark)
-
-        def plan(view: View) -> list[Entry]:
-            view.session(session)
-            return [(session, shown)]
-
-        await self._runner.journal.append(plan)
+        await self._runner.journal.append(lambda view: [(view.session(command.session).id, shown)])
 
     async def _send(self, command: c.Send, who: str) -> SendResult:
         session = command.session
