@@ -251,7 +251,8 @@ def _facts(approval: Approval, now: datetime) -> list[Fact]:
 
 
 def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:
-    from supervisor.cli.story import Story, told_at
+    from supervisor.cli.story import Story
+    from supervisor.core.telling import Part, drawn, told_at
 
     now = _now()
     story = Story()
@@ -267,7 +268,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {number:>{width}}  {story.tell(row, now)}")
-        for line in visible(getattr(row.event, "traceback", "").rstrip(), kind="words", lines=True).splitlines():
+        for line in drawn(Part("traceback", getattr(row.event, "traceback", "")), lines=True).splitlines():
             print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
         print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
