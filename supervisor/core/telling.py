@@ -277,10 +277,10 @@ class Telling:
                 content = "" if self._is_brief and event.kind in ("ok", "interrupted") else event.content
                 return *self._of(session, event.operation, after=": "), Part("state", event.kind), *_left(content)
             case e.JobStarted():
-                began = f"started job {event.job} in the background, process {event.process}: "
-                return began, Part("code", event.command)
+                where = f" in the background, process {event.process}: "
+                return "started job ", Part("name", event.job), where, Part("code", event.command)
             case e.JobEnded():
-                return f"job {event.job} ", *_jobending_parts(event)
+                return "job ", Part("name", event.job), " ", *_jobending_parts(event)
             case e.OperationAbandoned():
                 content = "" if self._is_brief else event.content
                 return Part("state", "gave up"), *self._of(session, event.operation, before=" "), *_left(content)
@@ -418,7 +418,7 @@ def _rule(event: e.AnyEvent) -> _Words | None:
             origin: _Words = (" ", _asked(event.approval)) if event.approval else (", ", Part("name", rule.origin))
             held: _Words = ("every session",) if rule.session is None else ("session ", _session(rule.session))
             told = *_rule_words(rule), " in ", *held, *_because(rule.reason), *origin
-            return Part("person", event.by), " added ", Part("rule", rule.id), ": ", *told
+            return Part("person", event.by), " added ", Part("rule", rule.id or ""), ": ", *told
         case e.RuleRevoked():
             return Part("person", event.by), " revoked ", Part("rule", event.rule)
         case e.CommandRefused():

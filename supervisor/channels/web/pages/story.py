@@ -16,25 +16,13 @@ import msgspec
 from supervisor.channels.web.rendering import MOST_CHARACTERS
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ENDS_APPROVAL
 from supervisor.core.telling import Part, Parts, Telling, told_at
 
 MOST_ENTRIES: Final = 200
 EntryKind = Literal["said", "heard", "call", "question", "step", "child", "life", "job", "report"]
-_KINDS: Final[dict[type[e.Event], EntryKind]] = {
-    e.MessageReceived: "heard",
-    e.MessageSent: "said",
-    e.ToolCallRequested: "call",
-    e.QuestionAsked: "question",
-    e.ChildEnded: "child",
-    e.JobStarted: "job",
-    e.JobEnded: "job",
-    e.Reported: "report",
-    **dict.fromkeys((e.SessionCreated, e.AttemptStarted, e.RunRestarted, e.RunBlocked, e.RunUnblocked), "life"),
-    **dict.fromkeys((e.CancelRequested, e.RunFinished, e.SessionForked, e.ForkTaken, e.ImportStarted), "life"),
-}
+_LIFE: Final = e.having("told", "wakes", "begins run")
 _IMPORTED: Final[dict[str, EntryKind]] = {"user": "heard", "assistant": "said", "call": "call", "result": "call"}
-_OF_CALL: Final = ENDS_APPROVAL | {e.ToolCallStarted, e.ToolCallFinished, e.OperationAbandoned}
+_OF_CALL: Final = e.having("audited", "told")
 """What stands with the request of its operation."""
 
 
@@ -119,40 +107,44 @@ class _Teller:
 
     def _follow(self, event: e.AnyEvent, parts: Parts) -> bool:
         """Add an event to the entry that it belongs to. Return whether there is one."""
-        taken = getattr(event, "message", None)
-        if isinstance(event, e.RunStarted | e.OperationFinished | e.MessageUndelivered) and taken is not None:
-            entry = self._heard.get(taken)
-            if entry is not None:
-                entry.state = ""
-        elif type(event) in _OF_CALL:
-            entry = self._calls.get(getattr(event, "operation", ""))
-        else:
+        entry = self._calls.get(getattr(event, "operation", None) or "") if type(event) in _OF_CALL else None
+        is_state = isinstance(event, e.ToolCallStarted) and event.child is None  # its end has the sentence
+        if entry is None and not isinstance(event, e.MessageReceived):
+            entry = self._heard.get(getattr(event, "message", None) or "")
+            is_state = not isinstance(event, e.MessageUndelivered)
+        if entry is None:
             return False
-        if entry is not None and _says_more(event):
+        entry.state = _state_of(parts)
+        if not is_state:
             entry.told.append(parts)
-        if entry is not None:
-            entry.state = _state_of(parts)
         return True
 
 
-def _says_more(event: e.AnyEvent) -> bool:
-    """Whether an event has a sentence in its entry: that a message was taken, and that a tool runs, is its state."""
-    return isinstance(event, e.MessageUndelivered) or (
-        type(event) in _OF_CALL and not (isinstance(event, e.ToolCallStarted) and event.child is None)
-    )
-
-
-def _kind_of(event: e.AnyEvent) -> EntryKind | None:
+def _kind_of(event: e.AnyEvent) -> EntryKind | None:  # noqa: C901 # one case per kind of fact
     """Return the kind of the entry that an event begins; None if it is none."""
     match event:
-        case e.RunStarted():
-            return "life" if event.again is not None else "heard"
+        case e.MessageReceived():
+            return "heard"
+        case e.MessageSent():
+            return "said"
         case e.MessageImported():
             return _IMPORTED[event.role]
-        case e.OperationFinished():
-            return "step" if event.kind == "step" else "child" if event.kind == "spawn" and event.child else None
+        case e.RunStarted(again=None):
+            return "heard"
+        case e.ToolCallRequested():
+            return "call"
+        case e.QuestionAsked():
+            return "question"
+        case e.Reported():
+            return "report"
+        case e.OperationFinished(kind="step"):
+            return "step"
+        case e.OperationFinished(kind="spawn", child=str()) | e.ChildEnded():
+            return "child"
+        case e.JobStarted() | e.JobEnded():
+            return "job"
         case _:
-            return _KINDS.get(type(event))
+            return "life" if type(event) in _LIFE or isinstance(event, e.ForkTaken) else None
 
 
 def _state_of(parts: Parts) -> str:
