@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
 
@@ -29,6 +29,7 @@ from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
 T = TypeVar("T")
+_STYLES: Final = {"active": "", "waiting": "yellow", "ok": "green", "error": "red", "cancelled": "dim"}
 
 
 def sessions(
@@ -170,6 +171,8 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from supervisor.core.telling import how_it_is
+
     now = _now()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
     table.add_column("session", no_wrap=False, overflow="fold", min_width=22)
@@ -177,9 +180,9 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
         table.add_column(name, overflow="fold")
     for view in _as_trees(views):
         indent = "  " * (len(view.path) - 1)
-        status, style = _status(view)
+        tone, status = how_it_is(view)
         began = Text(ago(view.created_at, now), style="dim")
-        table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=style), began)
+        table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=_STYLES[tone]), began)
     answers.open_console().print(table)
 
 
@@ -195,22 +198,6 @@ def _as_trees(views: Sequence[SessionView]) -> list[SessionView]:
         ordered.append(view := stack.pop())
         stack += below.get(view.id, [])[::-1]
     return ordered
-
-
-def _status(view: SessionView) -> tuple[str, str]:
-    """Return a session's status in words, and its colour."""
-    if view.outcome is not None:
-        kind = str(view.outcome["kind"])
-        if kind == "succeeded" and view.outcome["cause"]:
-            return visible(str(view.outcome["cause"]), kind="words"), "dim"  # imported, and no turn has run here yet
-        return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
-    if view.status == "blocked":
-        return "blocked" if view.blocked is not None else "blocked below", "red"
-    count = len(view.pending_approvals)
-    if count:
-        asleep = "" if view.running else ", not running"
-        return f"waits: {count} approval{'s' if count > 1 else ''}{asleep}", "yellow"
-    return ("active", "") if view.running else ("open, not running", "yellow")
 
 
 def _print_approvals(found: Sequence[Approval]) -> None:
@@ -252,14 +239,14 @@ def _facts(approval: Approval, now: datetime) -> list[Fact]:
 
 def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:
     from supervisor.cli.story import Story
-    from supervisor.core.telling import Part, drawn, told_at
+    from supervisor.core.telling import TRACEBACK, drawn, how_it_is, told_at
 
     now = _now()
     story = Story()
     for child in children:
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
-    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}\n")
+    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):
@@ -268,10 +255,10 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {number:>{width}}  {story.tell(row, now)}")
-        for line in drawn(Part("traceback", getattr(row.event, "traceback", "")), lines=True).splitlines():
+        for line in drawn(TRACEBACK(getattr(row.event, "traceback", "")), lines=True).splitlines():
             print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
-        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
+        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {how_it_is(child)[1]}", end="")
     if children:
         print()
     for line in block_lines(view, place):

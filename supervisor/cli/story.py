@@ -7,7 +7,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.facts import instant_text
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
-from supervisor.core.telling import QUOTED_CHARACTERS, Part, Telling, drawn, ending_parts
+from supervisor.core.telling import Telling, drawn, ending
 
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")
@@ -44,13 +44,12 @@ class Story:
     def tell(self, row: JournalEntry, now: datetime) -> str:
         """Return the sentence of one event in one line, without its time and its session."""
         parts = (part for part in self._telling.tell(row) if part.kind != "traceback")
-        return "".join(_text(part) if part.at is None else instant_text(part.at, now) for part in parts)
+        return "".join(
+            _BRACKETS.get(part.kind, "{}").format(drawn(part)) if part.at is None else instant_text(part.at, now)
+            for part in parts
+        )
 
 
-def _text(part: Part, width: int = 0) -> str:
-    return _BRACKETS.get(part.kind, "{}").format(drawn(part, width))
-
-
-def ending(kind: str, cause: str | None, width: int = QUOTED_CHARACTERS) -> str:
+def ended(kind: str, cause: str | None, width: int) -> str:
     """Return how a run ended, and why, in one line."""
-    return "".join(_text(part, width) for part in ending_parts(kind, cause))
+    return "".join(drawn(part, width) for part in ending(kind, cause))

@@ -4,13 +4,13 @@
                            -> the session's page: an entry (channels/web/pages/story.py)
 
 A Telling remembers from earlier events which call an operation is and what a child is called, so that it can name them
-later.
+later. How a session is (`how_it_is`) is told here, too.
 
 Rules
 - The sentences are here, and nowhere else. A surface chooses which events it tells, and how a kind of part looks.
-- LAWS says of each kind of part whether its text is ours or hostile, whether credentials in it are masked, and whether
-  it may be cut. `drawn` is the only way from a hostile part to a screen, and it obeys them: it masks, then cuts, then
-  makes visible. So no credential is cut into an unknown piece, and what is cut off costs nothing.
+- A Law says of each kind of part whether its text is ours or hostile, and so masked, and whether it may be cut. `drawn`
+  is the only way from a hostile part to a screen: it masks, then cuts, then makes visible. So no credential is cut into
+  an unknown piece, and what is cut off costs nothing.
 - Texts in parts are as the journal has them. A part is drawn once.
 - Logs, metrics and traces tell nothing from here: no text of agents reaches them. What an agent reads of its own
   journal (`ctx.transcript()`) is part of its replay, and has words of its own, which never change.
@@ -34,46 +34,39 @@ from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
-from supervisor.core.values import HOW_LONG
+from supervisor.core.values import HOW_LONG, SessionView
 
-Kind = Literal[
-    "words",  # ours
-    "mark",  # ours: that what follows is reported or imported, and did not happen here
-    "state",  # ours: one word for how something is
-    "instant",
-    "name",  # of an agent, a tool, a step, a host
-    "person",  # who asked, decided or said something, and the channel
-    "session",
-    "approval",
-    "rule",  # an id
-    "code",  # a command, a pattern
-    "command",  # of a call, drawn as on a card
-    "argument",  # the first one of a call without a command, drawn as on a card
-    "quote",  # a short text in the sentence: a reason, a question
-    "said",  # a message
-    "output",  # a text that a tool, a step or a failure left
-    "json",  # any other value
-    "traceback",
-]
+
+class Part(NamedTuple):
+    """A piece of a sentence, of the kind that `law` is. `id`: of a session, whose name `text` is; `at`: an instant."""
+
+    law: "Law"
+    text: str = ""
+    id: str = ""
+    at: datetime | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.law.kind
 
 
 class Law(NamedTuple):
-    """What holds for all parts of a kind. `look`: what the text could be mistaken for (core/text/visible.py); "drawn":
-    it was made visible before; None: it is ours. `width`: the characters that a line has of it; 0: it is never cut.
-    `is_block`: it may have many lines, and a page shows them below the sentence."""
+    """A kind of part, and what holds for all of them. `look`: what its text could be mistaken for
+    (core/text/visible.py); "drawn": it was made visible before; None: it is ours. `width`: the characters that a line
+    has of it; 0: it is never cut. `is_block`: it may have many lines, and a page shows them below the sentence."""
 
-    look: Look | Literal["drawn"] | None
+    kind: str
+    look: Look | Literal["drawn"] | None = None
     width: int = 0
     is_block: bool = False
 
-    @property
-    def is_hostile(self) -> bool:
-        return self.look is not None
+    def __call__(self, text: str, session: str = "") -> Part:
+        return Part(self, text, session)
 
     @property
-    def is_masked(self) -> bool:
-        """All that is hostile: an agent or a person may write a credential anywhere."""
-        return self.is_hostile
+    def is_hostile(self) -> bool:
+        """Whether it was written elsewhere. So it may have credentials, and these are masked."""
+        return self.look is not None
 
     @property
     def may_be_cut(self) -> bool:
@@ -82,47 +75,28 @@ class Law(NamedTuple):
 
 QUOTED_CHARACTERS: Final = 100
 """Of a quotation in a line; `show --json` has all of it."""
-_OF_CALL_CHARACTERS: Final = 60
-LAWS: Final[dict[Kind, Law]] = {
-    "words": Law(None),
-    "mark": Law(None),
-    "state": Law(None),
-    "instant": Law(None),
-    "name": Law("code", 200),
-    "person": Law("code"),
-    "session": Law("code"),
-    "approval": Law("code"),
-    "rule": Law("code"),
-    "code": Law("code", QUOTED_CHARACTERS),
-    "command": Law("drawn", _OF_CALL_CHARACTERS),
-    "argument": Law("drawn", _OF_CALL_CHARACTERS),
-    "quote": Law("prose", QUOTED_CHARACTERS),
-    "said": Law("prose", QUOTED_CHARACTERS, is_block=True),
-    "output": Law("words", QUOTED_CHARACTERS, is_block=True),
-    "json": Law("words", QUOTED_CHARACTERS, is_block=True),
-    "traceback": Law("words", is_block=True),
-}
+WORDS: Final = Law("words")
+MARK: Final = Law("mark")  # what follows is reported or imported, and did not happen here
+STATE: Final = Law("state")  # one word for how something is
+INSTANT: Final = Law("instant")
+NAME: Final = Law("name", "code", 200)  # of an agent, a tool, a step, a host
+PERSON: Final = Law("person", "code")
+SESSION: Final = Law("session", "code")
+APPROVAL: Final = Law("approval", "code")
+RULE: Final = Law("rule", "code")
+CODE: Final = Law("code", "code", QUOTED_CHARACTERS)  # a command, a pattern
+COMMAND: Final = Law("command", "drawn", 60)  # of a call, as on a card
+ARGUMENT: Final = Law("argument", "drawn", 60)  # the first one of a call without a command, as on a card
+QUOTE: Final = Law("quote", "prose", QUOTED_CHARACTERS)  # a short text in the sentence: a reason, a question
+SAID: Final = Law("said", "prose", QUOTED_CHARACTERS, is_block=True)
+OUTPUT: Final = Law("output", "words", QUOTED_CHARACTERS, is_block=True)
+JSON: Final = Law("json", "words", QUOTED_CHARACTERS, is_block=True)
+TRACEBACK: Final = Law("traceback", "words", is_block=True)
 _LONGEST_CREDENTIAL_CHARACTERS: Final = LONGEST_KEY_CHARACTERS + 200
-_DONE: Final = {
-    "ask": "received the end of its question",
-    "send": "sent its message",
-    "sleep": "sleep is over",
-    "timer": "timer is over",
-}
+Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
+_ENDED: Final[dict[str, Tone]] = {"succeeded": "ok", "cancelled": "cancelled"}
+_DONE: Final = {"ask": "received the end of its question", "send": "sent its message"}
 _REPORTS: Final = {"text": "says", "thought": "thinks", "plan": "plans"}
-
-
-class Part(NamedTuple):
-    """A piece of a sentence. `id`: of a session, whose name `text` is; `at`: an instant."""
-
-    kind: Kind
-    text: str = ""
-    id: str = ""
-    at: datetime | None = None
-
-    @property
-    def law(self) -> Law:
-        return LAWS[self.kind]
 
 
 Parts = tuple[Part, ...]
@@ -137,7 +111,7 @@ def drawn(part: Part, width: int = 0, *, lines: bool = False) -> str:
     if look is None:
         return text
     width = (width or part.law.width) if part.law.may_be_cut else 0
-    if part.kind == "json" and lines:
+    if part.law is JSON and lines:
         text = msgspec.json.format(text, indent=2)
     text = text.rstrip() if lines else text.strip()
     text = hide(text[: width + _LONGEST_CREDENTIAL_CHARACTERS] if width else text)
@@ -166,7 +140,7 @@ class Telling:
 
     def name(self, session: str) -> Part:
         """Return a session's path of agents, or its id while the path is unknown."""
-        return Part("session", self._names.get(session, session), session)
+        return SESSION(self._names.get(session, session), session)
 
     def knows(self, session: str, path: tuple[str, ...]) -> None:
         self._names[session] = " > ".join(path)
@@ -187,7 +161,7 @@ class Telling:
             or (event.event if isinstance(event, e.UnknownEvent) else type(event).__name__,)
         )
         if traceback := getattr(event, "traceback", ""):
-            told = (*told, Part("traceback", traceback))
+            told = (*told, TRACEBACK(traceback))
         return _parts(told)
 
     def _life(self, session: str, event: e.AnyEvent) -> _Words | None:
@@ -197,22 +171,22 @@ class Telling:
                 self.knows(session, event.path[-1:] if self._is_brief else event.path)
                 if self._is_brief:
                     return ("began",)
-                return "began, for ", Part("person", event.requester), ", in ", Part("name", event.cwd)
+                return "began, for ", PERSON(event.requester), ", in ", NAME(event.cwd)
             case e.RunStarted(message=str()):
-                return "begins a turn with ", _value(event.input, "said")
+                return "begins a turn with ", _value(event.input, SAID)
             case e.RunStarted(again=e.Again(by=by)):
-                return "is retried by ", Part("person", by)
+                return "is retried by ", PERSON(by)
             case e.RunStarted():
-                return "was given ", _value(event.input, "said")
+                return "was given ", _value(event.input, SAID)
             case e.AttemptStarted():
-                return f"works in process {event.pid} on ", Part("name", event.host)
+                return f"works in process {event.pid} on ", NAME(event.host)
             case e.CancelRequested():
-                return "is being cancelled by ", Part("person", event.by), *_because(event.reason)
+                return "is being cancelled by ", PERSON(event.by), *_because(event.reason)
             case e.RunFinished(kind="cancelled") if self._is_brief:
                 return (event.kind,)  # the request has told by whom, and why
             case e.RunFinished():
                 value = () if self._is_brief else _gave(event.value)
-                return *_ending(event.kind, event.cause), *value
+                return *ending(event.kind, event.cause), *value
         return None
 
     def _work(self, event: e.AnyEvent) -> _Words | None:
@@ -225,25 +199,25 @@ class Telling:
             case e.StateSaved():
                 return ("saved its state",)
             case e.MessageReceived():
-                return Part("person", event.by), " says: ", Part("said", event.text)
+                return PERSON(event.by), " says: ", SAID(event.text)
             case e.MessageUndelivered():
-                missed = "ended before it received what ", Part("person", event.by), " said"
-                return missed if self._is_grouped else (*missed, ": ", Part("said", event.text))
+                missed = "ended before it received what ", PERSON(event.by), " said"
+                return missed if self._is_grouped else (*missed, ": ", SAID(event.text))
             case e.MessageSent():
-                return "says: ", Part("said", event.text)
+                return "says: ", SAID(event.text)
             case e.Reported():
                 return _reported(event)
             case e.ChildEnded():
-                ended = *_ending(event.kind, event.cause), *_gave(event.value)
+                ended = *ending(event.kind, event.cause), *_gave(event.value)
                 return "its sub-agent ", self.name(event.child), " ", *ended
         return None
 
     def _operation(self, event: e.OperationFinished) -> _Words:
-        name = Part("name", _operation_name(event.operation))
+        name = NAME(_operation_name(event.operation))
         child = self.name(event.child) if event.child else name
         if event.error is not None:
             kind, text = event.error
-            return f"{event.kind} ", name, " ", Part("state", "failed"), " with ", Part("name", kind), *_left(text)
+            return f"{event.kind} ", name, " ", STATE("failed"), " with ", NAME(kind), *_left(text)
         if event.kind in _DONE:
             return (_DONE[event.kind],)
         match event.kind:
@@ -251,6 +225,8 @@ class Telling:
                 return "started a sub-agent, ", name, *((" [", _session(event.child), "]") if event.child else ())
             case "step":
                 return "step ", name, " gave ", _value(event.value)
+            case "sleep" | "timer":
+                return (f"{event.kind} is over",)
             case "now" | "random":
                 return f"noted {event.kind} ", _value(event.value)
             case "outcome":
@@ -258,32 +234,32 @@ class Telling:
             case "cancel":
                 return "cancelled ", child
             case "receive":
-                return "received ", _value(event.value, "said")
+                return "received ", _value(event.value, SAID)
             case kind:
-                return "did ", Part("name", kind), " ", child
+                return "did ", NAME(kind), " ", child
 
     def _call(self, session: str, event: e.AnyEvent) -> _Words | None:
         match event:
             case e.ToolCallRequested():
                 self._calls[session, event.operation] = call = _call_parts(event)
                 if event.approval is not None:
-                    return "asks to call ", *call, " ", _asked(event.approval)
-                return "calls ", *call, *((", by rule ", Part("rule", event.rule)) if event.rule else ())
+                    return "asks to call ", *call, " ", _approval_of(event.approval)
+                return "calls ", *call, *((", by rule ", RULE(event.rule)) if event.rule else ())
             case e.ToolCallStarted():
                 process = f", as process {event.process}" if event.process and not self._is_brief else ""
                 child = (", as sub-agent [", _session(event.child), "]") if event.child else ()
-                return Part("state", "runs"), *self._of(session, event.operation, before=" "), process, *child
+                return STATE("runs"), *self._of(session, event.operation, before=" "), process, *child
             case e.ToolCallFinished():
                 content = "" if self._is_brief and event.kind in ("ok", "interrupted") else event.content
-                return *self._of(session, event.operation, after=": "), Part("state", event.kind), *_left(content)
+                return *self._of(session, event.operation, after=": "), STATE(event.kind), *_left(content)
             case e.JobStarted():
                 where = f" in the background, process {event.process}: "
-                return "started job ", Part("name", event.job), where, Part("code", event.command)
+                return "started job ", NAME(event.job), where, CODE(event.command)
             case e.JobEnded():
-                return "job ", Part("name", event.job), " ", *_jobending_parts(event)
+                return "job ", NAME(event.job), " ", *_job_ending(event)
             case e.OperationAbandoned():
                 content = "" if self._is_brief else event.content
-                return Part("state", "gave up"), *self._of(session, event.operation, before=" "), *_left(content)
+                return STATE("gave up"), *self._of(session, event.operation, before=" "), *_left(content)
         return None
 
     def _of(self, session: str, operation: str, *, before: str = "", after: str = "") -> _Words:
@@ -291,37 +267,37 @@ class Telling:
         call = self._calls.get((session, operation))
         if call is not None and self._is_grouped:
             return ()
-        return before, *(call or (Part("name", _operation_name(operation)),)), after
+        return before, *(call or (NAME(_operation_name(operation)),)), after
 
     def _approval(self, event: e.AnyEvent) -> _Words | None:
         """Tell what became of an approval or a question."""
         said: _Words
         match event:
             case e.ApprovalDecided():
-                word = Part("state", "approved" if event.decision == "approve" else "denied")
+                word = STATE("approved" if event.decision == "approve" else "denied")
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 edited = ", with other arguments" if event.edited is not None else ""
-                through = () if event.through is None else (", through ", _asked(event.through))
+                through = () if event.through is None else (", through ", _approval_of(event.through))
                 said = word, f"{wide} by ", *_by(event), edited, *through, *_because(event.reason)
             case e.QuestionAsked():
-                return "asks ", Part("quote", event.question), " ", _asked(event.approval)
+                return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():
-                said = Part("state", "answered"), " by ", *_by(event), ": ", _value(event.value, "quote")
+                said = STATE("answered"), " by ", *_by(event), ": ", _value(event.value, QUOTE)
             case e.ApprovalExpired():
-                said = Part("state", "expired"), ", since it was not decided in time"
+                said = STATE("expired"), ", since it was not decided in time"
             case e.ApprovalWithdrawn():
-                said = "the question is ", Part("state", "withdrawn"), *_because(event.reason)
+                said = "the question is ", STATE("withdrawn"), *_because(event.reason)
             case e.DecisionRefused():
                 said = *_by(event), " may not decide", *_because(event.reason)
             case e.CredentialsShown():
                 said = *_by(event), " looked at its credentials"
             case _:
                 return None
-        return said if self._is_grouped else (*said, " ", _asked(event.approval))
+        return said if self._is_grouped else (*said, " ", _approval_of(event.approval))
 
 
 def _parts(told: _Words) -> Parts:
-    return tuple(Part("words", piece) if isinstance(piece, str) else piece for piece in told if piece)
+    return tuple(WORDS(piece) if isinstance(piece, str) else piece for piece in told if piece)
 
 
 def _rest(event: e.AnyEvent) -> _Words | None:
@@ -334,10 +310,10 @@ def _rest(event: e.AnyEvent) -> _Words | None:
             return f"left memory to wait for {len(event.waiting_for)} answer(s)", *until
         case e.RunRestarted():
             begins = f"; restart {event.number} begins at "
-            return *_ending(event.kind, event.cause), begins, _instant(event.due_at)
+            return *ending(event.kind, event.cause), begins, _instant(event.due_at)
         case e.RunBlocked():
             entry = f" at entry {event.block.entry}" if event.block.entry else ""
-            return "is ", Part("state", "blocked"), entry, *_because(event.block.cause)
+            return "is ", STATE("blocked"), entry, *_because(event.block.cause)
         case e.RunUnblocked():
             return ("is no longer blocked",)
         case e.OperationRecalled():
@@ -347,38 +323,38 @@ def _rest(event: e.AnyEvent) -> _Words | None:
 
 def _reported(event: e.Reported) -> _Words:
     """Tell what an agent says of itself, marked as its own words."""
-    tool: str | Part = Part("name", event.tool) if event.tool else "a tool"
+    tool: str | Part = NAME(event.tool) if event.tool else "a tool"
     cut = f" ({event.left_out} more bytes are not recorded)" if event.left_out else ""
     told: _Words
     match event.kind:
         case "call":
-            told = "calls ", tool, ": ", Part("output", event.text)
+            told = "calls ", tool, ": ", OUTPUT(event.text)
         case "result":
-            word = Part("state", "failed") if event.is_error else "gave"
-            told = tool, " ", word, ": ", Part("output", event.text)
+            word = STATE("failed") if event.is_error else "gave"
+            told = tool, " ", word, ": ", OUTPUT(event.text)
         case kind:
-            told = f"{_REPORTS[kind]}: ", Part("said", event.text)
-    return Part("mark", "reported"), " ", *told, cut
+            told = f"{_REPORTS[kind]}: ", SAID(event.text)
+    return MARK("reported"), " ", *told, cut
 
 
 def _imported(event: e.AnyEvent) -> _Words | None:
     """Tell what another program did, marked as imported."""
-    mark = Part("mark", "imported")
+    mark = MARK("imported")
     match event:
         case e.ImportStarted():
-            source = " session ", Part("name", event.source), ", from ", Part("name", event.file)
-            return "is being imported from ", Part("name", event.format), *source
+            source = " session ", NAME(event.source), ", from ", NAME(event.file)
+            return "is being imported from ", NAME(event.format), *source
         case e.ImportFinished():
             lines = "unreadable lines or results without a call were left out"
             left_out = f"; {event.left_out} {lines}" if event.left_out else ""
             return (f"is imported: {event.messages} messages, none of which ran here{left_out}",)
         case e.MessageImported(role="call"):
-            return mark, " called ", _tool(event), ": ", Part("output", event.text)
+            return mark, " called ", _tool(event), ": ", OUTPUT(event.text)
         case e.MessageImported(role="result"):
-            word = "has no result" if event.is_lost else Part("state", "failed") if event.is_error else "gave"
-            return mark, " ", _tool(event), " ", word, ": ", Part("output", event.text)
+            word = "has no result" if event.is_lost else STATE("failed") if event.is_error else "gave"
+            return mark, " ", _tool(event), " ", word, ": ", OUTPUT(event.text)
         case e.MessageImported():
-            return mark, f" the {event.role} said: ", Part("said", event.text)
+            return mark, f" the {event.role} said: ", SAID(event.text)
     return None
 
 
@@ -386,16 +362,16 @@ def _card(event: e.AnyEvent) -> _Words | None:
     """Tell what happened to the cards of an approval."""
     match event:
         case e.ApprovalReminded():
-            names = [piece for name in event.escalated_to for piece in (", ", Part("person", name))][1:]
+            names = [piece for name in event.escalated_to for piece in (", ", PERSON(name))][1:]
             also = (", and from now on also ", *names) if names else ()
-            return "people were reminded", *also, " ", _asked(event.approval)
+            return "people were reminded", *also, " ", _approval_of(event.approval)
         case e.CardPosted():
-            return "told in " if event.is_notice else "shown in ", _where(event), " ", _asked(event.approval)
+            return "told in " if event.is_notice else "shown in ", _where(event), " ", _approval_of(event.approval)
         case e.CardFailed():
-            return "could not be shown in ", _where(event), *_because(event.error), " ", _asked(event.approval)
+            return "could not be shown in ", _where(event), *_because(event.error), " ", _approval_of(event.approval)
         case e.CardRetired():
             became = " is gone " if event.is_gone else " says what was decided "
-            return "its card in ", _where(event), became, _asked(event.approval)
+            return "its card in ", _where(event), became, _approval_of(event.approval)
     return None
 
 
@@ -404,10 +380,10 @@ def _forked(event: e.AnyEvent) -> _Words | None:
     match event:
         case e.SessionForked():
             copied = ": all above is copied from session ", _session(event.source), f", before its entry {event.before}"
-            return "is a fork by ", Part("person", event.by), *copied
+            return "is a fork by ", PERSON(event.by), *copied
         case e.ForkTaken():
             before = f" before entry {event.before}: session "
-            return "was forked by ", Part("person", event.by), before, _session(event.fork)
+            return "was forked by ", PERSON(event.by), before, _session(event.fork)
     return None
 
 
@@ -415,47 +391,58 @@ def _rule(event: e.AnyEvent) -> _Words | None:
     """Tell which rule was added or revoked, or which command was refused: what is in the journal of the store."""
     match event:
         case e.RuleAdded(rule=rule):
-            origin: _Words = (" ", _asked(event.approval)) if event.approval else (", ", Part("name", rule.origin))
+            origin: _Words = (" ", _approval_of(event.approval)) if event.approval else (", ", NAME(rule.origin))
             held: _Words = ("every session",) if rule.session is None else ("session ", _session(rule.session))
             told = *_rule_words(rule), " in ", *held, *_because(rule.reason), *origin
-            return Part("person", event.by), " added ", Part("rule", rule.id or ""), ": ", *told
+            return PERSON(event.by), " added ", RULE(rule.id or ""), ": ", *told
         case e.RuleRevoked():
-            return Part("person", event.by), " revoked ", Part("rule", event.rule)
+            return PERSON(event.by), " revoked ", RULE(event.rule)
         case e.CommandRefused():
             named = () if event.session is None else (" [", _session(event.session), "]")
-            return Part("person", event.by), " was refused", *_because(event.reason), *named
+            return PERSON(event.by), " was refused", *_because(event.reason), *named
     return None
 
 
 def _rule_words(rule: Rule) -> _Words:
     """Tell what a rule says, but not where it holds."""
-    pattern: str | Part = "any arguments" if rule.pattern is None else Part("code", rule.pattern)
-    return f"{rule.kind} ", Part("name", rule.tool), ": ", pattern, ", exactly this call" if rule.exact else ""
+    pattern: str | Part = "any arguments" if rule.pattern is None else CODE(rule.pattern)
+    return f"{rule.kind} ", NAME(rule.tool), ": ", pattern, ", exactly this call" if rule.exact else ""
 
 
 def _call_parts(event: e.ToolCallRequested) -> _Words:
     """Return a call: its tool, and its command or the first of its arguments."""
     facts = argument_facts(content_of_request(event))
     text = facts[0].text if facts and not facts[0].is_unset else ""
-    kind: Kind = "command" if event.command is not None else "argument"
-    return Part("name", event.tool), *((" ", Part(kind, text)) if text else ())
+    law = COMMAND if event.command is not None else ARGUMENT
+    return NAME(event.tool), *((" ", law(text)) if text else ())
 
 
-def ending_parts(kind: str, cause: str | None) -> Parts:
+def ending(kind: str, cause: str | None) -> Parts:
     """Tell how a run ended, and why, without repeating its kind."""
-    return _parts(_ending(kind, cause))
-
-
-def _ending(kind: str, cause: str | None) -> _Words:
-    state = Part("state", kind)
+    state = STATE(kind)
     if kind == "succeeded" or not cause:
         return (state,)
-    if cause.startswith(f"{kind} "):
-        return state, " ", Part("quote", cause.removeprefix(kind))
+    if cause.startswith((f"{kind} ", f"{kind};")):
+        return state, WORDS(" "), QUOTE(cause.removeprefix(kind))
     return state, *_because(cause.removeprefix(f"{kind}:"))
 
 
-def _jobending_parts(event: e.JobEnded) -> Iterator[str | Part]:
+def how_it_is(view: SessionView) -> tuple[Tone, str]:
+    """Return how a session is, as a tone and in a few words, safe for a screen."""
+    if view.outcome is not None:
+        kind, cause = view.outcome["kind"], view.outcome["cause"]
+        told = (QUOTE(cause),) if kind == "succeeded" and cause else ending(kind, cause)  # imported: nothing ran here
+        return _ENDED.get(kind, "error"), "".join(map(drawn, told))
+    if view.status == "blocked":
+        why = "blocked below" if view.blocked is None else f"blocked: {drawn(QUOTE(view.blocked.cause))}"
+        return "error", why
+    unrun = "" if view.running else "; no process runs it"
+    if count := len(view.pending_approvals):
+        return "waiting", f"waits for {count} decision{'s' * (count > 1)}{unrun}"
+    return "active", f"open{unrun}" if unrun else "active"
+
+
+def _job_ending(event: e.JobEnded) -> Iterator[str | Part]:
     """Tell how a background job ended."""
     match event.how:
         case "lost":
@@ -465,41 +452,41 @@ def _jobending_parts(event: e.JobEnded) -> Iterator[str | Part]:
         case how:
             code = f"signal {event.signal}" if event.signal is not None else f"exit code {event.exit_code}"
             yield f"{how} with {code}"
-            yield from (", because of ", Part("person", event.by)) if event.by else ()
+            yield from (", because of ", PERSON(event.by)) if event.by else ()
 
 
-def _because(text: str | None) -> _Words:
-    return (": ", Part("quote", text)) if text and text.strip() else ()
+def _because(text: str | None) -> Parts:
+    return (WORDS(": "), QUOTE(text)) if text and text.strip() else ()
 
 
 def _left(text: str | None) -> _Words:
-    return (": ", Part("output", text)) if text and text.strip() else ()
+    return (": ", OUTPUT(text)) if text and text.strip() else ()
 
 
 def _by(event: e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered) -> _Words:
     """Return the person, and the channel that they used."""
-    return Part("person", event.by), *((" (", Part("name", event.channel), ")") if event.channel else ())
+    return PERSON(event.by), *((" (", NAME(event.channel), ")") if event.channel else ())
 
 
-def _asked(approval: str) -> Part:
+def _approval_of(approval: str) -> Part:
     """Return an approval; of a copied entry, that of the session it was copied from."""
-    return Part("approval", approval.removeprefix(COPIED))
+    return APPROVAL(approval.removeprefix(COPIED))
 
 
 def _session(session: str) -> Part:
-    return Part("session", session, session)
+    return SESSION(session, session)
 
 
 def _instant(at: datetime) -> Part:
-    return Part("instant", at=at)
+    return Part(INSTANT, at=at)
 
 
 def _where(event: CardEvent) -> Part:
-    return Part("name", f"{event.channel}:{event.place}" if event.place else event.channel)
+    return NAME(f"{event.channel}:{event.place}" if event.place else event.channel)
 
 
 def _tool(event: e.MessageImported) -> str | Part:
-    return Part("name", event.tool) if event.tool else "a tool"
+    return NAME(event.tool) if event.tool else "a tool"
 
 
 def _operation_name(operation: str) -> str:
@@ -510,7 +497,7 @@ def _gave(raw: msgspec.Raw) -> _Words:
     return () if bytes(raw) == b"null" else (": ", _value(raw))
 
 
-def _value(raw: msgspec.Raw, kind: Kind = "output") -> Part:
+def _value(raw: msgspec.Raw, law: Law = OUTPUT) -> Part:
     """Return a text as it is, and any other value as JSON."""
     value = msgspec.json.decode(raw)
-    return Part(kind, value) if isinstance(value, str) else Part("json", bytes(raw).decode())
+    return law(value) if isinstance(value, str) else JSON(bytes(raw).decode())
