@@ -22,7 +22,7 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Pla
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
-from supervisor.core.rows import JournalEntry
+from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, SessionView
 from supervisor.seam.supervisor import Supervisor
@@ -178,26 +178,12 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
     table.add_column("session", no_wrap=False, overflow="fold", min_width=22)
     for name in ("agent", "status", "began"):
         table.add_column(name, overflow="fold")
-    for view in _as_trees(views):
+    for view in as_trees(views, lambda view: view.id):
         indent = "  " * (len(view.path) - 1)
         tone, status = how_it_is(view)
         began = Text(ago(view.created_at, now), style="dim")
         table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=_STYLES[tone]), began)
     answers.open_console().print(table)
-
-
-def _as_trees(views: Sequence[SessionView]) -> list[SessionView]:
-    """Return the sessions, each followed by its sub-agents."""
-    below: dict[str | None, list[SessionView]] = {}
-    known = {view.id for view in views}
-    for view in views:
-        below.setdefault(view.parent if view.parent in known else None, []).append(view)
-    ordered: list[SessionView] = []
-    stack = below.get(None, [])[::-1]
-    while stack:
-        ordered.append(view := stack.pop())
-        stack += below.get(view.id, [])[::-1]
-    return ordered
 
 
 def _print_approvals(found: Sequence[Approval]) -> None:
