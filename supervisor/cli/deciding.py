@@ -19,6 +19,7 @@ from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
+from supervisor.core.documents import decision_document, outcome_document
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -166,7 +167,7 @@ def cancel(
         action = COMMANDS["cancel"].what if place.is_server else None
         async with place.open(wanted=("session", session), action=action) as supervisor:
             view = await get_session(supervisor, session, place)
-            ended = answers.outcome_document(view)
+            ended = outcome_document(view)
             if ended is None:
                 run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
                 outcome = await run.outcome()
@@ -215,7 +216,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
     result, made, found = anyio.run(decide)
     if as_json:
-        answers.print_json(answers.decision_document(result))
+        answers.print_json(decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{approval}]")
         if result.rule is not None and isinstance(made, Approve | Deny):

@@ -21,6 +21,7 @@ from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
+from supervisor.core.documents import approval_document, event_document, session_document
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
@@ -41,7 +42,7 @@ def sessions(
     """List sessions and their status."""
     views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None, limit=None))
     if json:
-        answers.print_json([answers.session_document(view) for view in views])
+        answers.print_json([session_document(view) for view in views])
     elif views:
         _print_sessions(views)
         waiting = any(view.pending_approvals for view in views)
@@ -63,8 +64,8 @@ def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = Fals
         place, lambda supervisor: _show(supervisor, session, place), wanted=("session", session)
     )
     if json:
-        timeline = [answers.event_document(row) for row in rows]
-        answers.print_json({**answers.session_document(view), "timeline": timeline})
+        timeline = [event_document(row) for row in rows]
+        answers.print_json({**session_document(view), "timeline": timeline})
     else:
         _print_story(view, rows, children, place)
     return Exit.DONE
@@ -90,7 +91,7 @@ def approvals(
         return Exit.DONE
     found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
     if json:
-        answers.print_json([answers.approval_document(approval) for approval in found])
+        answers.print_json([approval_document(approval) for approval in found])
     elif found:
         _print_approvals(found)
         if ways := answers.ways_to_decide(found, place.option):
@@ -113,7 +114,7 @@ def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List what was asked and shown, who decided it, and what then ran."""
     rows, names = _read(place, _audit)
     if json:
-        answers.print_json([answers.event_document(row) for row in rows])
+        answers.print_json([event_document(row) for row in rows])
         return Exit.DONE
     from supervisor.cli.story import Story
 

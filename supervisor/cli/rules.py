@@ -18,6 +18,7 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
+from supervisor.core.documents import rule_document
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.seam.supervisor import Supervisor
@@ -38,7 +39,7 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
     found = anyio.run(read)
     if json:
-        answers.print_json([answers.rule_document(rule) for rule in found])
+        answers.print_json([rule_document(rule) for rule in found])
     elif found:
         _print_rules(found)
         say_on_stderr(f"\nDeny beats ask, and ask beats allow. To revoke one: supervisor rules revoke ID{place.option}")
@@ -146,7 +147,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
 
     taken = _change(place, by, body, wanted=("rule", rule))
     if json:
-        answers.print_json(answers.rule_document(taken))
+        answers.print_json(rule_document(taken))
     else:
         print(f"revoked {rule}: {_sentence(taken)}")
     return Exit.DONE
@@ -165,7 +166,7 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
 
     added = _change(place, by, body)
     if as_json:
-        answers.print_json(answers.rule_document(added))
+        answers.print_json(rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
         say_on_stderr(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
@@ -193,7 +194,7 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{_word(rule)} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
+    return f"{rule.kind} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
 
 
 def _review(rule: Rule) -> str:
@@ -208,10 +209,6 @@ def _pattern(rule: Rule) -> str:
     return f"{pattern}  (exactly this call)" if rule.exact else pattern
 
 
-def _word(rule: Rule) -> str:
-    return rule.kind
-
-
 def _print_rules(found: list[Rule]) -> None:
     from rich.text import Text
 
@@ -219,7 +216,7 @@ def _print_rules(found: list[Rule]) -> None:
     for number, rule in enumerate(found):
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask": "yellow"}[rule.kind]
-        text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
+        text.append(f"{rule.id}  ", style="bold").append(rule.kind, style=style)
         text.append(f" {visible(rule.tool)}, {where_rule_holds(rule.session)}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
