@@ -17,7 +17,7 @@ Rules
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import msgspec
@@ -133,14 +133,12 @@ class Asking(Generic[R]):
 
 
 class Desk(ABC, Generic[O, R]):
-    """The requests of one session, between the connection, whose messages wait for an R, and the agent that asks."""
+    """The requests of one session, between the connection, whose messages wait for an R, and the agent that asks.
+    `no_talk`: the answer to each message of a person. `over`: what the end of the session means for the program."""
 
-    NO_TALK: ClassVar[str]
-    """The answer to each message of a person to the session."""
-    OVER: ClassVar[str]
-    """What follows from the end of the session, for the program."""
-
-    def __init__(self) -> None:
+    def __init__(self, no_talk: str, over: str) -> None:
+        self._no_talk = no_talk
+        self._over = over
         self._open: OpenRequests[O] = OpenRequests()
         self._new: list[Any] = []
         self._came = anyio.Event()
@@ -160,7 +158,7 @@ class Desk(ABC, Generic[O, R]):
     def end(self, session: str, kind: str, cause: str | None) -> None:
         """Refuse everything: the session has ended, like this. A message that comes later hears it, too."""
         why = f" ({cause})" if cause else ""
-        self._close(self._refusal(f"session {session} was {kind}{why}, and {self.OVER}", kind))
+        self._close(self._refusal(f"session {session} was {kind}{why}, and {self._over}", kind))
 
     def _close(self, refusal: R) -> None:
         self._closed = refusal
@@ -195,7 +193,7 @@ class Desk(ABC, Generic[O, R]):
         """Answer each message. As long as this waits for one, the watchdog's clock stands."""
         while True:
             await ctx.receive()
-            await ctx.send(self.NO_TALK)
+            await ctx.send(self._no_talk)
 
     @abstractmethod
     def _refusal(self, text: str, kind: str = "") -> R:

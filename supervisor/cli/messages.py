@@ -19,7 +19,7 @@ from supervisor.channels.wording.cards import headline, heard_lines, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption, SessionId
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.documents import chat_document, send_document
 from supervisor.core.errors import InvalidInput
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def send(
-    session: str,
+    session: SessionId,
     text: str,
     /,
     *,
@@ -45,8 +45,6 @@ def send(
 
     Parameters
     ----------
-    session
-        The session's id.
     text
         The message, as one argument.
     """

@@ -18,7 +18,7 @@ from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place, SessionId
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.documents import approval_document, event_document, session_document
@@ -52,14 +52,8 @@ def sessions(
     return Exit.DONE
 
 
-def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """Show what happened in a session, event by event.
-
-    Parameters
-    ----------
-    session
-        The session's id.
-    """
+def show(session: SessionId, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+    """Show what happened in a session, event by event."""
     view, rows, children = _read(
         place, lambda supervisor: _show(supervisor, session, place), wanted=("session", session)
     )

@@ -14,7 +14,7 @@ from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
@@ -51,7 +51,7 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
 
 def allow(
-    tool: str,
+    tool: ToolName,
     pattern: str,
     /,
     *,
@@ -72,8 +72,6 @@ def allow(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers. For the shell: a whole command, or its first words followed by a space and `*`.
         `in /folder: git status` covers one folder only. For other tools: the JSON object of all arguments.
@@ -83,7 +81,7 @@ def allow(
 
 
 def ask(
-    tool: str,
+    tool: ToolName,
     pattern: str | None = None,
     /,
     *,
@@ -96,8 +94,6 @@ def ask(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers; default: every call. For the shell: the first words of a command, in any folder. For
         other tools: a JSON object of some of the arguments.
@@ -107,7 +103,7 @@ def ask(
 
 
 def deny(
-    tool: str,
+    tool: ToolName,
     pattern: str | None = None,
     /,
     *,
@@ -120,8 +116,6 @@ def deny(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers, as for `rules ask`.
     """

@@ -144,11 +144,8 @@ class Waiting(OpenRequest[Request, Client]):
 class Permissions(Desk[Waiting, Allowed | Denied]):
     """The requests of one session, between the client's connection (`ask`) and the agent that makes them calls."""
 
-    NO_TALK = NO_TALK
-    OVER = "asks no person any more; choose another --session"
-
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(NO_TALK, "asks no person any more; choose another --session")
         self.agent: AgentSpec[[], None] = declare(
             AgentSpec(self._serve, name="claude-code", passivate_after=None), REFERENCE
         )

@@ -87,9 +87,6 @@ class Calls(Desk[OpenCall, Reply]):
     says that they only read. `timeout`: the deadline of a call, in seconds. `forward`: see Forward. `now`: wall time.
     """
 
-    NO_TALK = NO_TALK
-    OVER = "runs nothing more; start the server anew"
-
     def __init__(
         self,
         name: str,
@@ -99,7 +96,7 @@ class Calls(Desk[OpenCall, Reply]):
         forward: Forward,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__()
+        super().__init__(NO_TALK, "runs nothing more; start the server anew")
         self.agent: AgentSpec[[str], None] = declare(
             AgentSpec(self._serve, name="mcp-proxy", passivate_after=None), REFERENCE
         )
