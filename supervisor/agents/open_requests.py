@@ -13,6 +13,9 @@ Rules
 - The number of a request names its branch, and no other request of the session has it.
 - At a desk the program asks when it likes, so no attempt can repeat the order of its requests. The state is saved
   before a request is asked. A later attempt begins with the saved requests.
+
+Interrupts of LangGraph are no such requests: no message waits for them. The graph's thread keeps each under an id, and
+gives the answer to the node that waits, in any process (langgraph/guard.py).
 """
 
 from abc import ABC, abstractmethod
