@@ -277,7 +277,7 @@ class Telling:
                 word = STATE("approved" if event.decision == "approve" else "denied")
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 edited = ", with other arguments" if event.edited is not None else ""
-                through = () if event.through is None else (", through ", _approval_of(event.through))
+                through = () if event.through is None else (", through ", NAME(event.through))
                 said = word, f"{wide} by ", *_by(event), edited, *through, *_because(event.reason)
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
