@@ -4,36 +4,35 @@ Only a person may approve, deny and answer: a process that a supervised call sta
 which grants nothing.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.wording.cards import headline, summary, told
+from supervisor.channels.wording.cards import told
 from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
-from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
+from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, SessionId, parse_arguments
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
-from supervisor.core.ids import short_ids, with_short_id
+from supervisor.core.documents import decision_document, outcome_document
+from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.refusals import COMMANDS
 
-MOST_CANDIDATES = 10
 Decide = Callable[[str, Approval], Awaitable[Decision]]
 """Makes a decision from a person's name and the approval."""
 
 
 def approve(
-    approval: str,
+    approval: ApprovalId,
     /,
     *,
     edit: Annotated[
@@ -57,13 +56,7 @@ def approve(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking.
-
-    Parameters
-    ----------
-    approval
-        The approval's id, whole or short, as `supervisor approvals` shows it.
-    """
+    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking."""
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -78,7 +71,7 @@ def approve(
 
 
 def deny(
-    approval: str,
+    approval: ApprovalId,
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the agent gets it as the call's result.")] = None,
@@ -97,13 +90,7 @@ def deny(
     json: JsonOption = False,
 ) -> int:
     """Deny a call: it does not run, and the agent is told so. With a wider scope, the same call is denied later without
-    asking. A question that is denied stays unanswered.
-
-    Parameters
-    ----------
-    approval
-        The approval's id, whole or short, as `supervisor approvals` shows it.
-    """
+    asking. A question that is denied stays unanswered."""
 
     async def decision(name: str, found: Approval) -> Decision:
         return Deny(by=name, reason=reason, scope=scope, pattern=pattern)
@@ -142,7 +129,7 @@ def answer(
 
 
 def cancel(
-    session: str,
+    session: SessionId,
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the outcome contains it.")] = None,
@@ -150,13 +137,7 @@ def cancel(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Cancel a session and every sub-agent below it, and wait until they have ended.
-
-    Parameters
-    ----------
-    session
-        The session's id.
-    """
+    """Cancel a session and every sub-agent below it, and wait until they have ended."""
     from supervisor.cli.reading import get_session
     from supervisor.wiring.stopping import run_until_stopped
 
@@ -168,7 +149,7 @@ def cancel(
         action = COMMANDS["cancel"].what if place.is_server else None
         async with place.open(wanted=("session", session), action=action) as supervisor:
             view = await get_session(supervisor, session, place)
-            ended = answers.outcome_document(view)
+            ended = outcome_document(view)
             if ended is None:
                 run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
                 outcome = await run.outcome()
@@ -204,6 +185,8 @@ async def _cancel(supervisor: Supervisor, session: str, reason: str | None, by: 
 def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     import anyio
 
+    from supervisor.cli.reading import find_approval
+
     place.check_by(by)
 
     async def decide() -> tuple[DecisionResult, Decision, Approval]:
@@ -214,7 +197,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
     result, made, found = anyio.run(decide)
     if as_json:
-        answers.print_json(answers.decision_document(result))
+        answers.print_json(decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{found.id}]")
         if result.rule is not None and isinstance(made, Approve | Deny):
@@ -228,40 +211,3 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
-
-
-async def find_approval(supervisor: Supervisor, given: str, place: AnyPlace) -> Approval:
-    """Return the approval with this id, or with this short id. Raises InvalidInput if several have it, NotFound if none
-    has; both name candidates."""
-    try:
-        return await supervisor.get_approval(given)
-    except NotFound:
-        pass
-    waiting = await supervisor.find_approvals(limit=None)
-    meant = with_short_id(given, [each.id for each in waiting])
-    everything = waiting if meant else await supervisor.find_approvals(pending=False, limit=None)
-    meant = meant or with_short_id(given, [each.id for each in everything])
-    found = [each for each in everything if each.id in meant]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput("\n".join([f"{given} may be any of these:", *candidates(found)]))
-    raise await _unknown(supervisor, given, place)
-
-
-def candidates(found: Sequence[Approval]) -> list[str]:
-    """Return a line for each of the first approvals, with its short id."""
-    short = short_ids([each.id for each in found])
-    lines = [f"  {short[each.id]}  {headline(each)}: {summary(each)}" for each in found[:MOST_CANDIDATES]]
-    return lines + [f"  and {len(found) - MOST_CANDIDATES} more"] * (len(found) > MOST_CANDIDATES)
-
-
-async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
-    """Return the error for an id that no approval has. People often give a session's id instead."""
-    everything = await supervisor.find_approvals(pending=False, limit=None)
-    here = [other.id for other in everything if approval in (other.session, other.root_session)]
-    if here:
-        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
-    error = not_found("approval", approval, [other.id for other in everything], place.option)
-    waiting = [other for other in everything if other.status == "pending"]
-    return NotFound("\n".join([str(error), *(["waiting:"] * bool(waiting)), *candidates(waiting)]))

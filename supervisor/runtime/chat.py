@@ -42,6 +42,7 @@ from supervisor.core.ids import with_short_id
 from supervisor.core.rows import ids_from
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
+from supervisor.seam.commands import Chat
 from supervisor.seam.supervisor import Supervisor
 
 
@@ -114,8 +115,12 @@ class Meant(NamedTuple):
     lists_rules: bool = False
 
 
-async def chat(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> ChatResult:
+async def chat(
+    supervisor: Supervisor, people: People | None, command: Chat, by: str, now: datetime, hear: Hear
+) -> ChatResult:
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
+    said = Said(command.session, command.text, by, command.message, hear)
+    seen = Seen(now if command.shown_before is None else command.shown_before, command.channel, command.shown)
     known = await said.heard()
     meant = await _meaning(supervisor, people, said, seen) if known is None else None
     if meant is not None:

@@ -74,7 +74,7 @@ class WordHeard(Event, frozen=True, kw_only=True):
     """`by` wrote a chat word or an answer, under an id of the sender. `approvals` are all that it decides, however
     often it comes (A12)."""
 
-    message: str
+    message_id: str
     text: str
     by: str
     approvals: tuple[str, ...] = ()

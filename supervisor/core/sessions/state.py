@@ -254,7 +254,7 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.inbox = map_with(self.inbox, event.message, event)
                 self.heard = with_heard(self.heard, event.message, heard(event.text, event.by))
             case e.WordHeard():
-                self.heard = with_heard(self.heard, event.message, heard(event.text, event.by, event.approvals))
+                self.heard = with_heard(self.heard, event.message_id, heard(event.text, event.by, event.approvals))
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():

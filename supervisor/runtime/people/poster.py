@@ -158,7 +158,7 @@ class Poster:
             for identity in found:
                 yield self._add(channel, f"@{identity}", is_notice=is_notice)
             if not found:
-                lane = Lane(channel, Counter())  # of its own, since nothing is posted
+                lane = Lane(self._channels[channel], Counter())  # of its own, since nothing is posted
                 unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
                 await unreachable.note_unreachable(approval, _UNREACHABLE)
 
