@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.channels.wording.cards import all_facts, decided, headline, path_text
-from supervisor.core.approvals.facts import Fact
+from supervisor.core.approvals.facts import WANTS, Fact
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
@@ -57,7 +57,7 @@ def row_of(approval: Approval, now: datetime) -> Row:
     short = replace(approval, arguments=_shortened(approval.arguments), question=_cut_text(approval.question or ""))
     found = all_facts(short, approval.created_at)
     wanted = ("question",) if approval.kind == "question" else ("command", "argument", "claim")
-    said = [each for each in found if each.kind in wanted and not each.is_unset and not each.is_default]
+    said = [each for each in found if each.kind in wanted and not (each.is_unset or each.is_default or _is_form(each))]
     where = next((each.text for each in found if each.kind == "place"), "")
     path, is_pending = path_text(approval.path), approval.status == "pending"
     asks = headline(approval).removeprefix(path).strip()
@@ -80,6 +80,11 @@ def row_of(approval: Approval, now: datetime) -> Row:
         ending="" if is_pending else decided(replace(approval, decided_at=None), now),
         name=", ".join([_cut_text(name, _MOST_OF_A_NAME), *places, *([f"approval {approval.id[-6:]}"] * is_cut)]),
     )
+
+
+def _is_form(fact: Fact) -> bool:
+    """Whether a fact tells the fields of an answer rather than what is asked."""
+    return fact.kind == "question" and fact.name == WANTS
 
 
 def _in_sight(said: Sequence[Fact]) -> list[str]:

@@ -403,7 +403,7 @@
 
   function isOnScreen(element) {
     const box = element.getBoundingClientRect();
-    return box.top >= 0 && box.bottom <= innerHeight;
+    return box.top >= -1 && box.bottom <= innerHeight + 1; // scrolling rounds
   }
 
   // Only one of a card's drawers is open.
