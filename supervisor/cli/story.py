@@ -16,6 +16,7 @@ from supervisor.core.approvals.facts import call_line, instant_text
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
@@ -24,7 +25,6 @@ from supervisor.core.text.visible import Kind, visible
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")
 _UNATTENDED: Final = _PROGRESS | ASKS | ENDS_APPROVAL
-_DONE: Final = {"ask": "received the end of its question", "send": "sent its message"}
 
 
 def is_progress(event: e.AnyEvent) -> bool:
@@ -122,25 +122,8 @@ class Story:
         child = self.name(event.child) if event.child else name
         if event.error is not None:
             return f"{event.kind} {name} failed with {visible(event.error[0])}: {quote(event.error[1])}"
-        if event.kind in _DONE:
-            return _DONE[event.kind]
-        match event.kind:
-            case "spawn":
-                return f"started a sub-agent, {name}" + (f" [{event.child}]" if event.child else "")
-            case "step":
-                return f"step {name} gave {quote(_json(event.value))}"
-            case "sleep" | "timer":
-                return f"{event.kind} is over"
-            case "now" | "random":
-                return f"noted {event.kind} {quote(_json(event.value))}"
-            case "outcome":
-                return f"received the outcome of {child}"
-            case "cancel":
-                return f"cancelled {child}"
-            case "receive":
-                return f"received {quote(_json(event.value))}"
-            case kind:
-                return f"did {kind} {child}"
+        told = {"name": name, "child": child, "session": event.child, "value": quote(_json(event.value))}
+        return kind_of(event.kind).words.format(kind=visible(event.kind), **told)
 
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:

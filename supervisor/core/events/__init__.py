@@ -39,6 +39,7 @@ from supervisor.core.events.facts import (
     UnknownEvent as UnknownEvent,
     having as having,
 )
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.events.operations import (
     JobEnded as JobEnded,
     JobStarted as JobStarted,
@@ -175,7 +176,9 @@ def read_event(document: bytes) -> AnyEvent | UnknownEvent:
 def begins(event: Any) -> str | None:
     """Return the sub-agent that begins with this event, spawned or called as a tool; None if none does."""
     match event:
-        case OperationFinished(kind="spawn", child=child) | ToolCallStarted(child=child):
+        case OperationFinished(kind=kind, child=child) if kind_of(kind).child == "begins":
+            return child
+        case ToolCallStarted(child=child):
             return child
         case _:
             return None

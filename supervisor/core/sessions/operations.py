@@ -33,6 +33,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state not in ("finished", "abandoned")
 
     @property
+    def is_call(self) -> bool:
+        return isinstance(self.request, e.ToolCallRequested)
+
+    @property
     def pending_approval(self) -> str | None:
         """The id of the approval or question that waits for a person's decision, if there is one."""
         return e.approval_in(self.request) if self.state in ASKING else None

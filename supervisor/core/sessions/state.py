@@ -34,9 +34,11 @@ from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.machine import (
+    ASKS,
     BEGINS_OPERATION,
     ENDS_APPROVAL,
     ENDS_OPERATION,
@@ -48,7 +50,7 @@ from supervisor.core.sessions.machine import (
 from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
-_KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
+_KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
 _OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
 """Events with which an operation begins that is not finished yet."""
 _DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
@@ -363,7 +365,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         for operation, record in self.operations.items():
             if not _is_forgotten(operation, event):
                 kept[operation] = record
-            elif record.kind in ("call", "ask") and record.is_open:
+            elif type(record.request) in ASKS and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
         for operation in [operation for operation in self.kept if _is_forgotten(operation, event)]:
             del self.kept[operation]

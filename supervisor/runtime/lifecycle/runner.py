@@ -247,7 +247,7 @@ class Runner:
         if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
             return
         is_waiting = attempt is not None and attempt.stop_reason is None and decided.operation in attempt.waiting
-        if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
+        if is_waiting and state.cancel is None and state.operations[decided.operation].is_call:
             yield state.id, denial(decided, self.clock.now(), is_former=self.environment.is_former)
 
     # -- committed entries -------------------------------------------------------------------------------------------
