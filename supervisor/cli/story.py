@@ -13,13 +13,13 @@ from supervisor.channels.wording.cards import path_text
 from supervisor.channels.wording.granting import HOW_LONG, where_rule_holds
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import call_line, instant_text
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
 from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.text.visible import Kind, visible
 
 _PROGRESS: Final = e.having("told")
@@ -100,7 +100,7 @@ class Story:
         """Tell what a session does, apart from calls."""
         match event:
             case e.OperationStarted():
-                return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {instant_text(event.due_at, now)}"
+                return f"{kind_of(event.kind).start} {instant_text(event.due_at, now)}"
             case e.OperationFinished():
                 return self._operation(event)
             case e.StateSaved():

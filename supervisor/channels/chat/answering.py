@@ -28,6 +28,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -139,10 +140,19 @@ class Answering:
         await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
         return _refused(why)
 
-    def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
+    async def why_unseen(
+        self, supervisor: Supervisor, channel: Channel, approval: Approval, code: str, link: str | None, card: str = ""
+    ) -> str | None:
         """Return why a press that says yes decides nothing, since the card does not show the whole request; None if it
-        may decide. Such a card has no button that says yes, but an older version of the card may still have one."""
-        if not says_yes(code) or is_whole(approval, channel.shows(approval)):
+        may decide. Such a card has no button that says yes, but an older version of the card may still have one.
+
+        `card`: the beginning of the card's id, "" if it is not known. The journal says whether the card shows all; a
+        card that is not recorded yet is drawn again. Raises StoreError."""
+        if not says_yes(code):
+            return None
+        shown = (await read_state(supervisor, approval)).posted(channel.name)
+        posted = [each.is_whole for each in shown if each.card.startswith(card)]
+        if all(posted) if posted else is_whole(approval, channel.shows(approval)):
             return None
         where = page_of(approval, link) or "supervisor approvals (on the command line)"
         done = "answered" if approval.kind == "question" else "approved"

@@ -20,7 +20,7 @@ from supervisor.channels.chat.replies import send_text
 from supervisor.channels.terminal.line import PASTED, Line
 from supervisor.channels.wording.cards import GUTTER, headline, heard_lines, summary
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.events import CardPosted
+from supervisor.core.events import is_of_card
 from supervisor.core.sessions.activity import Activity
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
@@ -84,11 +84,8 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
     with anyio.move_on_after(NOTING_SECONDS):
         async with supervisor.watch_session(approval.session) as watch:
             async for row in watch:
-                match row.event:
-                    case CardPosted(approval=approval.id, channel=where) if where == channel:
-                        return
-                    case _:
-                        pass
+                if is_of_card(row.event) and channel in (await supervisor.get_approval(approval.id)).shown:
+                    return
 
 
 def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:

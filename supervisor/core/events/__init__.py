@@ -132,6 +132,8 @@ AnyEvent = (
     | RunFinished
 )
 
+Ending = ApprovalDecided | QuestionAnswered | ApprovalExpired | ApprovalWithdrawn | OperationAbandoned
+"""Events that end an approval (core/approvals/state.py)."""
 SLEEPING: Final = (RunPassivated, RunRestarted)
 """Events that take a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 BEGINS_RUN: Final = having("begins run")

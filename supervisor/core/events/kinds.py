@@ -19,7 +19,8 @@ ASK: Final = "ask"
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. `words`: how its end is told; {name} is the operation's own, {child} that of a sub-agent."""
+    """One row. `start`: how a start with an instant is told. `words`: how its end is told; {name} is the operation's
+    own, {child} that of a sub-agent."""
 
     effect: Effect = "journal"
     lane: Wait = "active"
@@ -27,6 +28,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the journal has its start, and not only its end."""
     child: Literal["begins", "ends"] | None = None
     """What it does to the sub-agent that it names."""
+    start: str = "waits until"
     words: str = "did {kind} {child}"
 
 
@@ -40,8 +42,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "cancel": Kind(effect="none", lane="child", child="ends", words="cancelled {child}"),
     "send": Kind(words="sent its message"),
     "receive": Kind(lane="message", words="received {value}"),
-    "sleep": Kind(effect="none", lane="timer", is_begun=True, words="sleep is over"),
-    "timer": Kind(effect="none", is_begun=True, words="timer is over"),
+    "sleep": Kind(effect="none", lane="timer", is_begun=True, start="sleeps until", words="sleep is over"),
+    "timer": Kind(effect="none", is_begun=True, start="set a timer until", words="timer is over"),
     "now": Kind(effect="none", words="noted now {value}"),
     "random": Kind(effect="none", words="noted random {value}"),
 }

@@ -9,10 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.values import JobView
-
-ASKING = ("asked", "posed")
-"""The states of operations that wait for a person."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,8 +21,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     begun: int
     answered: int = 0
     request: e.ToolCallRequested | e.QuestionAsked | e.OperationStarted | None = None
-    decision: e.ApprovalDecided | e.QuestionAnswered | e.ApprovalExpired | e.ApprovalWithdrawn | None = None
-    """The event that ended the wait for a person."""
+    approval: ApprovalState | None = None
+    """The approval that it asks for, if it asks a person."""
     started: e.ToolCallStarted | None = None
     result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
 
@@ -39,7 +37,17 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def pending_approval(self) -> str | None:
         """The id of the approval or question that waits for a person's decision, if there is one."""
-        return e.approval_in(self.request) if self.state in ASKING else None
+        return e.approval_in(self.request) if self.is_asking else None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for a person."""
+        return self.approval is not None and self.approval.status == "pending"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the wait for a person is over."""
+        return self.approval is not None and self.approval.status != "pending"
 
     @property
     def expires_at(self) -> datetime | None:
@@ -53,7 +61,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """When it goes on by itself: a timer, or an approval that expires."""
         if isinstance(self.request, e.OperationStarted):
             return self.request.due_at if self.state == "waiting" else None
-        return self.expires_at if self.state in ASKING else None
+        return self.expires_at if self.is_asking else None
 
     @property
     def began_at(self) -> datetime:
@@ -64,7 +72,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def edited(self) -> Raw | None:
         """The arguments as the approver edited them; None if the approver did not change them (A8)."""
-        return self.decision.edited if isinstance(self.decision, e.ApprovalDecided) else None
+        return None if self.approval is None else self.approval.edited
 
     @property
     def arguments(self) -> Raw:

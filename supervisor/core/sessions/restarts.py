@@ -120,8 +120,9 @@ def next_restart(
 
 def _has_failed(record: Operation | None) -> bool:
     """Return whether a step failed and is not forgotten: a save may have forgotten it."""
-    is_step = record is not None and kind_of(record.kind).effect == "again"
-    return is_step and isinstance(record.result, e.OperationFinished) and record.result.error is not None
+    if record is None or kind_of(record.kind).effect != "again":
+        return False
+    return isinstance(record.result, e.OperationFinished) and record.result.error is not None
 
 
 def partition_operations(
@@ -159,12 +160,12 @@ def _after_cut(state: SessionState, cut: int, late: Collection[str]) -> Iterator
 def _was_left_in_time(record: Operation) -> bool:
     """Return whether the agent left the block of this timer before the timer was due."""
     result = record.result
-    is_timer = isinstance(record.request, e.OperationStarted) and isinstance(result, e.OperationFinished)
-    return is_timer and bytes(result.value) == b"false"
+    is_timer = isinstance(record.request, e.OperationStarted)
+    return is_timer and isinstance(result, e.OperationFinished) and bytes(result.value) == b"false"
 
 
 def _is_settled(record: Operation) -> bool:
     """Return whether it is never done again: it has a result, or it was ended after a denial or a possible effect."""
-    is_denied = isinstance(record.decision, e.ApprovalDecided) and record.decision.decision == "deny"
+    is_denied = record.approval is not None and record.approval.status == "denied"
     is_kept = record.is_call and (record.started is not None or is_denied)
     return record.state == "finished" or (record.state == "abandoned" and is_kept)

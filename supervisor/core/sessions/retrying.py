@@ -103,7 +103,7 @@ def _was_cut_off(state: SessionState, operation: str) -> bool:
     """Return whether the end cut off an operation before it was answered or had any effect."""
     record = state.operations[operation]
     if record.state == "settled":
-        return isinstance(record.decision, e.ApprovalWithdrawn)
+        return record.approval is not None and record.approval.status == "withdrawn"
     result = record.result
     return isinstance(result, e.ToolCallFinished) and _is_interrupted(result) and _effect(result.details) == "none"
 

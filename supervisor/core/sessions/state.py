@@ -30,24 +30,23 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, asked_by
 from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.events.kinds import ASK, CALL
+from supervisor.core.events.tables import advance
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.machine import (
-    ASKS,
     BEGINS_OPERATION,
-    ENDS_APPROVAL,
     ENDS_OPERATION,
     MOVES_OPERATION,
     OPERATION,
     RUN,
-    advance,
 )
-from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
+from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
@@ -156,7 +155,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         if key in self.children:
             return self.children[key] is not None
         operation = self.operations.get(key)
-        return operation is None or operation.state not in (*ASKING, "waiting")
+        return operation is None or not (operation.is_asking or operation.state == "waiting")
 
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""
@@ -335,15 +334,16 @@ class SessionState(msgspec.Struct, kw_only=True):
             self._take_message(event.message)
         match event:
             case _ if type(event) in _OPENS:
-                new = replace(old, state=state, request=event)
+                new = replace(old, state=state, request=event, approval=asked_by(event))
             case _ if type(event) in _DECIDES:
                 if event.approval != old.pending_approval:
                     raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
-                new = replace(old, state=state, decision=event)
+                new = replace(old, state=state, approval=old.approval and old.approval.apply(event))
             case e.ToolCallStarted():
                 new = replace(old, state=state, started=event)
             case _:
-                new = replace(old, state=state, result=event, answered=self.length)
+                approval = old.approval and old.approval.apply(event)
+                new = replace(old, state=state, approval=approval, result=event, answered=self.length)
                 self.order.append(operation)
         if self.operations is EMPTY:
             self.operations = {operation: new}

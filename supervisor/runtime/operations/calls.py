@@ -228,10 +228,10 @@ class Call(ABC):
         order, same = state.order, (self.content.tool, self.content.digest)
         latest = (state.operations[order[place]] for place in range(max(0, len(order) - LATELY), len(order)))
         who = [
-            record.decision.by
+            record.approval.by or ""
             for record in latest
-            if isinstance(record.decision, e.ApprovalDecided)
-            and record.decision.decision == "deny"
+            if record.approval is not None
+            and record.approval.status == "denied"
             and isinstance(record.request, e.ToolCallRequested)
             and (record.request.tool, record.request.digest) == same
         ]
@@ -262,7 +262,7 @@ class Call(ABC):
             ruled,
             self.own_policy(record.arguments) if ruled is None else ruled[0],
             self.name,
-            is_decided=record.decision is not None,
+            is_decided=record.is_decided,
             was_ruled=record.request.rule is not None,
         )
         if why is not None:
@@ -272,9 +272,9 @@ class Call(ABC):
         """Bring a call that needs no decision any more from its present state to its result."""
         record = self.record
         if record.state == "denied":
-            assert isinstance(record.decision, e.ApprovalDecided)
+            assert record.approval is not None
             is_former = self.attempt.host.environment.is_former
-            await self._commit(denial(record.decision, self.now(), is_former=is_former))
+            await self._commit(denial(self.operation, record.approval, self.now(), is_former=is_former))
         elif record.state == "expired":
             late = {"reason": "expired", "effect": "none"}
             await self.finish("denied", "the approval expired before a person decided", late)
@@ -331,7 +331,7 @@ class Call(ABC):
         traceback: str = "",
     ) -> None:
         record = self.record
-        is_edited = record.decision is not None and not self.attempt.host.environment.is_former
+        is_edited = record.is_decided and not self.attempt.host.environment.is_former
         if is_edited and (ran := edited_arguments(record)) is not None:
             details = {**details, "arguments": ran}
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))

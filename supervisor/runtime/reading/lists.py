@@ -13,6 +13,7 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
@@ -132,12 +133,12 @@ class Lists:
     def revealed(self, approval: Approval) -> Pieces[Any]:
         """Return the arguments of a call, as a person edited them if one has. Declared secrets are masked. Raises
         NotFound."""
-        kind = e.ApprovalDecided if approval.edited else e.ToolCallRequested
+        kinds = ENDS_APPROVAL if approval.edited else ASKS
         after = approval.position - 1
         while rows := self._store.journal(approval.session, after, PIECE if approval.edited else 1):
             for event in (row.event for row in rows):
-                if isinstance(event, kind) and event.operation == approval.operation:
-                    return mask_arguments(msgspec.json.decode(event.arguments), approval.secret)
+                if type(event) in kinds and e.approval_in(event) == approval.id:
+                    return mask_arguments(msgspec.json.decode(getattr(event, "arguments", "null")), approval.secret)
             after = rows[-1].position
             yield
         raise NotFound(f"the request of {approval.id} cannot be read any more")

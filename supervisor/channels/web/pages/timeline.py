@@ -28,9 +28,9 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ENDS_APPROVAL
 from supervisor.core.events.kinds import OTHER, Wait, kind_of
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ENDS_APPROVAL
 
 Kind = Wait | Literal["away", "rest"]
 
