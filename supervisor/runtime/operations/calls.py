@@ -47,6 +47,10 @@ from supervisor.runtime.plans.rules import why_not_begun
 Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
 """The number of results among which a denial of the same call is looked for."""
+_UNDECIDED: Final[dict[str, tuple[ResultKind, str]]] = {
+    "expired": ("denied", "the approval expired before a person decided"),
+    "withdrawn": ("interrupted", "the approval was withdrawn"),
+}
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 UNFIT: Final[Mapping[str, Any]] = {"reason": "invalid_arguments", "effect": "none"}
 """The details of the result of a call that cannot be made as it was asked for."""
@@ -275,12 +279,8 @@ class Call(ABC):
             assert record.approval is not None
             is_former = self.attempt.host.environment.is_former
             await self._commit(denial(self.operation, record.approval, self.now(), is_former=is_former))
-        elif record.state == "expired":
-            late = {"reason": "expired", "effect": "none"}
-            await self.finish("denied", "the approval expired before a person decided", late)
-        elif record.state == "withdrawn":
-            gone = {"reason": "withdrawn", "effect": "none"}
-            await self.finish("interrupted", "the approval was withdrawn", gone)
+        elif record.state in _UNDECIDED:
+            await self.finish(*_UNDECIDED[record.state], {"reason": record.state, "effect": "none"})
         elif record.is_open:
             await self._execute(record, is_executing=is_new and record.state == "executing")
 

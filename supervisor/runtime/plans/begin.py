@@ -20,9 +20,8 @@ def first_events(
     spec: AgentSpec[Any, Any], where: Where, given: Raw, attempt: e.AttemptStarted, **facts: Any
 ) -> tuple[e.SessionCreated, e.RunStarted, e.AttemptStarted]:
     """Return the three events with which every session begins: it was created, and its run and attempt have begun."""
-    agent, file = where
     return (
-        e.SessionCreated(at=attempt.at, agent=agent, file=file, takes_text=spec.takes_text, **facts),
+        e.SessionCreated(at=attempt.at, agent=where[0], file=where[1], takes_text=spec.takes_text, **facts),
         e.RunStarted(at=attempt.at, input=given),
         attempt,
     )

@@ -181,18 +181,8 @@ class NamespaceCards(LocalCards):
             yield approval.session, event
 
     def _note(self, kind: Any, event: CardEvent) -> CardNote:
-        posted: dict[str, Any] = (
-            {"card": event.card, "is_whole": event.is_whole} if isinstance(event, e.CardPosted) else {}
-        )
-        return CardNote(
-            kind=kind,
-            by=self._me,
-            approval=event.approval,
-            channel=event.channel,
-            place=event.place,
-            is_notice=event.is_notice,
-            **posted,
-        )
+        said = {name: getattr(event, name) for name in CardNote.__struct_fields__ if hasattr(event, name)}
+        return CardNote(kind=kind, by=self._me, **said)
 
     async def _signal(self, key: str, note: CardNote) -> None:
         await self._client.get_workflow_handle(key).signal("note", to_wire(note), rpc_timeout=SOON)
