@@ -18,10 +18,10 @@ LATER = NOW + timedelta(seconds=1)
 
 
 def named_in(source: str) -> set[str]:
-    """Return the texts that calls in a module give as `kind`, and to `of_operation`."""
+    """Return the kinds that a module names: as the `kind` of an event, to `of_operation`, and to `_note`."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     given = [word.value for call in calls for word in call.keywords if word.arg == "kind" and made_by(call) in MAKERS]
-    given += [call.args[1] for call in calls if made_by(call) == "of_operation"]
+    given += [call.args[place] for call in calls if (place := PLACES.get(made_by(call))) is not None]
     return {each.value for each in given if isinstance(each, ast.Constant)}
 
 
@@ -29,13 +29,14 @@ def made_by(call: ast.Call) -> str:
     return getattr(call.func, "attr", "")
 
 
+PLACES = {"of_operation": 1, "_note": 0}
 MAKERS = ("OperationStarted", "OperationFinished", "OperationAbandoned")
 
 
 def test_each_kind_that_the_runtime_makes_has_a_row():
     """A kind without a row would be told and restarted as an unknown one."""
     made = {kind for file in Path(operations.__path__[0]).glob("*.py") for kind in named_in(file.read_text())}
-    assert {"call", "sleep", "spawn", "step"} <= made <= {*KINDS}
+    assert {"call", "now", "sleep", "spawn", "step"} <= made <= {*KINDS}
 
 
 def journal(*events: e.AnyEvent) -> list[JournalEntry]:
