@@ -433,8 +433,8 @@ class _Call(NamedTuple):
             return core_paths.meets(
                 pattern, arguments, self.paths, self._folder, self.settled, is_search=self.is_search
             )
-        fields = patterns.read_object(pattern)
-        if any(name in self.secret for name in (self.command, *(fields or ()))):
+        fields = patterns.fields_of(pattern)
+        if self.secret and any(name in self.secret for name in (self.command, *(fields or ()))):
             return None
         if self.command is None or (fields is not None and self.command not in fields):
             return patterns.meets(pattern, arguments, self.cwd, self.paths, self.settled, is_search=self.is_search)
