@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
+import anyio
+
 from supervisor.core.approvals.state import PENDING, ApprovalState, fold
 from supervisor.core.cursors import cursor_at
 from supervisor.core.values import Approval
@@ -25,3 +27,12 @@ async def read_state(
         events = (row.event for row in page if before is None or row.event.at <= before)
         state, after = fold(events, approval.id, state, until), page.next
     return state
+
+
+async def until_shown(supervisor: Supervisor, approval: Approval, channel: str, seconds: float) -> None:
+    """Wait until the store holds a channel's card of an approval, or it has ended; `seconds` at the most. A person may
+    be faster than the disk."""
+    with anyio.move_on_after(seconds):
+        while approval.status == "pending" and channel not in approval.shown:
+            await anyio.sleep(0.02)
+            approval = await supervisor.get_approval(approval.id)

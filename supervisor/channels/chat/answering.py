@@ -28,7 +28,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
-from supervisor.seam.shown import read_state
+from supervisor.seam.shown import read_state, until_shown
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -162,13 +162,9 @@ class Answering:
         )
 
     async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
-        """Wait up to RECORDED seconds until the store holds the card that was pressed. A person may press before the
-        card is recorded; if this process died between the decision and the record, no process would retire the card
-        (R3)."""
-        with anyio.move_on_after(RECORDED_SECONDS):
-            while approval.status == "pending" and self._channel not in approval.shown:
-                await anyio.sleep(0.02)
-                approval = await supervisor.get_approval(approval.id)
+        """Wait up to RECORDED seconds until the store holds the card that was pressed: if this process died between the
+        decision and the record, no process would retire the card (R3)."""
+        await until_shown(supervisor, approval, self._channel, RECORDED_SECONDS)
 
     async def decide(self, supervisor: Supervisor, who: Pressed, code: str, text: str | None, now: datetime) -> Result:
         """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""

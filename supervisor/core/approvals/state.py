@@ -28,6 +28,7 @@ from supervisor.core.events.asking import NOTICE, target_of
 from supervisor.core.events.tables import symbol, types_in
 from supervisor.core.values import ApprovalStatus
 
+DecisionKind = Literal["approve", "deny", "answer"]
 APPROVAL: Final[dict[tuple[str, str], ApprovalStatus]] = {
     ("", "ToolCallRequested.asking"): "pending",
     ("", "QuestionAsked"): "pending",
@@ -42,11 +43,7 @@ ASKS: Final = types_in(APPROVAL, "")
 """Events that begin an approval, if a person is asked."""
 ENDS_APPROVAL: Final = types_in({key: to for key, to in APPROVAL.items() if to != "pending"})
 """Events that end the approval that they name."""
-DECISIONS: Final[dict[str, Literal["approve", "deny", "answer"]]] = {
-    "approved": "approve",
-    "denied": "deny",
-    "answered": "answer",
-}
+DECISIONS: Final[dict[ApprovalStatus, DecisionKind]] = {"approved": "approve", "denied": "deny", "answered": "answer"}
 """The decision that leads to each status; the other statuses are reached without one."""
 
 BEGUN: Final = "?"
@@ -98,7 +95,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         return replace(self, reminded=kept) if kind is e.ApprovalReminded else self
 
     @property
-    def decision(self) -> Literal["approve", "deny", "answer"] | None:
+    def decision(self) -> DecisionKind | None:
         """What a person decided; None if no person has."""
         return DECISIONS.get(self.status)
 

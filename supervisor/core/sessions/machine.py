@@ -31,28 +31,24 @@ from supervisor.core.events.tables import types_in
 _CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
 _QUESTION_OPEN: Final = ("posed", "settled")
 
+_ENDS: Final = [(symbol, to) for (held, symbol), to in APPROVAL.items() if held == "pending"]
+"""How an approval ends: that is the next state of its call, and settles its question."""
 OPERATION: Final[dict[tuple[str, str], str]] = {
     ("", "ToolCallRequested"): "requested",
     ("", "ToolCallRequested.asking"): "asked",
-    ("asked", "ApprovalDecided.approve"): "approved",
-    ("asked", "ApprovalDecided.deny"): "denied",
-    ("asked", "ApprovalExpired"): "expired",
-    ("asked", "ApprovalWithdrawn"): "withdrawn",
+    **{("asked", symbol): to for symbol, to in _ENDS if to != "answered"},
     ("requested", "ToolCallStarted"): "executing",
     ("approved", "ToolCallStarted"): "executing",
     ("executing", "ToolCallStarted"): "executing",
     **{(state, "ToolCallFinished"): "finished" for state in _CALL_OPEN if state != "asked"},
-    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, *_QUESTION_OPEN, "waiting")},
     ("", "QuestionAsked"): "posed",
-    ("posed", "QuestionAnswered"): "settled",
-    ("posed", "ApprovalDecided.deny"): "settled",
-    ("posed", "ApprovalExpired"): "settled",
-    ("posed", "ApprovalWithdrawn"): "settled",
+    **{("posed", symbol): "settled" for symbol, to in _ENDS if to != "approved"},
     ("settled", "OperationFinished"): "finished",
     ("", "OperationStarted"): "waiting",
     ("", "OperationFinished"): "finished",
     ("waiting", "OperationFinished"): "finished",
     ("", "OperationRecalled"): "finished",
+    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, *_QUESTION_OPEN, "waiting")},
 }
 
 _CARDS: Final = tuple(each.__name__ for each in e.having("card"))

@@ -13,7 +13,7 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
-from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
+from supervisor.core.approvals.state import asked_by, ends_approval
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
@@ -21,7 +21,7 @@ from supervisor.core.sessions.state import Job
 from supervisor.core.text.masks import mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
 from supervisor.runtime.operations.messages import Transcript
-from supervisor.runtime.reading.journals import Merge
+from supervisor.runtime.reading.journals import Merge, find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
 from supervisor.seam.runs import Page
@@ -133,15 +133,16 @@ class Lists:
     def revealed(self, approval: Approval) -> Pieces[Any]:
         """Return the arguments of a call, as a person edited them if one has. Declared secrets are masked. Raises
         NotFound."""
-        kinds = ENDS_APPROVAL if approval.edited else ASKS
-        after = approval.position - 1
-        while rows := self._store.journal(approval.session, after, PIECE if approval.edited else 1):
-            for event in (row.event for row in rows):
-                if type(event) in kinds and e.approval_in(event) == approval.id:
-                    return mask_arguments(msgspec.json.decode(getattr(event, "arguments", "null")), approval.secret)
-            after = rows[-1].position
-            yield
-        raise NotFound(f"the request of {approval.id} cannot be read any more")
+        is_meant = ends_approval if approval.edited else asked_by
+        found = yield from find_first(
+            self._store,
+            approval.session,
+            approval.position - 1,
+            lambda event: e.approval_in(event) == approval.id and bool(is_meant(event)),
+        )
+        if found is None:
+            raise NotFound(f"the request of {approval.id} cannot be read any more")
+        return mask_arguments(msgspec.json.decode(getattr(found.event, "arguments", "null")), approval.secret)
 
     def tree(self, session: str, entries: int | None) -> Pieces[TreeView]:
         """Return the tree of a session, and the journals of the session and of those below it, up to the cursor; see
