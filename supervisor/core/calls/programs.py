@@ -28,6 +28,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from supervisor.core.calls.looking import looking_prefix, only_looks
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -305,7 +307,7 @@ def why_no_prefix(prefix: Sequence[str]) -> str | None:
     name = family(program)
     if not _OPERAND.fullmatch(program):
         return f"{program!r} is not the name of a program"
-    if _reviewed_words(prefix) is not None:
+    if _reviewed_words(prefix) is not None or looking_prefix(prefix) is not None:
         return None
     if name in WITH_COMMANDS and (not rest or rest[0].startswith("-")):
         commands = ", ".join(" ".join(words[1:]) for words in REVIEWED if words[0] == name)
@@ -325,6 +327,9 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
     begins = _reviewed_words(prefix)
     if (lost := why_lost(prefix)) is not None:
         return f"{' '.join(prefix)} is not a reviewed prefix any more: {lost}"
+    if begins is None and (looking := looking_prefix(prefix)) is not None:
+        is_known = tuple(prefix) == looking or only_looks(prefix, None)
+        return None if is_known else f"{' '.join(looking)} is not reviewed with {prefix[-1]}"
     if begins is None:
         return f"{' '.join(prefix)} is not a reviewed prefix: its further words may run anything"
     known = REVIEWED[begins]
@@ -342,6 +347,8 @@ def is_harmless(words: Sequence[str], prefix: int) -> bool:
     """Return whether words run their program and, as far as can be known, nothing that the further words name. The
     first `prefix` words are the prefix; if it is unreviewed, none of its program's options is known."""
     begins = _reviewed_words(words[:prefix])
+    if begins is None and looking_prefix(words) is not None:
+        return only_looks(words, None)
     known = frozenset[str]() if begins is None else REVIEWED[begins]
     shape = None if begins is None else _SHAPE_OF[begins]
     further = words[prefix:]

@@ -19,11 +19,15 @@ Rules
 - A simple pattern covers the words, as text for /bin/sh or as a list, but not a list whose program is a shell builtin.
 - A pattern ends in ` *`, or it has no wildcard: any other star is the shell's own, in a text that must be equal.
 - Only an object covers a call with `env`, or with an argument that this module does not know.
+- A list (`a && b | c`) is covered if each of its commands is, by whichever patterns; what reads the output of another
+  one only by a prefix of a program that only looks (core/calls/looking.py). `cd` to a place in the session's folder is
+  covered, and moves what follows to there; a pattern with a folder covers none of that.
 - A deny pattern's options match in any place; other options of the same program raise doubt (`-rf`, `-fr`).
 - A deny is a fence, not a wall: it cannot know what a script does. A call that no rule allows is asked: that is the
   wall.
 """
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -33,6 +37,7 @@ import msgspec
 
 from supervisor.core.calls import patterns
 from supervisor.core.calls.folders import folder_of_call, known_folder, with_folder
+from supervisor.core.calls.looking import is_inside, only_looks
 from supervisor.core.calls.programs import (
     BUILTINS,
     OFFERED,
@@ -44,7 +49,7 @@ from supervisor.core.calls.programs import (
     why_no_prefix,
     why_unreviewed,
 )
-from supervisor.core.calls.shell_words import Word, as_text, quote, simple_words, split_commands
+from supervisor.core.calls.shell_words import Part, Word, as_text, quote, simple_list, simple_words, split_commands
 from supervisor.core.errors import InvalidInput
 
 COMMAND: Final = "command"
@@ -52,6 +57,7 @@ COMMAND: Final = "command"
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
 _LONG_CHARACTERS: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
 _MANY: Final = 100
+_MOST_PLACES: Final = 8  # folders in which a command may run after `cd`
 _ENDLESS_SECONDS: Final = 1e9  # more seconds than any pattern can name
 _HEAD: Final = re.compile(
     r"(?:in (?P<folder>/[A-Za-z0-9_@%+=:,./-]*|'/[ -&(-~]*')(?: for (?P<in_folder>\d{1,9}(?:\.\d{1,6})?) s)?"
@@ -114,6 +120,58 @@ def covers(
     if call.command == read.text:
         return True
     return read.words is not None and call.words == read.words and read.words[0] not in BUILTINS
+
+
+class CommandList(NamedTuple):
+    """The commands of a call that are to be covered, each by itself, with the folders in which it may run, as far as
+    these are known: more than one after `cd`. `base`: the session's folder."""
+
+    call: _Call
+    parts: tuple[tuple[Part, tuple[str, ...]], ...]
+    base: str | None
+
+
+def read_list(arguments: Mapping[str, Any], cwd: str | None, command: str = COMMAND) -> CommandList | None:
+    """Return the commands of a call of which each must be covered; None if its text is not proved to be a list."""
+    call, base = _read_call(arguments, cwd, command), known_folder(cwd)
+    if call is None or not call.is_bare or not isinstance(call.command, str):
+        return None
+    found: list[tuple[Part, tuple[str, ...]]] = []
+    places = () if call.folder is None else (call.folder,)
+    for part in simple_list(call.command) or ():
+        if part.words[0] != "cd":
+            found.append((part, places))
+        elif base != call.folder or len(places) > _MOST_PLACES or not _is_move(part.words, base):
+            return None
+        else:
+            places = tuple(dict.fromkeys([*places, *(posixpath.join(place, part.words[1]) for place in places)]))
+    return CommandList(call, tuple(found), base) if found else None
+
+
+def covers_part(pattern: str, whole: CommandList, at: int, *, unreviewed: bool = False) -> bool:
+    """Return whether an allow pattern covers one command of a list."""
+    read, (part, places) = _read(pattern), whole.parts[at]
+    if read is None or read.words is None or read.is_list or read.fields is not None:
+        return False
+    if not 0 < whole.call.seconds <= read.seconds:
+        return False
+    is_there = whole.call.folder == whole.base if read.folder is None else places == (read.folder,)
+    words, count = part.words, len(read.words)
+    if not is_there or words[:count] != read.words:
+        return False
+    if read.is_prefix and only_looks(words, whole.call.folder):
+        return True
+    if part.is_fed or words[0] in BUILTINS:
+        return False
+    if not read.is_prefix:
+        return words == read.words
+    is_reviewed = unreviewed or why_unreviewed(read.words) is None
+    return is_reviewed and why_no_prefix(read.words) is None and is_harmless(words, count)
+
+
+def _is_move(words: tuple[str, ...], base: str | None) -> bool:
+    """Return whether `cd` stays in a folder."""
+    return len(words) == 2 and words[1][:1] not in ("-", "") and is_inside(words[1], base)
 
 
 def meets(pattern: str, arguments: Mapping[str, Any], command: str = COMMAND) -> bool | None:
@@ -316,10 +374,12 @@ def _is_run_bare(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bo
         return answer
     if words[0].is_open or not words[0].text:
         return None
-    if is_launcher(words[0].text):
+    texts = [word.text for word in words]
+    looks = not any(word.is_open for word in words) and only_looks(texts, None)
+    if is_launcher(texts[0]) and not looks:
         is_hidden = is_fed or any(word.is_open or not _PLAIN.fullmatch(word.text) for word in words)
         return True if _is_named(wanted, words) else None if is_hidden else False
-    may_be_run = not is_alone or may_run_words(words[0].text, [word.text for word in words[1:]])
+    may_be_run = not is_alone or (not looks and may_run_words(texts[0], texts[1:]))
     return None if may_be_run and _is_named(wanted, words) else False
 
 
