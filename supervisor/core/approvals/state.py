@@ -83,7 +83,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         kind, kept = type(event), event if position is None else position
         if kind in ENDS_APPROVAL:
             status = APPROVAL.get((self.status, symbol(event)))
-            return self if status is None else replace(self, status=status, ended=kept)
+            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards)
         if e.is_of_card(event):
             prefix, gone = CARD[symbol(event)]
             target = target_of(event)

@@ -5,26 +5,18 @@ nothing. Symbols are event names, with a suffix where one event has two meanings
 """
 
 from collections.abc import Mapping
-from typing import Final, get_args
+from typing import Any, get_args
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 
-_TWOFOLD: Final = ("ToolCallRequested", "ApprovalDecided")
 
-
-def symbol(event: e.AnyEvent) -> str:
+def symbol(event: Any) -> str:
     """Return the name of this event in the tables."""
     name = type(event).__name__
-    if name in _TWOFOLD:
-        match event:
-            case e.ToolCallRequested(approval=str()):
-                return "ToolCallRequested.asking"
-            case e.ApprovalDecided(decision=decision):
-                return f"ApprovalDecided.{decision}"
-            case _:
-                pass
-    return name
+    if name == "ApprovalDecided":
+        return f"{name}.{event.decision}"
+    return "ToolCallRequested.asking" if name == "ToolCallRequested" and event.approval is not None else name
 
 
 def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) -> str:

@@ -342,8 +342,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.ToolCallStarted():
                 new = replace(old, state=state, started=event)
             case _:
-                approval = old.approval and old.approval.apply(event)
-                new = replace(old, state=state, approval=approval, result=event, answered=self.length)
+                new = replace(old, state=state, result=event, answered=self.length)
+                if old.is_asking:
+                    new = replace(new, approval=old.approval and old.approval.apply(event))
                 self.order.append(operation)
         if self.operations is EMPTY:
             self.operations = {operation: new}
