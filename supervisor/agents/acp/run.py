@@ -179,11 +179,11 @@ class _Run:
                 with anyio.move_on_after(LEAVING * settings.stop_timeout, shield=True):
                     await conversation.leave()
                 reading.cancel()
-            if (loss := self._loss) is not None:
+            if self._loss is not None:
                 await requests.until(lambda: all(request.asked.ended is not None for request in begun))
                 if not requests.is_any_unspent:
-                    raise loss
-                await ctx.report("text", f"[supervisor] {loss}. What it asked for waits for its next process.")
+                    raise self._loss
+                await ctx.report("text", f"[supervisor] {self._loss}. What it asked for waits for its next process.")
 
     async def _talk(self, conversation: Conversation) -> None:
         ctx, requests, before = self._ctx, self._requests, self._requests.saved

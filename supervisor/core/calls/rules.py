@@ -35,6 +35,7 @@ import msgspec
 from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
 from supervisor.core.calls.content import CallContent, content_of_approval
 from supervisor.core.calls.folders import folder_of_call, with_folder
+from supervisor.core.calls.shell_lists import CommandList, covers_part, read_list
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
@@ -215,7 +216,7 @@ def policy_of(
             return kind, said[kind]
     if not of_parts or is_former or call.secret:
         return None
-    whole = shell_patterns.read_list(call.arguments, call.cwd, content.command or "")
+    whole = read_list(call.arguments, call.cwd, content.command or "")
     allowing = () if whole is None else call.rules_of_parts(whole, of_parts)
     return ("allow", allowing[0]) if whole is not None and len(allowing) == len(whole.parts) else None
 
@@ -362,7 +363,7 @@ def _why_no_command(call: "_Call", about: list[Rule]) -> str:
     text = call.arguments.get(call.command)
     words = shell_words.simple_words(text) if isinstance(text, str) else None
     if isinstance(text, str) and words is None:
-        whole = shell_patterns.read_list(call.arguments, call.cwd, call.command)
+        whole = read_list(call.arguments, call.cwd, call.command)
         if whole is None:
             return "no rule allows it: it is no list of simple commands, so only a rule for exactly this text could"
         patterned = [rule for rule in about if rule.pattern is not None and not rule.paths]
@@ -418,15 +419,11 @@ class _Call(NamedTuple):
             return False
         return not self.ours or not core_paths.names_any(self.ours, self.arguments, self._folder, self.settled)
 
-    def rules_of_parts(self, whole: shell_patterns.CommandList, about: Sequence[Rule]) -> tuple[Rule, ...]:
+    def rules_of_parts(self, whole: CommandList, about: Sequence[Rule]) -> tuple[Rule, ...]:
         """Return the rules that allow the commands of a list, one for each, up to the first one that is not allowed."""
         found: list[Rule] = []
         for at, (part, places) in enumerate(whole.parts):
-            covering = (
-                each
-                for each in about
-                if shell_patterns.covers_part(str(each.pattern), whole, at, unreviewed=each.unreviewed)
-            )
+            covering = (each for each in about if covers_part(str(each.pattern), whole, at, unreviewed=each.unreviewed))
             rule = next(covering, None)
             if rule is None or any(
                 core_paths.names_any(self.ours, part.words, place, self.settled) for place in places or (None,)
