@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from msgspec import Raw
@@ -8,7 +8,6 @@ from supervisor.core.approvals.state import CARD, PENDING, ApprovalState, Left, 
 from supervisor.core.encoding import JSON_NULL
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-LATER = NOW + timedelta(seconds=1)
 ABOUT = {"operation": "o", "approval": "p"}
 DENIED = e.ApprovalDecided(at=NOW, **ABOUT, decision="deny", by="ben", reason="no")
 EDITED = e.ApprovalDecided(at=NOW, **ABOUT, decision="approve", by="ana", arguments=Raw(b"{}"))
