@@ -4,13 +4,20 @@ Only the fold changes these values (core/sessions/state.py).
 """
 
 from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import ApprovalState
+from supervisor.core.approvals.state import ENDS_APPROVAL, ApprovalState, asked_by
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.sessions.machine import BEGINS_OPERATION, ENDS_OPERATION
 from supervisor.core.values import JobView
+
+_OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
+"""Events with which an operation begins that is not finished yet."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -25,6 +32,22 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The approval that it asks for, if it asks a person."""
     started: e.ToolCallStarted | None = None
     result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
+
+    def moved(self, state: str, event: Any, length: int) -> "Operation":
+        """Return the operation after an event that brings it into `state`. `length`: of the journal before it. Raises
+        IllegalEvent for the end of an approval that it does not ask for."""
+        if type(event) in _OPENS:
+            return replace(self, state=state, request=event, approval=asked_by(event))
+        if isinstance(event, e.ToolCallStarted):
+            return replace(self, state=state, started=event)
+        approval = self.approval
+        if type(event) in ENDS_APPROVAL and approval is not None:
+            approval = approval.apply(event)
+        if type(event) in ENDS_OPERATION:
+            return replace(self, state=state, approval=approval, result=event, answered=length)
+        if event.approval != self.pending_approval:
+            raise IllegalEvent(f"{event.operation} does not ask for approval {event.approval}")
+        return replace(self, state=state, approval=approval)
 
     @property
     def is_open(self) -> bool:

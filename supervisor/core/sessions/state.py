@@ -30,7 +30,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, asked_by
+from supervisor.core.approvals.state import ASKS
 from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
@@ -40,7 +40,6 @@ from supervisor.core.events.tables import advance
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.machine import (
-    BEGINS_OPERATION,
     ENDS_OPERATION,
     MOVES_OPERATION,
     OPERATION,
@@ -50,10 +49,6 @@ from supervisor.core.sessions.operations import Job as Job, Operation as Operati
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
-_OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
-"""Events with which an operation begins that is not finished yet."""
-_DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
-"""Events that end the wait for a person, and leave the result of the operation to come."""
 WAKING: Final = e.having("wakes")
 """Events that end a passivation, whatever the run was waiting for."""
 MOST_SAID_CHARACTERS: Final = 10_000
@@ -314,7 +309,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} cannot have this event now: {event!r}")
 
-    def _advance_operation(self, event: Any) -> None:  # noqa: C901 # one case per kind of fact
+    def _advance_operation(self, event: Any) -> None:
         operation: str = event.operation
         old = self.operations.get(operation)
         state = advance(OPERATION, "" if old is None else old.state, event)
@@ -332,20 +327,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             old = Operation(state="", kind=kind, begun=self._place_after(event.given))
         if isinstance(event, e.OperationFinished) and event.message is not None:
             self._take_message(event.message)
-        match event:
-            case _ if type(event) in _OPENS:
-                new = replace(old, state=state, request=event, approval=asked_by(event))
-            case _ if type(event) in _DECIDES:
-                if event.approval != old.pending_approval:
-                    raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
-                new = replace(old, state=state, approval=old.approval and old.approval.apply(event))
-            case e.ToolCallStarted():
-                new = replace(old, state=state, started=event)
-            case _:
-                new = replace(old, state=state, result=event, answered=self.length)
-                if old.is_asking:
-                    new = replace(new, approval=old.approval and old.approval.apply(event))
-                self.order.append(operation)
+        new = old.moved(state, event, self.length)
+        if type(event) in ENDS_OPERATION:
+            self.order.append(operation)
         if self.operations is EMPTY:
             self.operations = {operation: new}
         else:
