@@ -6,7 +6,7 @@ from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
 from supervisor.core import events as e
 from supervisor.core.approvals.state import APPROVAL, PENDING, ApprovalState
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.events.tables import advance, symbol
+from supervisor.core.events import advance, symbol
 from supervisor.core.sessions.machine import OPERATION, RUN
 from supervisor.core.sessions.state import replay_journal
 

@@ -8,7 +8,7 @@ from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, QUESTION, event_of, 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import asked_by
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
-from supervisor.core.events.tables import symbol
+from supervisor.core.events import symbol
 from supervisor.core.sessions.machine import OPERATION, RUN
 from supervisor.core.sessions.state import SessionState, replay_journal
 

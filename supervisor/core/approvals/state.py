@@ -24,8 +24,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.events import symbol, types_in
 from supervisor.core.events.asking import NOTICE, target_of
-from supervisor.core.events.tables import symbol, types_in
 from supervisor.core.values import ApprovalStatus
 
 DecisionKind = Literal["approve", "deny", "answer"]

@@ -20,7 +20,7 @@ ASK: Final = "ask"
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One row. `start`: how a start with an instant is told. `words`: how its end is told; {name} is the operation's
-    own, {child} that of a sub-agent."""
+    own, {child} that of a sub-agent, {said} a person's message."""
 
     effect: Effect = "journal"
     lane: Wait = "active"
@@ -41,7 +41,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "outcome": Kind(effect="none", lane="child", words="received the outcome of {child}"),
     "cancel": Kind(effect="none", lane="child", child="ends", words="cancelled {child}"),
     "send": Kind(words="sent its message"),
-    "receive": Kind(lane="message", words="received {value}"),
+    "receive": Kind(lane="message", words="received {said}"),
     "sleep": Kind(effect="none", lane="timer", is_begun=True, start="sleeps until", words="sleep is over"),
     "timer": Kind(effect="none", is_begun=True, start="set a timer until", words="timer is over"),
     "now": Kind(effect="none", words="noted now {value}"),

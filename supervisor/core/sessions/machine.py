@@ -1,5 +1,7 @@
-"""The transition tables of a run and an operation (core/events/tables.py); that of an approval is in
-core/approvals/state.py.
+"""The transition tables of a run and an operation; that of an approval is in core/approvals/state.py.
+
+A table maps (state, symbol) to the next state. A pair that is not in the table is illegal: it raises, and changes
+nothing. Symbols are event names, with a suffix where one event has two meanings (core/events).
 
 Operations
     A call       -> requested -> executing -> finished          where no person is asked
@@ -26,7 +28,7 @@ from typing import Final
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import APPROVAL
-from supervisor.core.events.tables import types_in
+from supervisor.core.events import types_in
 
 _CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
 _QUESTION_OPEN: Final = ("posed", "settled")

@@ -35,8 +35,8 @@ from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.events import advance
 from supervisor.core.events.kinds import ASK, CALL
-from supervisor.core.events.tables import advance
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.machine import (
