@@ -92,11 +92,11 @@ class Answering:
 
     def __init__(self, channel: str, people: People) -> None:
         self._channel = channel
-        self._people = people
+        self.people = people
 
     def find_person(self, identity: str) -> Person | str:
         """Return the person with this identity, or the text to tell a stranger."""
-        person = self._people.find_by_identity(self._channel, identity)
+        person = self.people.find_by_identity(self._channel, identity)
         if person is not None:
             return person
         return (
@@ -134,7 +134,7 @@ class Answering:
     async def why_hidden(self, supervisor: Supervisor, who: Pressed) -> str | None:
         """Return why no form opens for a person: `decide` would refuse each text that they could write into it. None if
         the form opens. The press is in the audit trail, as a refused decision is. Raises StoreError."""
-        if (why := self._people.why_not_decide(who.name, who.approval)) is None:
+        if (why := self.people.why_not_decide(who.name, who.approval)) is None:
             return None
         await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
         return _refused(why)
@@ -230,7 +230,7 @@ class Answering:
         return fit_lines(lines, count, room) or "Nothing waits for a person."
 
     def _line(self, approval: Approval, person: Person, now: datetime) -> str:
-        may = "" if self._people.why_not_decide(person.name, approval) is None else ", for another person"
+        may = "" if self.people.why_not_decide(person.name, approval) is None else ", for another person"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE_UNITS, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
 

@@ -12,23 +12,33 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.core.errors import SupervisorError
+from supervisor.channels.chat.refusals import Meaning, Refused
 from supervisor.system.http_requests import HttpClient, HttpReply
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
 PAGE: Final = 100  # messages in one answer
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
-GONE: Final = (10003, 10008)  # the channel, the message
+MEANINGS: Final[Mapping[int, Meaning]] = {
+    10003: "gone",  # the channel
+    10008: "gone",  # the message
+    50083: "closed",  # the thread is archived
+    160005: "closed",  # the thread is locked
+    50001: "out",
+    50013: "denied",
+}
+"""What Discord's error codes mean (chat/refusals.py)."""
+_OF_STATUS: Final[Mapping[int, Meaning]] = {401: "denied", 403: "out", 429: "busy"}
 
 
-class DiscordRefused(SupervisorError):
+class DiscordRefused(Refused):
     """Discord answered a request with an error; `code` is Discord's code, `status` the HTTP status."""
 
     def __init__(self, what: str, status: int, code: int, text: str) -> None:
         super().__init__(f"Discord refused {what}: {status} {text}{_ADVICE.get(code, _ADVICE.get(status, ''))}")
         self.status = status
         self.code = code
+        self.meaning = MEANINGS.get(code, _OF_STATUS.get(status, "unknown"))
 
 
 _ADVICE: Final = {

@@ -126,7 +126,7 @@ def deep_interaction():
 async def test_a_time_that_is_none_is_not_genuine(stamp):
     """Nothing that a stranger sends raises."""
     with serving_slack(FakeSlack()) as fake:
-        verifier = slack_channel(fake)._verifier
+        verifier = slack_channel(fake).platform._verifier
     headers, body = signed_by_slack("{}", "application/json")
     assert not is_genuine(verifier, headers | {"x-slack-request-timestamp": stamp}, body)
     with serving_discord(FakeDiscord()) as fake:

@@ -15,8 +15,8 @@ from test_telegram import ANA, BEN, anyio_backend, card_of, opening, telegram
 from test_telegram_cards import OURS, keeps_limits
 
 from supervisor import Context, MemoryStore, agent
+from supervisor.channels.chat.filling import Filling, Fillings
 from supervisor.channels.chat.interview import Interview
-from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import field_message, filled_message
 from supervisor.core.approvals.fields import describe_schema, same_json
 
@@ -178,6 +178,6 @@ def test_any_form_keeps_the_limits_and_gives_its_value_back(pair):
 def test_the_form_that_was_not_touched_for_the_longest_time_ends():
     """Memory is bounded, whoever presses how often."""
     fillings, approvals = Fillings(), [replace(APPROVAL, id=f"{number:042}") for number in range(201)]
-    begun = [fillings.begin(ANA, each, "edit") for each in approvals]
-    assert isinstance(fillings.find(ANA, approvals[0].id, begun[0].token), str)
-    assert fillings.find(ANA, approvals[1].id, begun[1].token) is begun[1]
+    begun = [fillings.begin(str(ANA), each, "edit") for each in approvals]
+    assert isinstance(fillings.find(str(ANA), approvals[0].id, begun[0].token), str)
+    assert fillings.find(str(ANA), approvals[1].id, begun[1].token) is begun[1]
