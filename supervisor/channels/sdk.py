@@ -20,8 +20,10 @@ docs/how-to/write-a-channel.md builds one.
 
 from typing import TYPE_CHECKING
 
+from supervisor.channels.chat import acts
 from supervisor.channels.chat.acts import Act, Answer, Command, Noise, Place, Press, Replied, Said
 from supervisor.channels.chat.answering import Answering, Pressed, Reply, Result
+from supervisor.channels.chat.cards import Asking
 from supervisor.channels.chat.conversations import Conversations
 from supervisor.channels.chat.driver import ChatChannel
 from supervisor.channels.chat.filling import FILL, Fill
@@ -45,7 +47,18 @@ from supervisor.channels.chat.presses import (
 )
 from supervisor.channels.chat.prose import harmless, pieces
 from supervisor.channels.chat.refusals import Meaning, Refused, what_follows
-from supervisor.channels.chat.verbs import CARD, Drawn, Driver, Face, Limits, Mentioned, Platform, Seen, Serving
+from supervisor.channels.chat.verbs import (
+    CARD,
+    Drawn,
+    Driver,
+    Face,
+    Limits,
+    Mentioned,
+    Platform,
+    Questions,
+    Seen,
+    Serving,
+)
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
 from supervisor.channels.wording.cards import (
     Card,
@@ -115,6 +128,7 @@ __all__ = [
     "Act",
     "Answer",
     "Answering",
+    "Asking",
     "Button",
     "Card",
     "CardGone",
@@ -152,6 +166,7 @@ __all__ = [
     "Pressed",
     "Problem",
     "Prompt",
+    "Questions",
     "Reading",
     "Refused",
     "Replied",
@@ -162,6 +177,7 @@ __all__ = [
     "Seen",
     "Serving",
     "Word",
+    "acts",
     "all_facts",
     "asked_facts",
     "buttons_of",

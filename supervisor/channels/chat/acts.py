@@ -1,5 +1,5 @@
 """What people do on a chat platform, and what they are answered, as values. `Platform.read` makes acts of what the
-platform sends; `origin` is the platform's own value, by which it answers. Pure."""
+platform sends. A platform answers by what it adds to an act: fields of a subclass of its own, or `origin`. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     approval: str
     user: str
-    card: str
+    card: str = ""
     text: str | None = None
     fields: Mapping[str, str] | None = None
     """What the person filled into a form of several fields, by their names."""

@@ -20,6 +20,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
 from supervisor.channels.chat.acts import Place
 from supervisor.channels.chat.answering import Answering
 from supervisor.channels.chat.conversations import Conversations
@@ -41,39 +43,38 @@ CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and the platfo
 T = TypeVar("T")
 
 
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What a channel on a platform is told. `people`: the configured people and their rights; their identities are
+    configured under `name`. `agent`: people talk to it on the platform; None: cards only. `link`: the address of the
+    web inbox, for requests that are too long for a card. `mention`: whom a card mentions."""
+
+    name: str
+    people: People
+    agent: AgentSpec[..., Any] | None = None
+    link: str | None = None
+    mention: Mention = "approvers"
+
+
 class PlatformCards(Channel):
-    """A channel's cards on a platform. `home`: the configured conversation, as `Platform.place` reads it. `people`: the
-    configured people and their rights. `agent`: people talk to it in its places; None: cards only. `link`: the address
-    of the web inbox, for requests that are too long for a card. `mention`: whom a card mentions. `name`: identities are
-    configured under it."""
+    """A channel's cards on a platform. `home`: the configured conversation."""
 
     card_timeout = 120.0  # platforms may tell us to wait for a minute
     keeps_cards = True
     remind_on_start = True
 
-    def __init__(
-        self,
-        platform: Platform,
-        home: Place,
-        *,
-        name: str,
-        people: People,
-        agent: AgentSpec[..., Any] | None = None,
-        link: str | None = None,
-        mention: Mention = "approvers",
-    ) -> None:
-        self.name = name
-        self.people: People = people
+    def __init__(self, platform: Platform, home: Place, asking: Asking) -> None:
+        self.name = asking.name
+        self.people: People = asking.people
         self.platform = platform
         self.opens_cards = not platform.limits.searches
         self._home = home
-        self._answering = Answering(name, people)
+        self._answering = Answering(asking.name, asking.people)
         self._chat = platform.make_chat(self._serving)
-        self.conversations = (
-            None if agent is None or self._chat is None else Conversations(self._chat, agent, self._answering)
-        )
-        self._link = link
-        self._mention: Mention = mention
+        self.conversations: Conversations | None = None
+        if asking.agent is not None and self._chat is not None:
+            self.conversations = Conversations(self._chat, asking.agent, self._answering)
+        self._link = asking.link
+        self._mention = asking.mention
         self._fixed = ""
         """The place of `at`, to which all cards go; "" for the channel itself."""
         self._located: dict[Place, Place] = {}

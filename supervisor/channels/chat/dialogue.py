@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from supervisor.channels.chat.acts import Place, Press, Replied
 from supervisor.channels.chat.answering import Answering, Pressed
 from supervisor.channels.chat.filling import Fill, Filling, Fillings
-from supervisor.channels.chat.verbs import Platform
+from supervisor.channels.chat.verbs import Platform, Questions
 from supervisor.channels.wording.cards import decided
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.lengths import length
@@ -32,8 +32,11 @@ class Later(Protocol):
 class Dialogue:
     """The forms that people fill in on one platform. `link`: the address of the web inbox."""
 
-    def __init__(self, platform: Platform, answering: Answering, link: str | None, later: Later) -> None:
+    def __init__(
+        self, platform: Platform, questions: Questions, answering: Answering, link: str | None, later: Later
+    ) -> None:
         self._platform = platform
+        self._questions = questions
         self._answering = answering
         self._link = link
         self._later = later
@@ -42,7 +45,7 @@ class Dialogue:
     async def begin(self, press: Press, found: Pressed) -> str:
         """Ask for what a press needs; return the text for the person who pressed."""
         filling = None
-        if self._platform.fits_form(found.approval):
+        if self._questions.fits_data(found.approval):
             filling = self._fillings.begin(press.user, found.approval, press.code)
             await self._edit_ended()
         if filling is None:
@@ -58,7 +61,7 @@ class Dialogue:
         filling = self._fillings.find(press.user, approval.id, token)
         if isinstance(filling, str):
             if not self._fillings.may_ask_in(press.card):
-                await self._later(self._platform.edit, press.card, self._platform.draw_left(filling))
+                await self._later(self._platform.edit, press.card, self._questions.left_message(filling))
             return filling
         if action == Fill.SEND and filling.interview.prompt is None and approval.status == "pending":
             return await self._send(supervisor, found, filling, press.user, now)
@@ -100,7 +103,7 @@ class Dialogue:
             return f"That does not fit: {problem}. Reply to the question again."
         if filling.message is not None:
             done = f"{label or 'your answer'}: {visible(replied.text, kind='prose', lines=True)}"
-            await self._later(self._platform.edit, filling.message, self._platform.draw_left(done))
+            await self._later(self._platform.edit, filling.message, self._questions.left_message(done))
         await self._later(self._ask, filling, replied, self._question(filling, found, replied.user))
         return ""
 
@@ -115,13 +118,13 @@ class Dialogue:
     async def _edit_ended(self) -> None:
         for filling in self._fillings.take_ended():
             if filling.message is not None:  # otherwise it is being posted
-                await self._later(self._platform.edit, filling.message, self._platform.draw_left(filling.left))
+                await self._later(self._platform.edit, filling.message, self._questions.left_message(filling.left))
 
     async def _ask_for_text(self, press: Press, found: Pressed, code: str) -> str:
         """Ask for a text, or for JSON, in a reply; return the text for the person who pressed."""
         person, link = (press.user, found.name), self._link if has_form(found.approval) else None
         try:
-            prompt = self._platform.draw_prompt(code, found.approval, _message(press.card), person, link)
+            prompt = self._questions.prompt_message(code, found.approval, _message(press.card), person, link)
         except InvalidInput as error:
             return visible(str(error), kind="words", lines=True)
         await self._later(self._platform.write, _place(press), prompt)
@@ -131,16 +134,17 @@ class Dialogue:
         """Return the message of a form's present question."""
         person, interview = (user, found.name), filling.interview
         if (prompt := interview.prompt) is None:
-            return self._platform.draw_filled(*filling.result(), filling.token, filling.code, found.approval, person)
+            return self._questions.filled_message(
+                *filling.result(), filling.token, filling.code, found.approval, person
+            )
         part = interview.number, interview.count
-        return self._platform.draw_field(prompt, part, filling.token, found.approval, person)
+        return self._questions.field_message(prompt, part, filling.token, found.approval, person)
 
     async def _ask(self, filling: Filling, at: Press | Replied, question: dict[str, Any]) -> None:
         """Post a question, in reply to the card or to the answer before it."""
-        below = self._platform.placed_below(question, _message(at.card))
-        filling.message = await self._platform.write(_place(at), below)
+        filling.message = await self._platform.write(_place(at), question, below=_message(at.card))
         if filling.left:  # it has ended meanwhile
-            await self._platform.edit(filling.message, self._platform.draw_left(filling.left))
+            await self._platform.edit(filling.message, self._questions.left_message(filling.left))
 
 
 def _message(card: str) -> str:

@@ -28,15 +28,13 @@ from msgspec.structs import replace
 
 from supervisor.channels.chat.acts import Act, Answer, Command, Noise, Place, Press, Replied, Said
 from supervisor.channels.chat.answering import Pressed, Reply
-from supervisor.channels.chat.cards import PlatformCards
+from supervisor.channels.chat.cards import Asking, PlatformCards
 from supervisor.channels.chat.dialogue import Dialogue
 from supervisor.channels.chat.filling import read_fill
 from supervisor.channels.chat.modal_fields import read_modal, refused
 from supervisor.channels.chat.presses import EXPLAIN, FORMS, code_of_reply
 from supervisor.channels.chat.verbs import Platform, Serving
 from supervisor.channels.wording.cards import decided
-from supervisor.core.approvals.people import Mention, People
-from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
@@ -56,20 +54,12 @@ _TOO_LATE: Final = Answer("The form did not open in time. Nothing was decided; p
 class ChatChannel(PlatformCards):
     """Ask people on a chat platform. The arguments are those of PlatformCards."""
 
-    def __init__(
-        self,
-        platform: Platform,
-        home: Place,
-        *,
-        name: str,
-        people: People,
-        agent: AgentSpec[..., Any] | None = None,
-        link: str | None = None,
-        mention: Mention = "approvers",
-    ) -> None:
-        super().__init__(platform, home, name=name, people=people, agent=agent, link=link, mention=mention)
+    def __init__(self, platform: Platform, home: Place, asking: Asking) -> None:
+        super().__init__(platform, home, asking)
         self.answers_within = platform.limits.answers_within
-        self._dialogue = Dialogue(platform, self._answering, link, self._later)
+        self._dialogue: Dialogue | None = None
+        if platform.questions is not None:
+            self._dialogue = Dialogue(platform, platform.questions, self._answering, asking.link, self._later)
         self._telling = anyio.Semaphore(TELLING, max_value=TELLING)
         self._tasks: TaskGroup | None = None
 
@@ -84,7 +74,7 @@ class ChatChannel(PlatformCards):
                 self._supervisor = self._tasks = None
 
     async def retire(self, approval: Approval, card: str) -> None:
-        if approval.status != "pending":
+        if approval.status != "pending" and self._dialogue is not None:
             await self._dialogue.end(approval, _now())
         await super().retire(approval, card)
 
@@ -202,7 +192,7 @@ class ChatChannel(PlatformCards):
         found = await self._answering.find_pressed(supervisor, press.approval, press.user)
         if isinstance(found, str):
             return Answer(found)
-        if (of_form := read_fill(press.code)) is not None:
+        if self._dialogue is not None and (of_form := read_fill(press.code)) is not None:
             return Answer(await self._dialogue.press(supervisor, press, found, *of_form, now))
         if press.code in FORMS and not press.is_form:
             return await self._open_form(press, found)
@@ -233,7 +223,7 @@ class ChatChannel(PlatformCards):
         if found.approval.status != "pending":
             self._retire_pressed(press)
             return Answer(f"This is over: {decided(found.approval, _now())}.")
-        if not self.platform.limits.forms:
+        if self._dialogue is not None:
             return Answer(await self._dialogue.begin(press, found))
         try:
             payload = await self.platform.form(press, found.approval, self._link)
@@ -250,7 +240,7 @@ class ChatChannel(PlatformCards):
         found = await self._answering.find_pressed(supervisor, replied.approval, replied.user)
         if isinstance(found, str):
             return found
-        if (of_form := read_fill(replied.code)) is not None:
+        if self._dialogue is not None and (of_form := read_fill(replied.code)) is not None:
             return await self._dialogue.reply(replied, found, of_form[0], now)
         code, text = (replied.code, replied.text) if replied.code else code_of_reply(replied.text, found.approval)
         if replied.code == EXPLAIN and text == NOTHING:

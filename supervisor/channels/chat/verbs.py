@@ -56,8 +56,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     which reminder was sent."""
     reopens: bool = False
     """Whether the app can open a closed place."""
-    forms: bool = True
-    """Whether it has forms. If not, one field after the other is asked in a message (filling.py)."""
     shown_units: int = 2000
     """UTF-16 units of what was filled in, where that is shown in a message."""
     identity: str = ".+"
@@ -95,13 +93,36 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Driver(Protocol):
-    """What a platform gives to the driver while it listens."""
+    """What takes the acts of people while a platform listens; driver.py says how."""
 
-    async def take(self, payload: Any) -> Any:
-        """Take what a person did, and return the response within `Limits.answers_within` seconds."""
+    async def take(self, payload: Any) -> Any: ...
+    async def take_in_turn(self, payload: Any, is_again: bool) -> None: ...
 
-    async def take_in_turn(self, payload: Any, is_again: bool) -> None:
-        """Take what a person did. When this returns, it is on disk. Raises StoreError."""
+
+class Questions(Protocol):
+    """The messages that ask for a text where there are no forms; a module may be it. `person`: identity and name;
+    `token`: of the question (filling.py)."""
+
+    def fits_data(self, approval: Approval, /) -> bool:
+        """Return whether a button can carry an answer to a question about an approval."""
+
+    def prompt_message(
+        self, code: str, approval: Approval, message: str, person: tuple[str, str], link: str | None, /
+    ) -> dict[str, Any]:
+        """Ask for a text in a reply, below a message. Raises InvalidInput for a press without a form."""
+
+    def field_message(
+        self, prompt: Prompt, part: tuple[int, int], token: str, approval: Approval, person: tuple[str, str], /
+    ) -> dict[str, Any]:
+        """Ask for one field. `part`: its number, and that of all."""
+
+    def filled_message(
+        self, shown: str, problems: Sequence[str], token: str, code: str, approval: Approval, person: tuple[str, str], /
+    ) -> dict[str, Any]:
+        """Show what was filled in, or its problems, with the button that decides."""
+
+    def left_message(self, text: str, /) -> dict[str, Any]:
+        """Return what takes the place of a question that needs no answer any more."""
 
 
 class Platform(ABC):
@@ -114,6 +135,8 @@ class Platform(ABC):
     """The response to a request whose answer comes later."""
     unknown: Any = None
     """The response to a request that means nothing."""
+    questions: Questions | None = None
+    """How texts are asked for, if the platform has no forms."""
 
     # -- cards -------------------------------------------------------------------------------------------------------
 
@@ -128,9 +151,9 @@ class Platform(ABC):
         """Return the facts that a card shows whole, as `Channel.shows` says."""
 
     @abstractmethod
-    async def write(self, place: Place, content: dict[str, Any], once: str = "") -> str:
-        """Post a message, and return its id as that of a card. `once`: of equal ones, the platform may post the
-        first."""
+    async def write(self, place: Place, content: dict[str, Any], once: str = "", below: str = "") -> str:
+        """Post a message, and return its id as that of a card. `once`: of equal ones, the platform may post the first
+        alone. `below`: the message to which it is a reply; only `questions` need it."""
 
     @abstractmethod
     async def edit(self, card: str, content: dict[str, Any]) -> None:
@@ -224,42 +247,3 @@ class Platform(ABC):
     def make_chat(self, serving: Callable[[], Supervisor]) -> Chat | None:
         """Return the seam for conversations; None if there are none. `serving`: returns the supervisor."""
         return None
-
-    # -- forms, of a platform that has none ----------------------------------------------------------------------------
-
-    def fits_form(self, approval: Approval) -> bool:
-        """Return whether a button can carry an answer to a question about an approval."""
-        return True
-
-    def draw_prompt(
-        self, code: str, approval: Approval, below: str, person: tuple[str, str], link: str | None
-    ) -> dict[str, Any]:
-        """Draw the message that asks a person for a text, in a reply. `below`: the id of the message above it;
-        `person`: identity and name. Raises InvalidInput for a press without a form."""
-        raise NotImplementedError
-
-    def draw_field(
-        self, prompt: Prompt, part: tuple[int, int], token: str, approval: Approval, person: tuple[str, str]
-    ) -> dict[str, Any]:
-        """Draw the question for one field. `part`: its number, and that of all; `token`: of the question."""
-        raise NotImplementedError
-
-    def draw_filled(
-        self,
-        shown: str,
-        problems: Sequence[str],
-        token: str,
-        code: str,
-        approval: Approval,
-        person: tuple[str, str],
-    ) -> dict[str, Any]:
-        """Draw what was filled in, or its problems, with the button that decides."""
-        raise NotImplementedError
-
-    def draw_left(self, text: str) -> dict[str, Any]:
-        """Draw what takes the place of a question that needs no answer any more."""
-        raise NotImplementedError
-
-    def placed_below(self, content: dict[str, Any], message: str) -> dict[str, Any]:
-        """Return a message as a reply to another one."""
-        return content

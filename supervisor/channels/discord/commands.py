@@ -11,7 +11,7 @@ from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import CONTENT, code_block
 from supervisor.channels.discord.interactions import Command
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
-from supervisor.channels.discord.talk import DiscordChat, incoming_of, session_of
+from supervisor.channels.discord.talk import DiscordChat, incoming_of
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.errors import NotFound
 from supervisor.core.text.visible import visible
@@ -79,14 +79,6 @@ async def run_command(command: Command, chat: DiscordChat, serving: Serving) -> 
             return await _say(command, serving)
         case _:
             return None
-
-
-def written(command: Command) -> str:
-    """Return a command as its name, an id and a text. /stop without an id is of the thread."""
-    options = command.options
-    if command.name == "stop" and "id" not in options:
-        options = {"id": session_of(command.place)}
-    return " ".join([command.name, *(options.get(name, "") for name in ("id", "text", "reason"))])
 
 
 async def _start(command: Command, chat: DiscordChat, serving: Serving) -> Answer:

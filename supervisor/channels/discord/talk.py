@@ -16,7 +16,7 @@ from typing import Any, Final
 from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.chat.refusals import what_follows
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
-from supervisor.channels.discord.interactions import Command
+from supervisor.channels.discord.interactions import Command, session_of
 from supervisor.channels.discord.rest import EPOCH, DiscordRefused, DiscordRest
 from supervisor.channels.wording.lengths import fit
 from supervisor.core.text.visible import visible
@@ -30,10 +30,6 @@ THREAD_NAME: Final = 100
 KEPT_MINUTES: Final = 10_080  # minutes for which Discord lists a thread without messages: a week, its longest
 _SESSION: Final = re.compile(r"discord-(\d+)")
 _BETWEEN: Final = " · "
-
-
-def session_of(thread: str) -> str:
-    return f"discord-{thread}"
 
 
 def thread_of(session: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from supervisor.channels.chat import acts
 from supervisor.core.errors import InvalidInput
 
 Payload = dict[str, Any]
@@ -33,43 +34,32 @@ _BY_APP: Final = ("bot_id", "bot_profile", "app_id")
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
-class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """A button was pressed, or the form that it opened was sent with `text`. `trigger` opens a form, within 3 s."""
+class Press(acts.Press, frozen=True, kw_only=True):
+    """A press. `trigger` opens a form, within 3 s."""
 
-    code: str
-    approval: str
-    user: str
     conversation: str
     message: str
     trigger: str = ""
-    text: str | None = None
-    fields: dict[str, str] | None = None
-    """What the person filled into a form of several fields, by their names."""
     thread: str = ""
     """The thread that the card is in; "" outside threads."""
     reply_to: str = ""
     """The address for an answer that only this person sees, also in conversations that the app is not in."""
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class Words(acts.Said, frozen=True, kw_only=True):
     """A person's message to the app, or in a thread; `text` is without a leading mention of the app. `is_to_app`: it
     mentions the app, or is a direct message to it.
     `is_again`: Slack delivers it again, since no acknowledgement came in time."""
 
-    user: str
     text: str
     conversation: str
     message: Time
     thread: Time
-    is_to_app: bool
-    is_again: bool = False
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class Command(acts.Command, frozen=True, kw_only=True):
     """A slash command, with the text that followed it."""
 
-    user: str
-    text: str
     conversation: str
     reply_to: str = ""
 
@@ -138,6 +128,7 @@ def _press(payload: Payload, action: Payload) -> Press | None:
         code=action["action_id"],
         approval=action["value"],
         user=payload["user"]["id"],
+        card=f"{payload['channel']['id']}:{payload['container']['message_ts']}",
         conversation=payload["channel"]["id"],
         message=payload["container"]["message_ts"],
         trigger=payload["trigger_id"],
@@ -158,6 +149,7 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
         code=code,
         approval=place["approval"],
         user=payload["user"]["id"],
+        card=f"{place['conversation']}:{place['message']}",
         conversation=place["conversation"],
         message=place["message"],
         thread=place["thread"],

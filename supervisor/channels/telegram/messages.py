@@ -146,7 +146,7 @@ def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Mes
 
 
 def prompt_message(
-    code: str, approval: Approval, message: int, person: tuple[str, str], link: str | None = None
+    code: str, approval: Approval, message: str, person: tuple[str, str], link: str | None = None
 ) -> Message:
     """Return the message that asks a person for the text that a press needs, in a reply. `link`: of the web inbox,
     where the approval has fields. Raises InvalidInput for a press without a form."""
@@ -157,7 +157,7 @@ def prompt_message(
         text.add(form.text, "pre").add("\n")
     if (page := page_of(approval, link)) is not None and code != EXPLAIN:
         text.add(f"Or fill it in here: {page}\n")
-    prompt = _reply(text.add(f"{code} {approval.id}", "code"), message)
+    prompt = _reply(text.add(f"{code} {approval.id}", "code"), int(message))
     return prompt | {"reply_markup": {"force_reply": True, "selective": True}}
 
 

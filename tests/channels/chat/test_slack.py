@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, store_with_a_card, until
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
-from supervisor.channels.chat.acts import Answer, Command
+from supervisor.channels.chat.acts import Answer
 from supervisor.channels.sdk import CardGone
 from supervisor.channels.slack import Slack, payloads
 from supervisor.channels.slack.web import SlackWeb
@@ -785,7 +785,7 @@ async def test_an_answer_reaches_its_sender_where_the_app_is_absent(slack, reaso
         command = payloads.read(
             {"command": "/x", "user_id": ANA, "channel_id": "C9", "response_url": f"{slack.url}respond"}
         )
-        await chat.platform.whisper(Command(user=ANA, text="", origin=command), Answer("done"))
+        await chat.platform.whisper(command, Answer("done"))
     assert slack.whispers == [("ephemeral", "done")]
 
 
