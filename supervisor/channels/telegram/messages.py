@@ -100,18 +100,21 @@ class _Text:
 def card_message(
     approval: Approval, link: str | None = None, mentioned: Mentioned = (), *, is_open: bool = True
 ) -> Message:
-    """Return the message of a pending approval. `link`: the address of the web inbox. `is_open`: with its buttons."""
+    """Return the message of a pending approval. `link`: the address of the web inbox. `is_open`: with its buttons, and
+    with what they grant."""
     facts, unseen = _fit(approval)
     buttons, missing = _that_fit(approval)
     if unseen:
         buttons = unseen_buttons(buttons)
-    grants = [f"{button.label}: {button.grants}" for button in buttons if button.grants]
+    grants = [f"{button.label}: {button.grants}" for button in buttons if button.grants and is_open]
     text = _mentions(mentioned).add(_headline(approval), "code").add("\n")
     text.add("\n".join([fact_lines(facts), *grants]), "pre").add("\n")
     if approval.reminded_at is not None:
         text.add(f"{_reminded(approval.reminded_at)}\n")
     if lacks := remark(approval, unseen, missing, link):
         text.add(f"{lacks}\n")
+    if not is_open:
+        text.add("Its buttons follow, here or on another card.\n")
     text.add(approval.id, "code")
     return text.message(_rows(buttons, approval) if is_open else ())
 

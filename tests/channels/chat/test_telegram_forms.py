@@ -90,7 +90,7 @@ async def test_edited_arguments_are_filled_in_and_shown_before_they_run(telegram
         press(telegram, await asks(telegram, target, "count"), "back")
         telegram.say("y", ANA, reply_to=await asks(telegram, target, "target"))
         count = await newest(telegram, "count")
-        assert not codes(target)
+        await until(lambda: not codes(target))
         telegram.say("3", ANA, reply_to=count)
         whole = await until(lambda: '"count": 3' in telegram.of_bot()[-1]["text"] and telegram.of_bot()[-1])
         assert '"target": "y"' in whole["text"]
