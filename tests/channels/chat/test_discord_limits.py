@@ -31,10 +31,8 @@ class Limited(httpx.AsyncBaseTransport):
         await anyio.sleep(0.01)
         if count >= self.limit:
             self.refused += 1
-            told = {"retry-after": f"{began + 2 - now:.3f}"} | ({"x-ratelimit-global": "true"} if self.scope else {})
-            return httpx.Response(
-                429, headers=told if self.scope == "global" else after | {"retry-after": "2"}, json={}
-            )
+            told = {"x-ratelimit-global": "true"} if self.is_global else {}
+            return httpx.Response(429, headers=told, json={"retry_after": began + 2 - now})
         self.taken.append(now)
         left = {} if self.hides else after | {"x-ratelimit-remaining": str(self.limit - count - 1)}
         return httpx.Response(200, headers=left, json={"id": "1"})
