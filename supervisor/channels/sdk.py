@@ -20,7 +20,6 @@ docs/how-to/write-a-channel.md builds one.
 
 from typing import TYPE_CHECKING
 
-from supervisor.channels.chat import acts
 from supervisor.channels.chat.acts import Act, Answer, Command, Noise, Place, Press, Replied, Said
 from supervisor.channels.chat.answering import Answering, Pressed, Reply, Result
 from supervisor.channels.chat.cards import Asking
@@ -177,7 +176,6 @@ __all__ = [
     "Seen",
     "Serving",
     "Word",
-    "acts",
     "all_facts",
     "asked_facts",
     "buttons_of",

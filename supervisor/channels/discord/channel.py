@@ -153,7 +153,7 @@ class DiscordPlatform(Platform):
 
     async def whisper(self, act: Act, answer: Answer) -> None:
         """Replace the deferred answer, where Discord shows that the bot is thinking."""
-        assert isinstance(act, interactions.Press | interactions.Command)
+        assert isinstance(act, interactions.DiscordPress | interactions.SlashCommand)
         path = f"/webhooks/{self._application}/{act.token}/messages/@original"
         text = self.respond(act, answer)["data"]["content"]
         for pause in (0.2, 1.0, 3.0):
@@ -169,7 +169,7 @@ class DiscordPlatform(Platform):
         return interactions.modal(form_modal(press.code, approval, link))
 
     async def run(self, command: Command, serving: Serving) -> Answer | None:
-        assert isinstance(command, interactions.Command)
+        assert isinstance(command, interactions.SlashCommand)
         return await run_command(command, self._chat, serving)
 
     # -- its connection ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from supervisor.channels.chat.acts import Answer
 from supervisor.channels.chat.verbs import Serving
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import CONTENT, code_block
-from supervisor.channels.discord.interactions import Command
+from supervisor.channels.discord.interactions import SlashCommand
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
 from supervisor.channels.discord.talk import DiscordChat, incoming_of
 from supervisor.core.approvals.chat_words import read_word
@@ -69,7 +69,7 @@ COMMANDS: Final = (
 _NO_AGENT: Final = Answer("This supervisor has no agent to talk to in Discord. You can decide its cards here.")
 
 
-async def run_command(command: Command, chat: DiscordChat, serving: Serving) -> Answer | None:
+async def run_command(command: SlashCommand, chat: DiscordChat, serving: Serving) -> Answer | None:
     """Do what /start or /say says, and return its answer; None for another command. Raises StoreError, TreeOwned,
     DiscordRefused, OSError."""
     match command.name:
@@ -81,7 +81,7 @@ async def run_command(command: Command, chat: DiscordChat, serving: Serving) -> 
             return None
 
 
-async def _start(command: Command, chat: DiscordChat, serving: Serving) -> Answer:
+async def _start(command: SlashCommand, chat: DiscordChat, serving: Serving) -> Answer:
     person = serving.answering.find_person(command.user)
     if isinstance(person, str):
         return Answer(person)
@@ -100,7 +100,7 @@ async def _start(command: Command, chat: DiscordChat, serving: Serving) -> Answe
     return Answer(payload=interactions.told(f"Here: <#{thread}>")) if answer is None else Answer(answer)
 
 
-async def _say(command: Command, serving: Serving) -> Answer:
+async def _say(command: SlashCommand, serving: Serving) -> Answer:
     if serving.conversations is None:
         return _NO_AGENT
     incoming = incoming_of(command, command.place, begins=False)

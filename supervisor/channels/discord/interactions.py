@@ -16,7 +16,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from supervisor.channels.chat import acts
+from supervisor.channels.chat.acts import Command, Press
 from supervisor.channels.discord.components import read_custom_id
 from supervisor.core.errors import InvalidInput
 
@@ -34,13 +34,13 @@ DEFERRED_REPLY: Final[Payload] = {"type": 5, "data": {"flags": EPHEMERAL}}
 """The answer comes later, and only the person who acted sees it. The message with the buttons does not change."""
 
 
-class Press(acts.Press, frozen=True, kw_only=True):
+class DiscordPress(Press, frozen=True, kw_only=True):
     """A press. `token`: by which it is answered later."""
 
     token: str
 
 
-class Command(acts.Command, frozen=True, kw_only=True):
+class SlashCommand(Command, frozen=True, kw_only=True):
     """A slash command, with its options by name."""
 
     name: str
@@ -62,7 +62,7 @@ def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, n
         return False
 
 
-def read(payload: Payload, application: str | None = None) -> Press | Command | None:
+def read(payload: Payload, application: str | None = None) -> DiscordPress | SlashCommand | None:
     """Return an interaction as a value; None for other kinds. `application`: the id that it must come from.
 
     Raises InvalidInput for an interaction that Discord would not send, or not to this application.
@@ -73,7 +73,7 @@ def read(payload: Payload, application: str | None = None) -> Press | Command | 
     return act
 
 
-def _read(payload: Payload) -> Press | Command | None:
+def _read(payload: Payload) -> DiscordPress | SlashCommand | None:
     try:
         user = (payload.get("member") or payload)["user"]["id"]
         token, data = payload["token"], payload["data"]
@@ -82,7 +82,7 @@ def _read(payload: Payload) -> Press | Command | None:
                 options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
                 where = {"id": payload.get("id", "0"), "place": payload.get("channel_id") or "0"}
                 where |= {"text": _written(data["name"], options, where["place"]), "options": options}
-                return _typed(Command, name=data["name"], user=user, token=token, **where)
+                return _typed(SlashCommand, name=data["name"], user=user, token=token, **where)
             case 3 | 5 as kind:
                 ids = read_custom_id(data["custom_id"])
                 text, fields = _filled(data) if kind == 5 else (None, None)
@@ -91,7 +91,7 @@ def _read(payload: Payload) -> Press | Command | None:
                 code, approval = ids
                 card = _card(payload)
                 said = {"user": user, "token": token, "text": text, "fields": fields, "card": card}
-                return _typed(Press, code=code, approval=approval, **said)
+                return _typed(DiscordPress, code=code, approval=approval, **said)
             case _:
                 return None
     except (KeyError, IndexError):

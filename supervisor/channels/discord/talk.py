@@ -16,7 +16,7 @@ from typing import Any, Final
 from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
 from supervisor.channels.chat.refusals import what_follows
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
-from supervisor.channels.discord.interactions import Command, session_of
+from supervisor.channels.discord.interactions import SlashCommand, session_of
 from supervisor.channels.discord.rest import EPOCH, DiscordRefused, DiscordRest
 from supervisor.channels.wording.lengths import fit
 from supervisor.core.text.visible import visible
@@ -38,7 +38,7 @@ def thread_of(session: str) -> str | None:
     return None if found is None else found[1]
 
 
-def incoming_of(command: Command, thread: str, *, begins: bool) -> IncomingMessage:
+def incoming_of(command: SlashCommand, thread: str, *, begins: bool) -> IncomingMessage:
     """Return what a person says by a slash command. Discord orders commands and messages by their ids."""
     said_at = datetime.fromtimestamp(((int(command.id) >> 22) + EPOCH) / 1000, UTC)
     text = command.options.get("text", "")

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from slack_sdk.signature import SignatureVerifier
 
-from supervisor.channels.chat import acts
-from supervisor.channels.chat.acts import Act, Answer, Place
+from supervisor.channels.chat.acts import Act, Answer, Command, Place, Press, Said
 from supervisor.channels.chat.cards import Asking
 from supervisor.channels.chat.driver import ChatChannel
 from supervisor.channels.chat.platform import Chat, IncomingMessage
@@ -33,7 +32,7 @@ from supervisor.channels.slack.blocks import (
     shown_facts,
 )
 from supervisor.channels.slack.health import check_app
-from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
+from supervisor.channels.slack.payloads import Payload, SlackCommand, SlackPress, Words, read
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
@@ -173,12 +172,12 @@ class SlackPlatform(Platform):
         return {"response_action": "errors", "errors": errors}
 
     async def whisper(self, act: Act, answer: Answer) -> None:
-        assert isinstance(act, Press | Words | Command)
+        assert isinstance(act, SlackPress | Words | SlackCommand)
         if not answer.text:
             return
         text = fit(inert(answer.text), WHISPER_UNITS)
         where = {"channel": act.conversation or self._conversation, "user": act.user}
-        if not isinstance(act, Command) and act.thread not in ("", act.message):
+        if not isinstance(act, SlackCommand) and act.thread not in ("", act.message):
             where["thread_ts"] = act.thread
         try:
             await self.web.write("chat.postEphemeral", **where, text=text)
@@ -187,13 +186,13 @@ class SlackPlatform(Platform):
                 raise
             await self.web.respond(act.reply_to, text)
 
-    async def form(self, press: acts.Press, approval: Approval, link: str | None) -> None:
-        assert isinstance(press, Press)
+    async def form(self, press: Press, approval: Approval, link: str | None) -> None:
+        assert isinstance(press, SlackPress)
         place = {"conversation": press.conversation, "message": press.message, "thread": press.thread}
         view = form_view(press.code, approval, place, link)
         await self.web.write("views.open", trigger_id=press.trigger, view=view)
 
-    async def incoming(self, said: acts.Said) -> IncomingMessage:
+    async def incoming(self, said: Said) -> IncomingMessage:
         assert isinstance(said, Words)
         return incoming_of(said)
 

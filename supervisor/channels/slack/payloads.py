@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from supervisor.channels.chat import acts
+from supervisor.channels.chat.acts import Command, Press, Said
 from supervisor.core.errors import InvalidInput
 
 Payload = dict[str, Any]
@@ -34,7 +34,7 @@ _BY_APP: Final = ("bot_id", "bot_profile", "app_id")
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
-class Press(acts.Press, frozen=True, kw_only=True):
+class SlackPress(Press, frozen=True, kw_only=True):
     """A press. `trigger` opens a form, within 3 s."""
 
     conversation: str
@@ -46,7 +46,7 @@ class Press(acts.Press, frozen=True, kw_only=True):
     """The address for an answer that only this person sees, also in conversations that the app is not in."""
 
 
-class Words(acts.Said, frozen=True, kw_only=True):
+class Words(Said, frozen=True, kw_only=True):
     """A person's message to the app, or in a thread; `text` is without a leading mention of the app. `is_to_app`: it
     mentions the app, or is a direct message to it.
     `is_again`: Slack delivers it again, since no acknowledgement came in time."""
@@ -57,14 +57,17 @@ class Words(acts.Said, frozen=True, kw_only=True):
     thread: Time
 
 
-class Command(acts.Command, frozen=True, kw_only=True):
+class SlackCommand(Command, frozen=True, kw_only=True):
     """A slash command, with the text that followed it."""
 
     conversation: str
     reply_to: str = ""
 
 
-def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> Press | Words | Command | None:
+_SlackAct = SlackPress | Words | SlackCommand
+
+
+def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> _SlackAct | None:
     """Return a payload as a value; None for other kinds. `app`, `team`: the ids that it must come from.
 
     Raises InvalidInput for a payload that Slack would not send, or not to this app.
@@ -88,7 +91,7 @@ def _team_of(payload: Payload) -> Any:
             return None
 
 
-def _read(payload: Payload) -> Press | Words | Command | None:
+def _read(payload: Payload) -> _SlackAct | None:
     try:
         match payload:
             case {"type": "block_actions", "actions": [action, *_]}:
@@ -99,7 +102,7 @@ def _read(payload: Payload) -> Press | Words | Command | None:
                 return _words(payload, event)
             case {"command": str(), "user_id": str()}:
                 return _typed(
-                    Command,
+                    SlackCommand,
                     user=payload["user_id"],
                     text=payload.get("text", ""),
                     conversation=payload["channel_id"],
@@ -120,11 +123,11 @@ def _typed(kind: type[T], **fields: Any) -> T:
     return msgspec.convert(fields, kind)
 
 
-def _press(payload: Payload, action: Payload) -> Press | None:
+def _press(payload: Payload, action: Payload) -> SlackPress | None:
     if not action["block_id"].startswith("approval:"):
         return None
     return _typed(
-        Press,
+        SlackPress,
         code=action["action_id"],
         approval=action["value"],
         user=payload["user"]["id"],
@@ -137,7 +140,7 @@ def _press(payload: Payload, action: Payload) -> Press | None:
     )
 
 
-def _sent(payload: Payload, view: Payload) -> Press | None:
+def _sent(payload: Payload, view: Payload) -> SlackPress | None:
     kind, _, code = view["callback_id"].partition(".")
     if kind != "form":
         return None
@@ -145,7 +148,7 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     values = view["state"]["values"]
     is_text = "field" in values
     return _typed(
-        Press,
+        SlackPress,
         code=code,
         approval=place["approval"],
         user=payload["user"]["id"],
