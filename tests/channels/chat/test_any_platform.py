@@ -50,7 +50,7 @@ async def outcome(deed, chat, card):
 
 @pytest.mark.parametrize("deed", ["renew", "retire", "look"])
 @pytest.mark.parametrize("meaning", FOLLOWS)
-async def test_what_follows_a_refusal_stands_in_one_table(meaning, deed):
+async def test_each_refusal_has_what_follows_in_one_table(meaning, deed):
     """A11, R3: whichever platform it is. `closed` opens the place, and then nothing is refused."""
     bench = MemoryBench()
     chat = channel(bench)
