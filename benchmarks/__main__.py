@@ -34,6 +34,7 @@ NAMES = (
     "commands",
     "pages",
     "repair",
+    "questions",
 )
 
 

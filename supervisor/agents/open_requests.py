@@ -10,6 +10,9 @@ Rules
 - A message is given to a request for the same call that has none: to the oldest one that is decided, or else to the
   oldest one. So equal requests stand for each other, and each message takes one of them.
 - The number of a request names its branch, and no other request of the session has it.
+
+Interrupts of LangGraph are no such requests: no message waits for them. The graph's thread keeps each under an id, and
+gives the answer to the node that waits, in any process (langgraph/guard.py).
 """
 
 from collections.abc import Callable

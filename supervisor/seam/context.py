@@ -254,9 +254,13 @@ class Context(Operations):
         InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
-    def model_call(self) -> AbstractAsyncContextManager[None]:
+    def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
-        (W5)."""
+        (W5).
+
+        `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
+        was silent: the run does not stall, and the budget begins anew.
+        """
 
     @abstractmethod
     def heartbeat(self) -> None:

@@ -100,8 +100,10 @@ class Connection:
         """The client's requests for the tools that are under way, and whether each asks for the first page."""
         self._tasks: TaskGroup | None = None
 
-    async def serve(self) -> None:
-        """Answer the client until it or the server ends the connection. Calls under way are given up, and stay."""
+    async def serve(self) -> bool:
+        """Answer the client until it or the server ends the connection, and return whether the client did. Calls under
+        way are given up, and stay."""
+        has_client_left = False
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -110,12 +112,15 @@ class Connection:
                     while True:
                         await self._from_client(await self._client.receive(), tasks)
                 except anyio.EndOfStream:
+                    has_client_left = True
                     tasks.cancel_scope.cancel()
                 finally:
                     self._tasks = None
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            has_client_left = True
             log.info("connection.ended", reason="the client reads no more")
         await self.calls.withdraw_questions()
+        return has_client_left
 
     async def _end_with_server(self, scope: anyio.CancelScope) -> None:
         """When the server has ended, let the calls that it left unanswered be answered, and end."""

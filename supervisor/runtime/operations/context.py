@@ -235,9 +235,9 @@ class LocalContext(LocalOperations, Context):
             self._attempt.complete(opened)
 
     @asynccontextmanager
-    async def model_call(self) -> AsyncIterator[None]:
+    async def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AsyncIterator[None]:
         try:
-            with self._attempt.watch.working(model_call=True):
+            with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                 yield
         finally:
             self._attempt.check_quiet()  # the attempt may only wait from now on
