@@ -226,8 +226,10 @@ class PlatformCards(Channel):
 
     async def _is_in_place(self, approval: Approval, card: str) -> bool:
         """Return whether a card stands in a conversation where it would be posted today."""
-        conversation = _parts(card)[0]
-        if conversation in (self._place_of(approval).conversation, self._home.conversation):
+        conversation, begun = _parts(card)[0], self.platform.place_of(approval.root_session)
+        if conversation == self._home.conversation or (
+            begun and not self._fixed and conversation == begun.conversation
+        ):
             return True
         try:
             return conversation == (await self._locate(self._home)).conversation

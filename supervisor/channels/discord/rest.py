@@ -10,6 +10,7 @@ Rules
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -76,14 +77,13 @@ class _Kind:
 
     def note(self, reply: HttpReply) -> None:
         """Note what an answer says of the next requests."""
-        try:
-            left, seconds = 0, float(reply.headers.get("x-ratelimit-reset-after") or 0.0)
-            if reply.status == 429:
-                seconds = _seconds_to_wait(reply)
-            else:
-                left = int(reply.headers.get("x-ratelimit-remaining") or 1)
-        except ValueError:
-            return
+        left, seconds = 1, 0.0
+        if reply.status == 429:
+            left, seconds = 0, _seconds_to_wait(reply)
+        else:
+            with suppress(KeyError, ValueError):
+                seconds = float(reply.headers["x-ratelimit-reset-after"])
+                left = int(reply.headers["x-ratelimit-remaining"])
         self._left, self._resets_at = left, anyio.current_time() + seconds
 
 
