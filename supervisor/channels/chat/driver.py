@@ -154,7 +154,7 @@ class ChatChannel(PlatformCards):
     async def _tell(self, tell: Callable[..., Awaitable[object]], *what: Any) -> None:
         try:
             await tell(*what)
-        except (SupervisorError, OSError) as error:  # the decision stands; only the answer failed
+        except Exception as error:  # noqa: BLE001 # the decision stands; an answer that fails must not end the others
             log.warning("answer.not_told", channel=self.name, error=repr(error))
 
     # -- what it does ------------------------------------------------------------------------------------------------
