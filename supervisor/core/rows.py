@@ -1,13 +1,15 @@
-"""What a store returns: journal entries, sessions as in its index, trees, and their owners. Values only."""
+"""What a store returns: journal entries, sessions as in its index and which of them a list has, trees, and their
+owners. Values only.
+"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from supervisor.core.events import AnyEvent
-from supervisor.core.values import Outcome, SessionView
+from supervisor.core.values import Outcome, SessionStatus, SessionView
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +92,41 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many runs it has begun."""
 
 
+class SessionFilter(msgspec.Struct, frozen=True):
+    """The filter and the order of a list of sessions. None: no filter."""
+
+    is_open: bool | None = None
+    status: SessionStatus | None = None
+    agent: str | None = None
+    root: str | None = None
+    newest_first: bool = False
+
+    @property
+    def must_be_open(self) -> bool:
+        """Whether only open sessions can be in the list."""
+        return self.is_open is True or (
+            self.is_open is None and self.status in ("active", "waiting_approval", "blocked")
+        )
+
+    @property
+    def picks(self) -> bool:
+        """Whether the filter may leave out sessions that are read."""
+        return (self.is_open, self.status, self.agent) != (None, None, None)
+
+    def has(self, row: SessionRow) -> bool:
+        """Return whether a session may be in the list, as far as its index row shows."""
+        return self.is_open in (None, row.outcome is None) and self.agent in (None, row.agent)
+
+    def has_view(self, view: SessionView) -> bool:
+        """Return whether a session is in the list."""
+        return (
+            self.is_open in (None, view.outcome is None)
+            and self.status in (None, view.status)
+            and self.agent in (None, view.agent)
+            and self.root in (None, view.id)
+        )
+
+
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):
     """A session's tree, and what happened in the session and below it up to an instant."""
 
@@ -101,6 +138,28 @@ class TreeView(msgspec.Struct, frozen=True, kw_only=True):
     """The instant: what happens later is after it."""
     left_out: int = 0
     """Sessions below it whose journals are not among the entries."""
+
+
+class _Below(Protocol):
+    @property
+    def parent(self) -> str | None: ...
+
+
+B = TypeVar("B", bound=_Below)
+
+
+def as_trees(sessions: Sequence[B], id_of: Callable[[B], str]) -> list[B]:
+    """Return sessions in their order, each followed by its sub-agents."""
+    known = {id_of(each) for each in sessions}
+    below: dict[str | None, list[B]] = {}
+    for each in sessions:
+        below.setdefault(each.parent if each.parent in known else None, []).append(each)
+    ordered: list[B] = []
+    waiting = below.get(None, [])[::-1]
+    while waiting:
+        ordered.append(each := waiting.pop())
+        waiting += below.get(id_of(each), [])[::-1]
+    return ordered
 
 
 def ids_from(top: str, views: Iterable[SessionView]) -> Iterator[str]:

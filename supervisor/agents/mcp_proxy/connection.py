@@ -127,7 +127,7 @@ class Connection:
         await self.server_ended.wait()
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             for caller, _ in [*self._callers.values()]:
-                if caller.call is not None and caller.call.is_running:
+                if caller.request is not None and caller.request.is_running:
                     await caller.is_over.wait()
         scope.cancel()
 
@@ -199,7 +199,7 @@ class Connection:
         return reply
 
     def _give_up(self, caller: Caller, scope: anyio.CancelScope, reason: Any) -> None:
-        call = caller.call
+        call = caller.request
         is_timeout = isinstance(reason, str) and _TIMED_OUT.search(reason) is not None
         scope.cancel()
         if call is None or call.message is not caller:
@@ -219,7 +219,7 @@ class Connection:
         while caller.token is not None:
             await anyio.sleep(TELLS_EVERY_SECONDS)
             number += 1
-            if caller.call is not None and not caller.call.is_running:
+            if caller.request is not None and not caller.request.is_running:
                 # So little that it stays below what the server says later: progress never goes back.
                 said = {"progressToken": caller.token, "progress": number / 1_000_000, "message": text}
                 await self._tell({"method": PROGRESS, "params": said})

@@ -28,6 +28,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
+from supervisor.seam.commands import LAWS, Start
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -92,17 +93,21 @@ class Answering:
 
     def __init__(self, channel: str, people: People) -> None:
         self._channel = channel
-        self.people = people
+        self._people = people
 
     def find_person(self, identity: str) -> Person | str:
         """Return the person with this identity, or the text to tell a stranger."""
-        person = self.people.find_by_identity(self._channel, identity)
+        person = self._people.find_by_identity(self._channel, identity)
         if person is not None:
             return person
         return (
             f"You are not among the people of this supervisor. Its operator can add you: your {self._channel} id is "
             f"{visible(identity)}."
         )
+
+    def why_not_start(self, person: Person) -> str | None:
+        """Return why a person may not start agents; None if they may."""
+        return self._people.why_not_command(person.name, LAWS[Start].audit)
 
     async def note_stranger(self, supervisor: Supervisor, session: str, text: str, identity: str, why: str) -> None:
         """Record in the audit trail that a stranger sent a chat word to decide a session's approvals (A15).
@@ -134,7 +139,7 @@ class Answering:
     async def why_hidden(self, supervisor: Supervisor, who: Pressed) -> str | None:
         """Return why no form opens for a person: `decide` would refuse each text that they could write into it. None if
         the form opens. The press is in the audit trail, as a refused decision is. Raises StoreError."""
-        if (why := self.people.why_not_decide(who.name, who.approval)) is None:
+        if (why := self._people.why_not_decide(who.name, who.approval)) is None:
             return None
         await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
         return _refused(why)
@@ -230,7 +235,7 @@ class Answering:
         return fit_lines(lines, count, room) or "Nothing waits for a person."
 
     def _line(self, approval: Approval, person: Person, now: datetime) -> str:
-        may = "" if self.people.why_not_decide(person.name, approval) is None else ", for another person"
+        may = "" if self._people.why_not_decide(person.name, approval) is None else ", for another person"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE_UNITS, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
 

@@ -91,7 +91,7 @@ async def _start(command: SlashCommand, chat: DiscordChat, serving: Serving) -> 
     if not text.strip() or read_word(text) is not None:
         return Answer("Nothing was started or decided: write what the agent is to do.")
     thread = command.id
-    if serving.answering.people.why_not_command(person.name, "start agents") is None:  # else it is refused: no thread
+    if serving.answering.why_not_start(person) is None:  # else the supervisor refuses: no thread
         try:
             thread = await chat.open_thread(serving.home.conversation, command.user, person.name, text)
         except (DiscordRefused, OSError) as error:
