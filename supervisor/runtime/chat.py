@@ -26,23 +26,24 @@ Rules
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_short, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.calls.rules import deniable
-from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.ids import with_short_id
 from supervisor.core.rows import ids_from
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
 from supervisor.seam.commands import Chat
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 
 
@@ -53,30 +54,14 @@ class Seen(NamedTuple):
     channel: str | None = None
     approvals: Collection[str] | None = None
 
-    async def has(self, supervisor: Supervisor, approval: Approval, cursor: str, *, whole: bool) -> bool:
-        """Return whether the person had been shown an approval; `whole`: all of it. `cursor`: any of its store. Only
-        what follows the approval is read, page by page, until its card is found."""
+    async def has(self, supervisor: Supervisor, approval: Approval, *, whole: bool) -> bool:
+        """Return whether the person had been shown an approval; `whole`: all of it."""
         if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
             return approval.id in self.approvals
         if self.channel is not None and self.channel not in approval.shown:
             return False
-        after: str | None = cursor_at(cursor, approval.position)
-        while after is not None:
-            page = await supervisor.find_entries(approval.session, after=after)
-            if any(self._is_shown_by(row.event, approval, whole=whole) for row in page):
-                return True
-            after = page.next
-        return False
-
-    def _is_shown_by(self, event: e.AnyEvent, approval: Approval, *, whole: bool) -> bool:
-        return (
-            isinstance(event, e.CardPosted)
-            and event.approval == approval.id
-            and not event.is_notice
-            and event.at <= self.before
-            and (self.channel is None or (self.channel == event.channel and not event.place))
-            and (event.is_whole or not whole)
-        )
+        is_shown = partial(ApprovalState.is_shown, channel=self.channel, whole=whole)
+        return is_shown(await read_state(supervisor, approval, until=is_shown, before=self.before))
 
 
 class Hear(Protocol):
@@ -151,13 +136,13 @@ async def _meaning(supervisor: Supervisor, people: People | None, said: Said, se
         raise NotEntitled(why)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        return await _all(supervisor, people, said, waiting, here.cursor, seen)
+        return await _all(supervisor, people, said, waiting, seen)
     if word.approval is not None:
         return await _named(supervisor, word, said, waiting)
     if not waiting:
         return None
     is_weighty = word.is_yes or word.scope != "once"
-    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], here.cursor, whole=is_weighty):
+    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=is_weighty):
         return _listed(waiting)
     answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
     return answered or _one(word, by, waiting[0], waiting)
@@ -217,7 +202,7 @@ async def _answer(supervisor: Supervisor, people: People | None, said: Said, see
     waiting = [each for each in here if people is None or people.why_not_decide(said.by, each) is None]
     if len(waiting) != 1 or waiting[0].kind != "question":
         return None
-    if not await seen.has(supervisor, waiting[0], here.cursor, whole=True):
+    if not await seen.has(supervisor, waiting[0], whole=True):
         return None
     try:
         value = read_answer(waiting[0], said.text)
@@ -277,14 +262,14 @@ def _may(people: People | None, decision: Approve, each: Approval) -> bool:
 
 
 async def _all(
-    supervisor: Supervisor, people: People | None, said: Said, waiting: tuple[Approval, ...], cursor: str, seen: Seen
+    supervisor: Supervisor, people: People | None, said: Said, waiting: tuple[Approval, ...], seen: Seen
 ) -> Meant:
     """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
     word, by = read_word(said.text), said.by
     assert word is not None, "this text is a word"
     scope = _scope_of(word)
     asked = [each for each in waiting if each.kind == "call"]
-    calls = tuple([each for each in asked if await seen.has(supervisor, each, cursor, whole=True)])
+    calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
     if waiting and not calls:
         return _listed(waiting)
     pairs = tuple((each, _approve(people, by, each, scope)) for each in calls)
