@@ -54,6 +54,7 @@ _COMMANDS = {
     "sessions": ("reading", "List sessions and their status."),
     "top": ("top", "Show what every run is doing, since when, and what it waits for."),
     "show": ("reading", "Show what happened in a session."),
+    "usage": ("usage", "Show what was spent on models, by agent, model, person or day."),
     "jobs": ("jobs", "List background jobs and their status."),
     "import": ("importing", "Import a session of pi, OpenClaw, Claude Code or Codex, to read it or to go on with it."),
     "export": ("exporting", "Write the journals of a session's whole tree as JSON lines."),

@@ -24,6 +24,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.visible import visible
+from supervisor.core.usage import NOTHING, spent_text
 from supervisor.core.values import Approval, SessionView
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
@@ -258,7 +259,10 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     for child in children:
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
-    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}\n")
+    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}")
+    if view.usage != NOTHING:
+        print(f"spent: {spent_text(view.usage)}")
+    print()
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):

@@ -30,6 +30,7 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView, ids_from
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -299,6 +300,10 @@ class RemoteSupervisor(Supervisor):
 
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        query = {"session": session, "by": by}
+        return value_of(UsageReport, await self._connection.ask("GET", "/api/usage", query=query))
 
     async def find_sessions(
         self,

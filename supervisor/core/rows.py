@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from supervisor.core.events import AnyEvent
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Outcome, SessionView
 
 
@@ -88,6 +89,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
+    spent: Spent = NOTHING
+    spent_below: Spent = NOTHING
+    """What the sessions below it have spent."""
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.text.masks import hide
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -74,6 +75,7 @@ from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
+from supervisor.runtime.reading.usage import read_usage
 from supervisor.runtime.trees.importing import LocalImport
 from supervisor.runtime.trees.prune import Pruning
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
@@ -566,6 +568,9 @@ class LocalSupervisor(StoreSupervisor):
 
     async def get_counts(self) -> Counts:
         return await read_pieces(self.store, self._counting.counts())
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        return await read_pieces(self.store, read_usage(self.reader, session, by))
 
     async def find_sessions(
         self,

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
@@ -297,6 +298,12 @@ class Context(Operations):
         with the run's next entry, or after 5 s, so SIGKILL may lose the last ones. The entry of a text over 64 KiB ends
         there, and says how much is missing. Raises InvalidInput for another kind.
         """
+
+    @abstractmethod
+    async def used(self, usage: Usage, /) -> None:
+        """Say what a request to a model took that the agent made outside of steps and calls; in those, say it by
+        `StepContext.used` and `ToolContext.used` (B1). A replay adds nothing. Raises InvalidInput for what is no Usage,
+        and if another live task of this branch says the same."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

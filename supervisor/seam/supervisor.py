@@ -15,6 +15,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -292,6 +293,14 @@ class Supervisor(ABC):
     @abstractmethod
     async def get_counts(self) -> Counts:
         """Return the numbers of sessions and approvals, from the index alone. Cheap."""
+
+    @abstractmethod
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        """Return what a session and everything below it has spent on models, in all its runs; None: the whole store.
+
+        `by`: in parts by the agents' names, by model, by the person on whose behalf, or by day (UTC). It is read from
+        the journals, so what was pruned is not in it; `UsageReport.since` says since when it counts. Raises NotFound.
+        """
 
     @abstractmethod
     async def find_sessions(

@@ -49,6 +49,7 @@ METHODS: Final[Mapping[str, Row]] = {
     "check": _LOOKS,
     "wait_until_broken": _LOOKS,
     **dict.fromkeys(("get_run", "get_session", "get_tree", "get_approval", "get_transcript", "get_counts"), _LOOKS),
+    "get_usage": _LOOKS,
     **dict.fromkeys(("find_sessions", "find_approvals", "find_entries", "find_audit", "find_rules"), _LOOKS),
     **dict.fromkeys(("find_agents", "find_jobs", "find_owners"), _LOOKS),
     **dict.fromkeys(("watch_inbox", "watch_approvals", "watch_session", "watch_activity", "watch_text"), _LOOKS),
@@ -85,7 +86,7 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "discord": Row("allowed", "registering commands"),
     "token": Row("allowed", "making a token"),  # which no one has configured
     "repair": Row("allowed", "repairing another program's file"),
-    **dict.fromkeys(("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay"), _LOOKS),
+    **dict.fromkeys(("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"), _LOOKS),
     "--install-completion": Row("allowed", "completing commands"),
 }
 

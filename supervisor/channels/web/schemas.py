@@ -15,6 +15,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
 from supervisor.core.sessions.activity import Activity, Doing
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -196,6 +197,13 @@ class JobQuery(RequestFields, frozen=True, kw_only=True):
     running: bool = True
 
 
+class UsageQuery(RequestFields, frozen=True, kw_only=True):
+    """`session`: only what this session and everything below it has spent. `by`: what the parts are of."""
+
+    session: SessionId | None = None
+    by: UsageKind = "agent"
+
+
 class ActivityQuery(RequestFields, frozen=True, kw_only=True):
     """`session`: only the tree of this session; without it, every open tree. `wholly`: read all of it for this answer,
     even if that takes long."""
@@ -311,6 +319,7 @@ AgentDocument = _document(AgentView)
 JobDocument = _document(JobView)
 OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
+UsageDocument = _document(UsageReport)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)
 ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
 ForkDocument = _document(Fork, later_calls=list_of(_document(LaterCall)))

@@ -49,6 +49,7 @@ from supervisor.core.events.operations import (
     ToolCallFinished as ToolCallFinished,
     ToolCallRequested as ToolCallRequested,
     ToolCallStarted as ToolCallStarted,
+    UsageSpent as UsageSpent,
     WaitKind as WaitKind,
 )
 from supervisor.core.events.runs import (
@@ -98,6 +99,7 @@ AnyEvent = (
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
+    | UsageSpent
     | JobStarted
     | JobEnded
     | ChildEnded

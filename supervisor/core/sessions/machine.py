@@ -81,6 +81,7 @@ _ENDING: Final = (
     "ToolCallRequested",
     "ToolCallStarted",
     "ToolCallFinished",
+    "UsageSpent",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -99,6 +100,7 @@ _ENDING: Final = (
 )
 _AFTERWARDS: Final = (
     *_CARDS,
+    "UsageSpent",
     "DecisionRefused",
     "CredentialsShown",
     "MessageReceived",

@@ -46,6 +46,7 @@ from supervisor.core.sessions.machine import (
     advance,
 )
 from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
+from supervisor.core.usage import NOTHING, Spent, spent_by
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
@@ -113,6 +114,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
     outcome: e.RunFinished | None = None
+    spent: Spent = NOTHING
+    """What its runs have spent on models, of all runs."""
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -257,6 +260,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
+            case e.UsageSpent():
+                self.spent += spent_by(event.usage)
             case e.StateSaved():
                 self._forget(event)
             case e.PatchMarked():

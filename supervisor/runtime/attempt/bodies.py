@@ -30,6 +30,7 @@ from anyio import RunFinishedError
 from anyio.lowlevel import current_token
 
 from supervisor.core.errors import RunStopping
+from supervisor.core.usage import Usage
 from supervisor.system.forks import end_copy
 from supervisor.system.logs import FactLog
 
@@ -78,6 +79,7 @@ class Running:
         "name",
         "operation",
         "session",
+        "spent",
         "value",
     )
 
@@ -98,6 +100,8 @@ class Running:
         self.error: BaseException | None = None
         self.cancellation: BaseException | None = None
         """The cancellation of the caller, which it raises again when the result is written."""
+        self.spent: list[Usage] = []
+        """What it has used of models, and is not journaled yet."""
         self._has_slot = False
         self.left_at = 0.0
         """An instant of the loop's clock."""

@@ -8,6 +8,7 @@ import msgspec
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.clock.alarm import Alarm
@@ -54,6 +55,7 @@ class Host(Protocol[AttemptT_contra]):
 
     @property
     def is_draining(self) -> bool: ...
+    def price(self, usage: Usage) -> Usage: ...
     @property
     def is_closed(self) -> bool: ...
     @property

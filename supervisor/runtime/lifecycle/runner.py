@@ -28,6 +28,7 @@ from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
 from supervisor.runtime.attempt.host import StopReason
@@ -58,6 +59,7 @@ from supervisor.seam.store import Store
 from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import Prices, genai_price, priced
 
 log = FactLog(__name__)
 
@@ -100,6 +102,7 @@ class Runner:
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
+    `prices` says what requests to models cost.
     """
 
     def __init__(
@@ -113,8 +116,10 @@ class Runner:
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
         environment: Environment | None = None,
+        prices: Prices = genai_price,
     ) -> None:
         self.environment = environment or Environment()
+        self._prices = prices
         self.clock = self.environment.clock
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
@@ -189,6 +194,10 @@ class Runner:
     def may_be_left(self) -> bool:
         """Whether the supervisor is closed, or may be about to be: the task that opened it has just been cancelled."""
         return self.is_closed or self._opener.has_pending_cancellation()
+
+    def price(self, usage: Usage) -> Usage:
+        """Return a usage with its price, which is the one of now."""
+        return priced(usage, self._prices)
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         self.attempts.start_soon(fn, *args)

@@ -337,10 +337,16 @@ class Call(ABC):
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
+        paid = self.take_spent()
+
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return [event] if state.operations[self.operation].is_open else []
+            return [*paid, event] if state.operations[self.operation].is_open else paid
 
         await self.attempt.append(plan, bound=False)
+
+    def take_spent(self) -> list[e.UsageSpent]:
+        """Take what its effect has spent on models, for the append of its result."""
+        return []
 
     def now(self) -> datetime:
         return self.attempt.host.clock.now()

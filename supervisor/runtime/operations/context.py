@@ -24,6 +24,7 @@ from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -35,6 +36,7 @@ from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
+from supervisor.runtime.operations.spending import use
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
@@ -262,6 +264,9 @@ class LocalContext(LocalOperations, Context):
         is_error: bool = False,
     ) -> None:
         await report(self._attempt, kind, text, tool, call, is_error=is_error)
+
+    async def used(self, usage: Usage, /) -> None:
+        await use(self._attempt, self._branch, usage)
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

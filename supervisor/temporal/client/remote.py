@@ -29,6 +29,7 @@ from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
 from supervisor.core.store_urls import TemporalStore
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -371,6 +372,10 @@ class TemporalSupervisor(Supervisor):
     async def get_counts(self) -> Counts:
         await self.mirror.read_all()
         return await self.near.get_counts()
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        await (self.mirror.read_all() if session is None else self.trees.read(session))
+        return await self.near.get_usage(session, by=by)
 
     async def find_sessions(
         self,
