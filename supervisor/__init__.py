@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
     from supervisor.core.sessions.trees import KeptTree, Origin, PrunableTree, PruneResult
-    from supervisor.core.usage import Spent, Usage
+    from supervisor.core.usage import Spent, Usage, UsagePart, UsageReport
     from supervisor.core.values import (
         AgentView,
         Answer,
@@ -177,6 +177,8 @@ __all__ = [
     "TreeView",
     "UnknownAgent",
     "Usage",
+    "UsagePart",
+    "UsageReport",
     "Watch",
     "agent",
     "allow",
@@ -222,7 +224,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
                 Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
-            "supervisor.core.usage": "Spent Usage",
+            "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",
             "supervisor.store.sqlite.store": "SqliteStore",

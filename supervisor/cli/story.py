@@ -20,6 +20,7 @@ from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.text.visible import Kind, visible
+from supervisor.core.usage import spent_by, spent_text
 
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")
@@ -103,6 +104,8 @@ class Story:
                 return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {instant_text(event.due_at, now)}"
             case e.OperationFinished():
                 return self._operation(event)
+            case e.UsageSpent():
+                return f"spent {spent_text(spent_by(event.usage))} on {visible(event.usage.model) or 'a model'}"
             case e.StateSaved():
                 return "saved its state"
             case e.MessageReceived():

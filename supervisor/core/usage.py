@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
 
 UsageKind: TypeAlias = Literal["agent", "model", "person", "day"]
@@ -48,9 +47,7 @@ def checked_usage(usage: Any) -> Usage:
         if number is None or (type(number) is int and 0 <= number <= LARGEST):
             continue
         raise InvalidInput(f"{name} of a Usage is a whole number from 0 to {LARGEST:.0e}, or None, not {number!r:.40}")
-    return msgspec.structs.replace(
-        usage, model=printable_text(usage.model)[:LONGEST_MODEL_CHARACTERS], usd=checked_usd(usage.usd)
-    )
+    return msgspec.structs.replace(usage, model=usage.model[:LONGEST_MODEL_CHARACTERS], usd=checked_usd(usage.usd))
 
 
 def checked_usd(usd: Any) -> float | None:
@@ -80,6 +77,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def tokens(self) -> int:
+        """Return the tokens of input and output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Spent") -> "Spent":
@@ -148,7 +146,7 @@ def sum_of(parts: Iterable[Spent]) -> Spent:
 
 def usd_text(usd: float) -> str:
     """Return dollars as people read them: cents, and more digits only for less than a cent."""
-    return f"{usd:.2f} USD" if usd >= 0.01 or usd == 0 else f"{usd:.{DECIMALS}f}".rstrip("0") + " USD"  # noqa: PLR2004 # a cent
+    return f"{usd:.2f} USD" if usd >= 0.01 or usd == 0 else f"{usd:.{DECIMALS}f}".rstrip("0") + " USD"  # a cent
 
 
 def money_text(spent: Spent) -> str:
@@ -163,13 +161,17 @@ def tokens_text(spent: Spent) -> str:
     """Return the tokens of a sum, and what is not in it."""
     cached = f" ({spent.cached_input_tokens:,} of them cached)" if spent.cached_input_tokens else ""
     known = f"{spent.input_tokens:,} tokens in{cached}, {spent.output_tokens:,} out"
-    return f"{known}, and those of {counted(spent.uncounted, 'report')} unknown" if spent.uncounted else known
+    if not spent.uncounted:
+        return known
+    return f"{known}, and unknown tokens" if spent.tokens else "unknown tokens"
 
 
 def requests_text(spent: Spent) -> str:
     """Return the requests of a sum, and what is not in it."""
-    known = counted(spent.requests, "request")
-    return f"{known}, and an unknown number in {counted(spent.unnumbered, 'report')}" if spent.unnumbered else known
+    unknown = "an unknown number of requests"
+    if not spent.unnumbered:
+        return counted(spent.requests, "request")
+    return f"{counted(spent.requests, 'request')} and {unknown}" if spent.requests else unknown
 
 
 def spent_text(spent: Spent) -> str:

@@ -75,7 +75,6 @@ from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
-from supervisor.runtime.reading.usage import read_usage
 from supervisor.runtime.trees.importing import LocalImport
 from supervisor.runtime.trees.prune import Pruning
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
@@ -570,6 +569,8 @@ class LocalSupervisor(StoreSupervisor):
         return await read_pieces(self.store, self._counting.counts())
 
     async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        from supervisor.runtime.reading.usage import read_usage  # most programs never ask
+
         return await read_pieces(self.store, read_usage(self.reader, session, by))
 
     async def find_sessions(

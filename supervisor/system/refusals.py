@@ -86,7 +86,9 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "discord": Row("allowed", "registering commands"),
     "token": Row("allowed", "making a token"),  # which no one has configured
     "repair": Row("allowed", "repairing another program's file"),
-    **dict.fromkeys(("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"), _LOOKS),
+    **dict.fromkeys(
+        ("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"), _LOOKS
+    ),
     "--install-completion": Row("allowed", "completing commands"),
 }
 

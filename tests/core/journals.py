@@ -13,6 +13,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions.state import SessionState, replay_journal
+from supervisor.core.usage import Usage
 from supervisor.core.values import Option
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -76,6 +77,7 @@ FIELDS = {
     "SessionForked": {"source": "s0", "before": 3, "by": "ana"},
     "ForkTaken": {"fork": "s2", "before": 3, "by": "ana"},
     "RunFinished": {"kind": "succeeded"},
+    "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 
 
@@ -173,6 +175,7 @@ _VALUES = {
     type(None): st.none(),
     Raw: _JSON,
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
+    Usage: st.builds(Usage, model=_TEXTS, usd=st.none() | st.floats(0, 9)),
     Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }
 

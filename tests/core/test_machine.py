@@ -88,6 +88,7 @@ MessageReceived           .         .         .         open      stopping  fini
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
+UsageSpent                .         .         .         open      stopping  finished
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
 ImportStarted             .         imported  .         .         .         .

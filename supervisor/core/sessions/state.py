@@ -46,8 +46,8 @@ from supervisor.core.sessions.machine import (
     advance,
 )
 from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.usage import NOTHING, Spent, spent_by
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
+from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 _OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION

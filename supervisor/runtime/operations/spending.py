@@ -11,8 +11,10 @@ Rules
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from supervisor.core import events as e
-from supervisor.core.encoding import JSON_NULL, to_json
+from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import Suspended
 from supervisor.core.usage import Usage, checked_usage
 from supervisor.runtime.attempt.attempt import Attempt
@@ -21,8 +23,13 @@ from supervisor.runtime.attempt.bodies import Running
 
 def note_used(attempt: Attempt, running: Running, usage: Any) -> None:
     """Note what a body has used; see StepContext.used."""
-    given = checked_usage(usage)
+    given = _checked(usage)
     running.in_loop(lambda: running.spent.append(attempt.host.price(given)))
+
+
+def _checked(usage: Any) -> Usage:
+    given = checked_usage(usage)
+    return replace(given, model=printable_text(given.model))
 
 
 def take_spent(attempt: Attempt, running: Running) -> list[e.UsageSpent]:
@@ -51,7 +58,7 @@ async def append_result(attempt: Attempt, running: Running, ended: e.OperationFi
 
 async def use(attempt: Attempt, branch: str, usage: Usage) -> None:
     """Journal what the agent itself has used; see Context.used."""
-    given = checked_usage(usage)
+    given = _checked(usage)
     named = to_json(given, "a Usage")
     operation = attempt.names.of_operation(branch, "used", given.model, bytes(named).decode())
     attempt.begin_operation()
