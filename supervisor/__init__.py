@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from supervisor.core.approvals.chat_words import ChatResult
     from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.blocking import Block
+    from supervisor.core.budgets import Budget
     from supervisor.core.calls.rules import Rule, allow, ask, deny
     from supervisor.core.declarations.agent_spec import AgentSpec, agent
     from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -102,6 +103,7 @@ __all__ = [
     "Approve",
     "ApproverRule",
     "Block",
+    "Budget",
     "ChatResult",
     "ChildRun",
     "Context",
@@ -206,6 +208,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.sessions.activity": "Activity Doing StreamedText",
             "supervisor.core.declarations.agent_spec": "AgentSpec agent",
             "supervisor.core.blocking": "Block",
+            "supervisor.core.budgets": "Budget",
             "supervisor.core.errors": """
                 CursorUnknown InvalidInput LimitExceeded NotAuthenticated NotEntitled NotFound QuestionUnanswered
                 RunAbandoned RunBlocked RunCancelled RunError RunFailed RunStalled RunStopping ServerError

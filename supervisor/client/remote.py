@@ -24,6 +24,7 @@ from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import to_json
@@ -96,6 +97,7 @@ class RemoteSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -108,6 +110,7 @@ class RemoteSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -120,6 +123,7 @@ class RemoteSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...
     async def start(
         self,
@@ -130,6 +134,7 @@ class RemoteSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:
         self._me(requester, "start")
         self._me(by, "start")

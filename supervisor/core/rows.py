@@ -89,6 +89,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
+    waits_for_budget: bool = False
+    """It is asleep, and waits for a decision about a budget."""
     spent: Spent = NOTHING
     spent_below: Spent = NOTHING
     """What the sessions below it have spent."""

@@ -22,6 +22,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable_text, to_json
@@ -62,6 +63,7 @@ from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.begin import check_same_start, first_events
+from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.fork import Forking
 from supervisor.runtime.plans.retry import retry_events
@@ -146,6 +148,7 @@ class LocalSupervisor(StoreSupervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -158,6 +161,7 @@ class LocalSupervisor(StoreSupervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -170,6 +174,7 @@ class LocalSupervisor(StoreSupervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...
     async def start(
         self,
@@ -180,6 +185,7 @@ class LocalSupervisor(StoreSupervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:
         starter = await self.admission.of_program(by, "start agents")
         spec, given = self._with_input(agent, args)
@@ -199,7 +205,7 @@ class LocalSupervisor(StoreSupervisor):
             is_new = False
             known = view.find_session(root)
             if known is not None:
-                check_same_start(known, references, spec.name, given, None if cwd is None else folder)
+                check_same_start(known, references, spec.name, given, None if cwd is None else folder, budget)
                 self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
@@ -215,6 +221,7 @@ class LocalSupervisor(StoreSupervisor):
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
             facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
+            facts["budget"] = budget
             first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
             return [(root, event) for event in written], begun.version
@@ -538,6 +545,14 @@ class LocalSupervisor(StoreSupervisor):
         return LocalRun(session, number, spec, *parts, is_new=is_new)
 
     # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
+
+    async def raise_budget(self, session: str, budget: Budget, *, by: str | None = None) -> None:
+        self.refuse_inside(METHODS["raise_budget"].what)
+        person = await self.admission.of_program(by, "raise budgets", session)
+        self.reader.get_row(session)
+        await self._runner.journal.append(
+            lambda view: list(raise_events(view.session(session), budget, person, self._runner.clock.now()))
+        )
 
     @overload
     async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...

@@ -255,9 +255,13 @@ class Context(Operations):
         InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
-    def model_call(self) -> AbstractAsyncContextManager[None]:
+    def model_call(self, *, reserve: Usage | None = None) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
-        (W5)."""
+        (W5).
+
+        The block is one request to a model, for which budgets wait (B2). `reserve`: the most that it may use, as far as
+        you know, such as `Usage(output_tokens=4096)`; None: as much as the largest request so far. `requests=0`: it is
+        none, and is only watched."""
 
     @abstractmethod
     def heartbeat(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.people import People
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
@@ -71,6 +72,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     @abstractmethod
@@ -84,6 +86,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     @abstractmethod
@@ -97,6 +100,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...
     @abstractmethod
     async def start(
@@ -108,6 +112,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:
         """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
 
@@ -115,9 +120,10 @@ class Supervisor(ABC):
         result are plain JSON. `cwd`: the folder in which the calls of the session run, journaled without links; a
         relative one is below this program's working directory, which is also the default. Only a process that has the
         store open chooses it. `by`: the person who starts it; None: this program. `requester`: the person on whose
-        behalf the agent works; None: the same person. Raises UnknownAgent for any other name; InvalidInput for an input
+        behalf the agent works; None: the same person. `budget`: what the session with everything below it may spend
+        over all its turns before a person is asked (B2); it is journaled. Raises UnknownAgent for any other name; InvalidInput for an input
         that does not fit or a `cwd` that is no folder, before anything is journaled; SessionConflict if the session has
-        another agent, input or folder; TreeOwned if another process runs it; NotEntitled for a person who is no
+        another agent, input, folder or budget; TreeOwned if another process runs it; NotEntitled for a person who is no
         operator, if people have roles.
         """
 
@@ -235,6 +241,14 @@ class Supervisor(ABC):
         `reason`: why, for people; it is journaled, and part of the outcome's `cause`. `by`: the person who asks for it;
         None: this program. `run`: do nothing unless the run with this number is the open one. None: whichever is open.
         Raises NotFound; NotEntitled as `resume`.
+        """
+
+    @abstractmethod
+    async def raise_budget(self, session: str, budget: Budget, *, by: str | None = None) -> None:
+        """Raise the budgets of a session to these limits at least: those of its tree, and of its run (B3). What waits
+        for them goes on; an open question about them ends. A lower limit changes nothing. Return when it is on disk.
+
+        Raises NotFound; InvalidInput for a budget without a limit; NotEntitled for a person who is no operator.
         """
 
     @abstractmethod

@@ -41,6 +41,7 @@ METHODS: Final[Mapping[str, Row]] = {
     "import_session": Row("refused", "importing"),
     "prune": Row("refused", "pruning"),
     "cancel": Row("own tree", "cancelling another session"),
+    "raise_budget": Row("refused", "raising a budget"),
     "reveal": Row("refused", "looking at credentials"),
     "start": Row("allowed", "starting"),
     "note_refusal": Row("allowed", "noting that a person was refused"),
@@ -76,6 +77,7 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "rescue": Row("refused", "rescuing a session"),
     "token revoke": Row("refused", "revoking a token"),
     "cancel": Row("own tree", "cancelling another session"),
+    "budget": Row("refused", "raising a budget"),
     "run": Row("allowed", "starting"),
     "demo": Row("allowed", "starting"),
     "start": Row("refused", "starting"),  # what a daemon runs, as a person who may write its store or has a token

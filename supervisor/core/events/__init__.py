@@ -33,6 +33,12 @@ from supervisor.core.events.asking import (
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
 )
+from supervisor.core.events.budgets import (
+    BudgetAnswered as BudgetAnswered,
+    BudgetNoticed as BudgetNoticed,
+    BudgetRaised as BudgetRaised,
+    UsageSpent as UsageSpent,
+)
 from supervisor.core.events.facts import (
     ANSWERS as ANSWERS,
     Event as Event,
@@ -49,7 +55,6 @@ from supervisor.core.events.operations import (
     ToolCallFinished as ToolCallFinished,
     ToolCallRequested as ToolCallRequested,
     ToolCallStarted as ToolCallStarted,
-    UsageSpent as UsageSpent,
     WaitKind as WaitKind,
 )
 from supervisor.core.events.runs import (
@@ -100,6 +105,9 @@ AnyEvent = (
     | ToolCallStarted
     | ToolCallFinished
     | UsageSpent
+    | BudgetRaised
+    | BudgetNoticed
+    | BudgetAnswered
     | JobStarted
     | JobEnded
     | ChildEnded

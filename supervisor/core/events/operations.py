@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.usage import Usage
 from supervisor.core.values import ResultKind
 
 WaitKind = Literal["sleep", "timer"]
@@ -141,15 +140,6 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     details: Raw = Raw(b"{}")
     traceback: str = ""
     """Where the tool raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""
-
-
-@event_traits("own", "no progress", "not copied", "last append", "unwinding")
-class UsageSpent(Event, frozen=True, kw_only=True):
-    """Requests to a model were paid, with the price that they had then. It is in the append of the result of the step
-    or call that made them, or alone if there is no result. `operation`: that step or call, or `ctx.used`."""
-
-    usage: Usage
-    operation: str = ""
 
 
 @event_traits("audited", "not copied")

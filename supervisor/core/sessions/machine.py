@@ -82,6 +82,7 @@ _ENDING: Final = (
     "ToolCallStarted",
     "ToolCallFinished",
     "UsageSpent",
+    "BudgetNoticed",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -101,6 +102,7 @@ _ENDING: Final = (
 _AFTERWARDS: Final = (
     *_CARDS,
     "UsageSpent",
+    "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
     "MessageReceived",
@@ -124,6 +126,8 @@ _LIVING: Final = (
     "RunRestarted",
     "RunBlocked",
     "RunUnblocked",
+    "BudgetRaised",
+    "BudgetAnswered",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

@@ -31,11 +31,13 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
+from supervisor.core.sessions.asides import NO_BUDGETING, Budgeting, is_of_budget
 from supervisor.core.sessions.machine import (
     BEGINS_OPERATION,
     ENDS_APPROVAL,
@@ -116,6 +118,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     outcome: e.RunFinished | None = None
     spent: Spent = NOTHING
     """What its runs have spent on models, of all runs."""
+    budgeting: Budgeting = NO_BUDGETING
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -137,7 +140,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     def pending_approvals(self) -> list[tuple[str, str]]:
         """Return (operation, approval) for each call and question that waits for a person's decision."""
         found = []
-        for operation, record in self.operations.items():
+        for operation, record in (*self.operations.items(), *self.budgeting.asides.items()):
             if (approval := record.pending_approval) is not None:
                 found.append((operation, approval))
         return found
@@ -150,8 +153,14 @@ class SessionState(msgspec.Struct, kw_only=True):
             return [(self.back_off.due_at, self.back_off.at)]
         return [(due_at, record.began_at) for record in self.operations.values() if (due_at := record.due_at)]
 
+    def record_of(self, operation: str) -> Operation | None:
+        """Return an operation, or a question about a budget, which is none."""
+        return self.operations.get(operation) or self.budgeting.asides.get(operation)
+
     def is_answered(self, key: str) -> bool:
         """Return whether the event for which a passivated run waits under this key has come."""
+        if key.startswith(KEY):
+            return False  # it is an event in another journal, after which the runner wakes it
         if key == e.MESSAGE:
             return bool(self.inbox)
         if key in self.children:
@@ -217,7 +226,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.said = (self.said + words.removeprefix(words_of(before) or ""))[-MOST_SAID_CHARACTERS:]
 
     def _take(self, event: e.AnyEvent) -> None:
-        if type(event) in MOVES_OPERATION:
+        if is_of_budget(event):
+            self.budgeting = self.budgeting.after(event, self.length)
+        elif type(event) in MOVES_OPERATION:
             self._advance_operation(event)
         else:
             self._note(event)
@@ -288,6 +299,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             setattr(self, name, getattr(fresh, name))
         self.saves += 1
         self.runs += 1
+        if self.budgeting is not NO_BUDGETING:
+            self.budgeting = self.budgeting.after(event, self.length)
         self.input = event.input
         if self.runs == 1:
             self.first_input = event.input

@@ -67,6 +67,7 @@ class Attempt:
         "in_flight",
         "inner",
         "instead",
+        "is_bounded",
         "is_finishing",
         "is_looked_at",
         "is_sealed",
@@ -143,6 +144,8 @@ class Attempt:
         """The bytes of the reports that are not written yet, at most."""
         self.written_at: Appointment | None = None
         """The appointment that writes them."""
+        self.is_bounded: bool | None = None
+        """Whether any budget bounds the run; None: not known yet."""
         self.is_finishing = False
         """Whether the agent function has returned and waits for its children."""
         self._waiters: dict[str | None, Waiters] = {}

@@ -11,6 +11,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.attempt.reservations import BudgetKeeper
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
@@ -52,6 +53,7 @@ class Host(Protocol[AttemptT_contra]):
     asking: MutableMapping[str, Callable[[msgspec.Raw], None]]
     """What checks the arguments that a person gives a call which waits here, by its approval."""
     bodies: Bodies
+    budgets: BudgetKeeper[AttemptT_contra]
 
     @property
     def is_draining(self) -> bool: ...

@@ -22,6 +22,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
@@ -44,6 +45,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
+from supervisor.runtime.lifecycle.budgets import Budgets
 from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
@@ -102,7 +104,7 @@ class Runner:
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
-    `prices` says what requests to models cost.
+    `prices` says what requests to models cost. `budget` is that of trees that are started without one.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Runner:
         replayed: Replayed | None = None,
         environment: Environment | None = None,
         prices: Prices = genai_price,
+        budget: Budget | None = None,
     ) -> None:
         self.environment = environment or Environment()
         self._prices = prices
@@ -149,6 +152,8 @@ class Runner:
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
+        self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
+        self.launcher.claimed.connect(self.budgets.recover)
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
@@ -239,6 +244,7 @@ class Runner:
         log.debug(
             "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
         )
+        self.budgets.stopped(attempt)
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
@@ -282,6 +288,7 @@ class Runner:
             self.hub.publish(row.session)
             if type(row.event) in INBOX_EVENTS:
                 self.hub.publish(INBOX)
+        self.budgets.published(rows)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
         self.published.send(rows)

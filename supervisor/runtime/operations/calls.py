@@ -28,6 +28,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.budgets import A_CALL
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable_text
@@ -366,8 +367,12 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
         try:
             if record is None:
                 await attempt.hold()
-                await call.read_rules()
-                await call.request()
+                reserved = await attempt.host.budgets.reserve(attempt, A_CALL, in_operation=True)
+                try:
+                    await call.read_rules()
+                    await call.request()
+                finally:
+                    attempt.host.budgets.release(attempt, reserved)
             if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
                 attempt.host.asking[asked] = call.check_edit
                 try:

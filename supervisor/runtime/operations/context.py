@@ -36,7 +36,7 @@ from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
-from supervisor.runtime.operations.spending import use
+from supervisor.runtime.operations.spending import asking_model, use
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
@@ -237,10 +237,11 @@ class LocalContext(LocalOperations, Context):
             self._attempt.complete(opened)
 
     @asynccontextmanager
-    async def model_call(self) -> AsyncIterator[None]:
+    async def model_call(self, *, reserve: Usage | None = None) -> AsyncIterator[None]:
         try:
-            with self._attempt.watch.working(model_call=True):
-                yield
+            async with asking_model(self._attempt, reserve):
+                with self._attempt.watch.working(model_call=True):
+                    yield
         finally:
             self._attempt.check_quiet()  # the attempt may only wait from now on
 

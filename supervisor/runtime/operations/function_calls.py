@@ -33,7 +33,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
-from supervisor.runtime.operations.spending import note_used, pay, take_spent
+from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
 
@@ -431,7 +431,7 @@ class _CallContext(ProcessToolContext):
         note_used(self._call.attempt, self.running, usage)
 
     def take_used(self, usage: Usage) -> None:
-        self.running.spent.append(usage)
+        take_used(self.running, usage)
 
     def leave(self, result: ToolResult[Any]) -> None:
         self.left = result

@@ -8,7 +8,8 @@ Rules
 - What a crash cuts off was paid and is not counted; the step runs again, and counts then.
 """
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,12 +20,20 @@ from supervisor.core.errors import Suspended
 from supervisor.core.usage import Usage, checked_usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import Running
+from supervisor.runtime.attempt.reservations import REQUEST, Request, Reservation, request_of
 
 
 def note_used(attempt: Attempt, running: Running, usage: Any) -> None:
     """Note what a body has used; see StepContext.used."""
     given = _checked(usage)
-    running.in_loop(lambda: running.spent.append(attempt.host.price(given)))
+    running.in_loop(lambda: take_used(running, attempt.host.price(given)))
+
+
+def take_used(running: Running, usage: Usage) -> None:
+    """Take what a body has used, with its price."""
+    running.spent.append(usage)
+    if running.request is not None:
+        running.request.has_said = True
 
 
 def _checked(usage: Any) -> Usage:
@@ -68,6 +77,58 @@ async def use(attempt: Attempt, branch: str, usage: Usage) -> None:
             spent = e.UsageSpent(at=now, usage=attempt.host.price(given), operation=operation)
             done = e.OperationFinished(at=now, operation=operation, kind="used", value=JSON_NULL)
             await attempt.append(lambda view, state: [spent, done])
+            if (request := request_of(attempt)) is not None:
+                request.has_said = True
         await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
+
+
+@asynccontextmanager
+async def asking_model(attempt: Attempt, reserve: Usage | None) -> AsyncIterator[None]:
+    """Enclose a request to a model, as far as budgets bound it (B2)."""
+    budgets, around = attempt.host.budgets, REQUEST.get()
+    if not budgets.bounds(attempt) or (reserve is not None and not reserve.requests):
+        yield
+        return
+    request = Request(attempt, reserve)
+    if not attempt.replay.is_replaying:
+        await admit(attempt, request, in_operation=False, may_wait=not attempt.in_flight)
+    REQUEST.set(request)
+    has_returned = False
+    try:
+        yield
+        has_returned = True
+    finally:
+        REQUEST.set(around)
+        is_silent = not request.has_said and (request.has_begun or (has_returned and not request.has_step))
+        if request.is_admitted and is_silent:
+            await _note_silent(attempt)
+        budgets.release(attempt, request.reservation)
+
+
+async def admit(attempt: Attempt, request: Request, *, in_operation: bool, may_wait: bool = True) -> None:
+    """Wait until a request may begin."""
+    found = await attempt.host.budgets.reserve(attempt, request.reserve, in_operation=in_operation, may_wait=may_wait)
+    request.reservation, request.is_admitted = found, found is not None
+
+
+async def admit_step(attempt: Attempt, running: Running) -> Reservation | None:
+    """Wait until a new step may begin, if it is a request to a model. Return its own reservation, if it has one."""
+    running.request = request = request_of(attempt)
+    if request is not None:
+        request.has_step = True
+        if not request.is_admitted:
+            await admit(attempt, request, in_operation=True)
+        request.has_begun = True
+    elif attempt.host.budgets.asks_model(attempt, running.operation):
+        return await attempt.host.budgets.reserve(attempt, None, in_operation=True)
+    return None
+
+
+async def _note_silent(attempt: Attempt) -> None:
+    """Journal a request that has said nothing of what it used."""
+    unknown = Usage(input_tokens=None, cached_input_tokens=None, output_tokens=None)
+    spent = e.UsageSpent(at=attempt.host.clock.now(), usage=unknown)
+    with suppress(Suspended):
+        await attempt.append(lambda view, state: [spent], bound=False)

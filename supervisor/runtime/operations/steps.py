@@ -29,7 +29,7 @@ from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
 from supervisor.runtime.operations.reports import stream
-from supervisor.runtime.operations.spending import append_result, note_used, pay
+from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
 
 async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -76,12 +76,14 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
+            reserved = await admit_step(attempt, running)
             with attempt.watch.working(name):
                 try:
                     ended = await _take(attempt, body, running, name)
                     await append_result(attempt, running, ended)
                 finally:
                     await pay(attempt, running)
+                    attempt.host.budgets.release(attempt, reserved)
                 if running.cancellation is not None:
                     raise running.cancellation
         record = await attempt.take(operation)
@@ -168,4 +170,4 @@ class _StepContext(StepContext):
         note_used(self._attempt, self._running, usage)
 
     def take_used(self, usage: Usage) -> None:
-        self._running.spent.append(usage)
+        take_used(self._running, usage)

@@ -19,6 +19,7 @@ from temporalio.client import Client
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
@@ -147,6 +148,7 @@ class TemporalSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -159,6 +161,7 @@ class TemporalSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -171,6 +174,7 @@ class TemporalSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...
     async def start(
         self,
@@ -181,6 +185,7 @@ class TemporalSupervisor(Supervisor):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:
         who = await self._admission.of_program(by, "start agents")
         root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who)
