@@ -50,6 +50,7 @@ _COMMANDS = {
     "answer": ("deciding", "Answer a question that an agent asks."),
     "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
     "send": ("messages", "Send a message to a session."),
+    "budget": ("usage", "Raise what a session and everything below it may spend."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and their status."),
     "top": ("top", "Show what every run is doing, since when, and what it waits for."),

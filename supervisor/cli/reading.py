@@ -259,10 +259,8 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     for child in children:
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
-    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}")
-    if view.usage != NOTHING:
-        print(f"spent: {spent_text(view.usage)}")
-    print()
+    spent = "" if view.usage == NOTHING else f"\nspent: {spent_text(view.usage)}"
+    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}{spent}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):

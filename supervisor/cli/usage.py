@@ -1,4 +1,4 @@
-"""`supervisor usage`: what was spent on models. It only reads."""
+"""`supervisor usage`: what was spent on models, which only reads; and `supervisor budget`, which raises a budget."""
 
 from typing import Annotated
 
@@ -8,10 +8,12 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.cli.reading import get_session
+from supervisor.core.budgets import budget_text, read_budget
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import Spent, UsageKind, UsageReport, money_text, requests_text
+from supervisor.system.refusals import COMMANDS
 
 
 def usage(
@@ -38,6 +40,32 @@ def usage(
         _print(report)
     else:
         say_on_stderr(f"Nothing was spent on models in {session or place.where}, as far as its agents say.")
+    return Exit.DONE
+
+
+def budget(session: str, limits: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE) -> int:
+    """Raise what a session and everything below it may spend: what waits for that goes on. A lower limit changes
+    nothing.
+
+    Parameters
+    ----------
+    session
+        The id of the session whose budget it is.
+    limits
+        The new limits, as in usd=10,requests=400; the kinds are usd, tokens, requests and calls.
+    """
+    import anyio
+
+    given = read_budget(limits)
+    place.check_by(by)
+
+    async def act() -> None:
+        async with place.open(wanted=("session", session), action=COMMANDS["budget"].what) as supervisor:
+            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
+            await supervisor.raise_budget(session, given, by=place.name_of(by, supervisor))
+
+    anyio.run(act)
+    print(f"The budget of {session} is at least {budget_text(given.limits)} from now on")
     return Exit.DONE
 
 

@@ -153,6 +153,8 @@ class RemoteSupervisor(Supervisor):
                 body["input"] = to_json(args[0], "the input", exact=True)
         else:
             raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+        if budget is not None:
+            body["budget"] = msgspec.to_builtins(budget)
         answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=True)
         if not answer.is_good:
             raise error_of(answer, self.where)
@@ -168,6 +170,11 @@ class RemoteSupervisor(Supervisor):
         self._me(by, "resume")
         found = await self._connection.ask("POST", "/api/resume")
         return [self._run(each) for each in found["items"]]
+
+    async def raise_budget(self, session: str, budget: Budget, *, by: str | None = None) -> None:
+        self._me(by, "raise a budget")
+        body = msgspec.to_builtins(budget)
+        await self._connection.ask("POST", _path("sessions", session, "budget"), body=body, repeats=True)
 
     @overload
     async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...

@@ -59,6 +59,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return {kind: limit for kind in KINDS if (limit := getattr(self, kind)) is not None}
 
 
+def checked_budget(budget: Any, whose: str) -> Budget | None:
+    """Return a budget; raises TypeError for what is none."""
+    if not (budget is None or isinstance(budget, Budget)):
+        raise TypeError(f"{whose}: budget is a Budget, not {budget!r:.100}: write Budget(usd=5)")
+    return budget
+
+
 class Used(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An amount of each kind."""
 

@@ -21,8 +21,8 @@ from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
-from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.budgets import Budget
+from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.calls.rules import Rule, checked_rule, inherit
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import printable_text, to_json

@@ -121,10 +121,11 @@ class Supervisor(ABC):
         relative one is below this program's working directory, which is also the default. Only a process that has the
         store open chooses it. `by`: the person who starts it; None: this program. `requester`: the person on whose
         behalf the agent works; None: the same person. `budget`: what the session with everything below it may spend
-        over all its turns before a person is asked (B2); it is journaled. Raises UnknownAgent for any other name; InvalidInput for an input
-        that does not fit or a `cwd` that is no folder, before anything is journaled; SessionConflict if the session has
-        another agent, input, folder or budget; TreeOwned if another process runs it; NotEntitled for a person who is no
-        operator, if people have roles.
+        over all its turns before a person is asked (B2); it is journaled. None: what it has, or the program's.
+
+        Raises UnknownAgent for any other name; InvalidInput for an input that does not fit or a `cwd` that is no
+        folder, before anything is journaled; SessionConflict if the session has another agent, input, folder or budget;
+        TreeOwned if another process runs it; NotEntitled for a person who is no operator, if people have roles.
         """
 
     @abstractmethod

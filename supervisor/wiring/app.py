@@ -17,6 +17,7 @@ import anyio
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
@@ -76,6 +77,7 @@ async def open_supervisor(
     traces: bool = False,
     trace_contents: bool = False,
     prices: Callable[[Usage], float | None] = genai_price,
+    budget: Budget | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -101,6 +103,7 @@ async def open_supervisor(
 
     `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
     default are the prices of genai-prices, if it is installed (extra `prices`).
+    `budget`: what each tree may spend before a person is asked that was started without a budget (B2).
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -130,6 +133,7 @@ async def open_supervisor(
             jobs=JobWatch,
             environment=environment,
             prices=prices,
+            budget=budget,
         )
         if environment is not None:
             runner.published.connect(environment.hear)

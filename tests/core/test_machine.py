@@ -89,6 +89,9 @@ MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
 UsageSpent                .         .         .         open      stopping  finished
+BudgetRaised              .         .         .         open      .         finished
+BudgetNoticed             .         .         .         open      stopping  .
+BudgetAnswered            .         .         .         open      .         .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
 ImportStarted             .         imported  .         .         .         .

@@ -26,7 +26,7 @@ from typing import (
 
 import msgspec
 
-from supervisor.core.budgets import Budget
+from supervisor.core.budgets import Budget, checked_budget
 from supervisor.core.declarations.schemas import refuse_unknown
 from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.declarations.tool_schema import tool_schema
@@ -137,9 +137,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
-        if not (budget is None or isinstance(budget, Budget)):
-            raise TypeError(f"agent {self.name}: budget is a Budget, not {budget!r}")
-        self.budget = budget
+        self.budget = checked_budget(budget, f"agent {self.name}")
         self.version = version
         self.versions = dict(versions)
         if not version or version in self.versions:

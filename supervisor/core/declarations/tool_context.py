@@ -39,8 +39,8 @@ class StepContext(ABC):
 
     @abstractmethod
     def used(self, usage: Usage, /) -> None:
-        """Say what a request to a model took (B1). It is journaled with the step's result, or alone if there is none. It
-        gets the price of now, unless it has one. Raises InvalidInput for what is no Usage; RunStopping as above."""
+        """Say what a request to a model took (B1). It is journaled with the step's result, or alone if there is none.
+        Without a price it gets that of now. Raises InvalidInput for what is no Usage; RunStopping as above."""
 
 
 class ToolContext(ABC):

@@ -212,9 +212,7 @@ def _open_operations(cut: Cut) -> tuple[set[int], set[str]]:
     places: dict[tuple[str, str], list[int]] = {}
     for place, row in enumerate(cut.rows[: cut.place]):
         state = states.setdefault(row.session, SessionState(id=row.session))
-        operation = getattr(row.event, "operation", None)
-        if is_of_budget(row.event):
-            operation = None
+        operation = None if is_of_budget(row.event) else getattr(row.event, "operation", None)
         if operation is not None and operation not in state.operations:
             places[row.session, operation] = []  # it begins: an earlier operation of this id was forgotten
         if operation is not None:

@@ -143,6 +143,8 @@ class Budgets:
         self._spenders: set[tuple[str, str]] = set()
         """By root: the names of steps that have spent."""
         self._expiries: dict[str, Appointment] = {}
+        self._number = 0
+        """Of the latest reservation that waits."""
 
     # -- what bounds a run -------------------------------------------------------------------------------------------
 
@@ -173,8 +175,7 @@ class Budgets:
         known = {(each.session, each.scope) for each in self._above.get(session, ())}
         for scope, budget in given:
             if budget is not None and budget.limits and (session, scope) not in known:
-                expires_in = None if spec is None else spec.approval_expires_in
-                self._hold(session, scope, budget, expires_in)
+                self._hold(session, scope, budget, None if spec is None else spec.approval_expires_in)
         if above and session not in self._above:
             self._above[session], self._roots[session], self._agents[session] = above, facts.root, facts.path[-1]
         return self._above.get(session, ())
@@ -236,7 +237,8 @@ class Budgets:
         self._look(root)
         if asked.is_granted:
             return asked
-        name = f"budget:{id(asked)}"
+        self._number += 1
+        name = f"budget:{self._number}"
         if not in_operation:
             attempt.begin_operation()
         try:
@@ -404,31 +406,24 @@ class Budgets:
     def _take(self, row: JournalEntry) -> bool:
         """Take an entry of a tree with a budget; return whether it may let something go on."""
         event, holders = row.event, self._above[row.session]
-        own = [holder for holder in holders if holder.session == row.session]
+        own = [holder for holder in holders if holder.session == row.session and row.position > holder.since]
         match event:
-            case e.UsageSpent():
+            case e.UsageSpent() | e.ToolCallRequested() if not is_aside(event.operation):
                 self._count([holder for holder in holders if row.position > holder.since], row)
                 for holder in holders:
                     self._notice(holder)
                 return True
-            case e.ToolCallRequested() if not is_aside(event.operation):
-                self._count([holder for holder in holders if row.position > holder.since], row)
-                for holder in holders:
-                    self._notice(holder)
-                return False
             case e.RunStarted(again=None):
                 for holder in own:
-                    if holder.scope == "run" and row.position > holder.since:
+                    if holder.scope == "run":
                         holder.used, holder.limits, holder.by = Used(), holder.base, {}
                 return False
-            case e.BudgetRaised() | e.ToolCallRequested() | e.ToolCallFinished() | e.RunFinished():
-                if not (isinstance(event, e.BudgetRaised | e.RunFinished) or is_aside(event.operation)):
-                    return False
+            case e.RunFinished() if self._roots[row.session] == row.session:
+                self._forget(row.session)
+                return False
+            case e.BudgetRaised() | e.ToolCallRequested() | e.ToolCallFinished():
                 for holder in own:
                     self._move(holder, event)
-                if isinstance(event, e.RunFinished) and self._roots[row.session] == row.session:
-                    self._forget(row.session)
-                    return False
                 return True
             case _:
                 return False

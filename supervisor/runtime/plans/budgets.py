@@ -21,7 +21,6 @@ from supervisor.core.budgets import (
     Used,
     aside_of,
     budget_text,
-    exceeded,
     is_aside,
     proposed,
     raised,

@@ -23,7 +23,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.encoding import printable_text
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
 from supervisor.core.sessions.retrying import why_not_retry
@@ -188,7 +188,7 @@ class TemporalSupervisor(Supervisor):
         budget: Budget | None = None,
     ) -> Run[Any]:
         who = await self._admission.of_program(by, "start agents")
-        root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who)
+        root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who, budget)
         return TemporalRun(self, self.trees, self.near, root, 1, spec, is_new=is_new)
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
@@ -235,6 +235,14 @@ class TemporalSupervisor(Supervisor):
         who = await self._admission.of_program(by, "cancel sessions", session)
         root = await self.trees.find_root(session)
         await send_command(self.trees, root, "cancel", session, who, reason, run=run)
+
+    async def raise_budget(self, session: str, budget: Budget, *, by: str | None = None) -> None:
+        await self._refuse_inside(METHODS["raise_budget"].what)
+        if not budget.limits:
+            raise InvalidInput("name a limit to raise, such as usd=10")
+        who = await self._admission.of_program(by, "raise budgets", session)
+        root, text = await self.trees.find_root(session), to_json(budget, "a budget")
+        await send_command(self.trees, root, "raise_budget", session, who, bytes(text).decode(), check=any_session)
 
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         await self._refuse_inside(METHODS["send"].what)

@@ -8,6 +8,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from supervisor.core.budgets import Budget
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
@@ -48,6 +49,7 @@ async def start_session(
     cwd: str | None,
     requester: str | None,
     who: str,
+    budget: Budget | None = None,
 ) -> tuple[str, AgentSpec[..., Any] | None, bool]:
     """Start an agent, and wait for a bounded time until a worker has begun it. Return the session, the agent's
     declaration if it was given, and whether the session is new. `args`: the input, or nothing; `who`: the person."""
@@ -70,16 +72,20 @@ async def start_session(
         cwd=here if cwd is None else find_folder(cwd, here),
         requester=printable_text(requester) if requester else who,
         by=who,
+        budget=budget,
         largest=largest,
         has_marks=True,
     )
-    mark = digest_of_value([start.agent, to_wire(start).get("given", [])])
+    document = to_wire(start)
+    bounded = [] if budget is None else [document["budget"]]
+    mark = digest_of_value([start.agent, document.get("given", []), *bounded])
     is_new = await start_tree(trees, start, mark)
     if not is_new:
         described = await trees.namespace.describe(root)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(
-                f"session {root} belongs to another agent, or was started with another input; choose another id"
+                f"session {root} belongs to another agent, or was started with another input or budget; choose "
+                "another id"
             ) from None
     await trees.until_accepted(root, [Wanted(name=start.agent)])
     return root, spec, is_new
