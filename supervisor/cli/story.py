@@ -13,6 +13,7 @@ from supervisor.channels.wording.cards import path_text
 from supervisor.channels.wording.granting import HOW_LONG, where_rule_holds
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import call_line, instant_text
+from supervisor.core.budgets import KINDS, budget_text
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import CardEvent
@@ -72,7 +73,8 @@ class Story:
             or self._work(event, now)
             or self._call(row.session, event)
         )
-        return told or _approval(event) or _rule(event) or _forked(event) or _imported(event) or type(event).__name__
+        told = told or _approval(event) or _budget(event)
+        return told or _rule(event) or _forked(event) or _imported(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
         """Tell how a session and its runs begin and end."""
@@ -104,8 +106,6 @@ class Story:
                 return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {instant_text(event.due_at, now)}"
             case e.OperationFinished():
                 return self._operation(event)
-            case e.UsageSpent():
-                return f"spent {spent_text(spent_by(event.usage))} on {visible(event.usage.model) or 'a model'}"
             case e.StateSaved():
                 return "saved its state"
             case e.MessageReceived():
@@ -286,6 +286,21 @@ def _forked(event: e.AnyEvent) -> str | None:
         case e.ForkTaken():
             return f"was forked by {visible(event.by)} before entry {event.before}: session {visible(event.fork)}"
     return None
+
+
+def _budget(event: e.AnyEvent) -> str | None:
+    match event:
+        case e.UsageSpent():
+            return f"spent {spent_text(spent_by(event.usage))} on {visible(event.usage.model) or 'a model'}"
+        case e.BudgetRaised():
+            limits = {kind: limit for kind in KINDS if (limit := getattr(event, kind)) is not None}
+            return f"its budget was raised to {budget_text(limits)} by {visible(event.by)}"
+        case e.BudgetNoticed():
+            return visible(event.text)
+        case e.BudgetAnswered():
+            return "goes on: the budget that it waited for was decided"
+        case _:
+            return None
 
 
 def _rule(event: e.AnyEvent) -> str | None:

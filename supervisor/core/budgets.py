@@ -87,6 +87,8 @@ class Used(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 A_CALL: Final = Used(calls=1)
+ASKING_CALL: Final = Used(calls=1, requests=1)
+"""A call that asks a model: it takes as much as the largest request so far."""
 
 
 def used_by(spent: Spent) -> Used:

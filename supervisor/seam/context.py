@@ -304,10 +304,13 @@ class Context(Operations):
         """
 
     @abstractmethod
-    async def used(self, usage: Usage, /) -> None:
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
         """Say what a request to a model took that the agent made outside of steps and calls; in those, say it by
         `StepContext.used` and `ToolContext.used` (B1). A replay adds nothing. Raises InvalidInput for what is no Usage,
-        and if another live task of this branch says the same."""
+        and if another live task of this branch says the same.
+
+        `is_operation=False`: for an agent that says it of another program, which no replay runs again: like `report`,
+        it is no operation, and says nothing during a replay."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

@@ -88,6 +88,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         paths: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
+        self.asks_model = False
+        """Whether its calls ask a model, or answer a program that goes on to ask one: budgets bound them so (B2)."""
         if self.name == BUDGET:
             raise ValueError(f"tool {self.name}: this name stands for questions about budgets; give it another one")
         self.is_plain = is_plain(fn)

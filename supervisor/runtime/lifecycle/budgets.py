@@ -228,6 +228,8 @@ class Budgets:
             return None
         if not isinstance(wants, Used):
             wants = self._of_request(attempt, wants, holders[0])
+        elif wants.requests:
+            wants = msgspec.structs.replace(holders[0].largest, calls=wants.calls)
         asked = _Waiting(wants, attempt.wake, holders=holders)
         root = attempt.state.facts.root
         queue = self._queues.setdefault(root, [])

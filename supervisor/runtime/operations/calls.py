@@ -28,7 +28,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.budgets import A_CALL
+from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable_text
@@ -105,6 +105,11 @@ class Call(ABC):
         """Why a call that is new to the journal cannot be made; "" if it can. It has this as its result, no rule and no
         person is asked, and nothing runs. A call that the journal knows goes on as it was asked."""
         return ""
+
+    @property
+    def wants(self) -> Used:
+        """What the call takes of budgets before it is journaled."""
+        return A_CALL
 
     @property
     def edit_schema(self) -> msgspec.Raw:
@@ -367,7 +372,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
         try:
             if record is None:
                 await attempt.hold()
-                reserved = await attempt.host.budgets.reserve(attempt, A_CALL, in_operation=True)
+                reserved = await attempt.host.budgets.reserve(attempt, call.wants, in_operation=True)
                 try:
                     await call.read_rules()
                     await call.request()

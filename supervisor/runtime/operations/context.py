@@ -36,7 +36,7 @@ from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
-from supervisor.runtime.operations.spending import asking_model, use
+from supervisor.runtime.operations.spending import asking_model, use, use_now
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
@@ -266,8 +266,8 @@ class LocalContext(LocalOperations, Context):
     ) -> None:
         await report(self._attempt, kind, text, tool, call, is_error=is_error)
 
-    async def used(self, usage: Usage, /) -> None:
-        await use(self._attempt, self._branch, usage)
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
+        await (use(self._attempt, self._branch, usage) if is_operation else use_now(self._attempt, usage))
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

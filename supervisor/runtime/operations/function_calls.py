@@ -15,6 +15,7 @@ import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
+from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
@@ -122,6 +123,10 @@ class FunctionCall(Call):
     @property
     def refusal(self) -> str:
         return self.tool.refusal
+
+    @property
+    def wants(self) -> Used:
+        return ASKING_CALL if self.tool.asks_model else A_CALL
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         decoded = self.tool.decode_arguments(arguments) if callable(self.tool.policy) else {}

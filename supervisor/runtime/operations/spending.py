@@ -84,6 +84,15 @@ async def use(attempt: Attempt, branch: str, usage: Usage) -> None:
         await attempt.end_operation(operation)
 
 
+async def use_now(attempt: Attempt, usage: Usage) -> None:
+    """Journal what another program has used, unless this is a replay."""
+    given = _checked(usage)
+    await attempt.check()
+    if not attempt.replay.is_replaying:
+        spent = e.UsageSpent(at=attempt.host.clock.now(), usage=attempt.host.price(given))
+        await attempt.append(lambda view, state: [spent])
+
+
 @asynccontextmanager
 async def asking_model(attempt: Attempt, reserve: Usage | None) -> AsyncIterator[None]:
     """Enclose a request to a model, as far as budgets bound it (B2)."""
@@ -92,8 +101,9 @@ async def asking_model(attempt: Attempt, reserve: Usage | None) -> AsyncIterator
         yield
         return
     request = Request(attempt, reserve)
+    may_wait = not attempt.in_flight or attempt.spec.holds_process  # of that nothing is run again in a replay
     if not attempt.replay.is_replaying:
-        await admit(attempt, request, in_operation=False, may_wait=not attempt.in_flight)
+        await admit(attempt, request, in_operation=False, may_wait=may_wait)
     REQUEST.set(request)
     has_returned = False
     try:
