@@ -80,6 +80,10 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the tokens of input and output."""
         return self.input_tokens + self.output_tokens
 
+    def __bool__(self) -> bool:
+        """Whether anything was spent."""
+        return self != NOTHING
+
     def __add__(self, other: "Spent") -> "Spent":
         if other == NOTHING:
             return self
@@ -97,7 +101,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def __str__(self) -> str:
-        """Say it in words: "4.10 USD and 3 requests of unknown price"."""
+        """Say its money in words: "4.10 USD and 3 requests of unknown price"."""
         return money_text(self)
 
 
