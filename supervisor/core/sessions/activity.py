@@ -27,9 +27,9 @@ DoingKind = Literal[
     "unknown",
 ]
 """approval: a person is asked; also a question of the agent's own. back_off: the run failed, and will be run again.
-blocked: its code cannot follow its journal; `name` says why. budget: it waits for a decision about a budget above it. left: the function `name` still runs in the process of
-the session, although its call or step has ended (T3). unknown: the journal does not say, as for a step or a model call
-in another process."""
+blocked: its code cannot follow its journal; `name` says why. budget: it waits for a decision about a budget above it.
+left: the function `name` still runs in the process of the session, although its call or step has ended (T3). unknown:
+the journal does not say, as for a step or a model call in another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
 """The state of the watchdog. asleep: the run waits outside memory, and no budget runs; unknown: another process has it.
 """
