@@ -322,7 +322,9 @@ class Budgets:
             self._attempts.start_soon(self._ask, holder)
 
     async def _ask(self, holder: Holder) -> None:
-        approval = self._environment.new_approval_id(self._roots[holder.session])
+        if (root := self._roots.get(holder.session)) is None:  # the tree has ended
+            return
+        approval = self._environment.new_approval_id(root)
 
         def plan(view: View) -> list[Entry]:
             state, now = view.session(holder.session), self._clock.now()
@@ -347,7 +349,7 @@ class Budgets:
         try:
             await self._journal.append(plan)
         except StoreError as error:
-            self._attempts.suspend_root(self._roots.get(holder.session, holder.session), error)
+            self._attempts.suspend_root(root, error)
         finally:
             holder.is_asking = False
 
