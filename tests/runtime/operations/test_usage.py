@@ -33,7 +33,7 @@ async def ask(step: StepContext, how: str = "answers") -> str:
     return how
 
 
-@tool(policy="allow", timeout=5.0)
+@tool(policy="allow", timeout=5.0, idempotent=True)
 async def look_up(call: ToolContext, how: str) -> str:
     call.used(Usage(model="m", usd=1.0))
     if how == "hangs":
