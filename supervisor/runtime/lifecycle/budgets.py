@@ -214,6 +214,7 @@ class Budgets:
         holder.question = state.budgeting.pending(holder.scope)
         if holder.question is not None:
             self._expire_later(holder, state)
+            self._attempts.start_soon(self._withdraw_if_enough, holder.session)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
@@ -509,15 +510,18 @@ class Budgets:
     # -- sleepers ----------------------------------------------------------------------------------------------------
 
     def recover(self, root: str) -> None:
-        """Look at a tree that this process has claimed: whether runs sleep for a budget that was decided."""
+        """Look at a tree that this process has claimed, and in which runs sleep for a budget."""
         self._attempts.start_soon(self._recover, root)
 
     async def _recover(self, root: str) -> None:
-        store = self._journal.store
-        asked = {each.session for each in store.find_approvals(root=root) if is_aside(each.operation)}
-        for session in sorted(asked):
-            self._find(session, self._journal.look().session(session).facts, None)
-            await self._withdraw_if_enough(session)
+        found = self._journal.store.find_approvals(root=root)
+        for session in sorted({each.session for each in found if is_aside(each.operation)}):
+            try:
+                self._find(session, self._journal.look().session(session).facts, None)
+            except StoreError as error:  # the launcher reports it, too
+                log.error("budget.unreadable", session=session, reason=str(error))
+            else:
+                await self._withdraw_if_enough(session)
         await self._wake_sleepers(root)
 
     async def _withdraw_if_enough(self, session: str) -> None:
