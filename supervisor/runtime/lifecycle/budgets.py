@@ -17,7 +17,7 @@ Rules
 The module is longer than 400 lines because what is counted, granted and asked is one state.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -214,7 +214,6 @@ class Budgets:
         holder.question = state.budgeting.pending(holder.scope)
         if holder.question is not None:
             self._expire_later(holder, state)
-            self._attempts.start_soon(self._withdraw_if_enough, holder.session)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
@@ -510,19 +509,23 @@ class Budgets:
     # -- sleepers ----------------------------------------------------------------------------------------------------
 
     def recover(self, root: str) -> None:
-        """Look at a tree that this process has claimed, and in which runs sleep for a budget."""
-        self._attempts.start_soon(self._recover, root)
+        """Look at the questions of a tree that this process has claimed: today's budgets may be larger, or gone."""
+        asked = {each.session for each in self._journal.store.find_approvals(root=root) if is_aside(each.operation)}
+        if asked:
+            self._attempts.start_soon(self._look_again, sorted(asked))
 
-    async def _recover(self, root: str) -> None:
-        found = self._journal.store.find_approvals(root=root)
-        for session in sorted({each.session for each in found if is_aside(each.operation)}):
+    def wake(self, root: str) -> None:
+        """Wake the runs of a tree that this process has claimed, and that sleep for a budget that was decided."""
+        self._attempts.start_soon(self._wake_sleepers, root)
+
+    async def _look_again(self, sessions: Sequence[str]) -> None:
+        for session in sessions:
             try:
                 self._find(session, self._journal.look().session(session).facts, None)
             except StoreError as error:  # the launcher reports it, too
                 log.error("budget.unreadable", session=session, reason=str(error))
             else:
                 await self._withdraw_if_enough(session)
-        await self._wake_sleepers(root)
 
     async def _withdraw_if_enough(self, session: str) -> None:
         """Withdraw a question whose budget is large enough by now: the configuration has another one."""

@@ -153,7 +153,8 @@ class Runner:
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
-        self.launcher.sleeps_for_budget.connect(self.budgets.recover)
+        self.launcher.claimed.connect(self.budgets.recover)
+        self.launcher.sleeps_for_budget.connect(self.budgets.wake)
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
