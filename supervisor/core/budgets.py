@@ -24,6 +24,8 @@ TOOL: Final = "supervisor.budget"
 """Stands for a tool where a person is asked to raise a budget. No tool has this name, and no rule covers it."""
 KEY: Final = "budget:"
 """Begins the key under which a run waits for a decision about a budget (RunPassivated.waiting_for)."""
+IN_FLIGHT: Final = "in flight"
+"""The key under which a run waits for what is in flight under its budgets. Nothing in a journal answers it."""
 ASIDE: Final = "aside:"
 """Begins the ids of questions that no agent asked: they are no operations of its run. No kind of operation has this
 name, and no branch has a colon."""

@@ -26,6 +26,7 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.budgets import (
     A_CALL,
+    IN_FLIGHT,
     KEY,
     KINDS,
     NOTICED_AT,
@@ -48,7 +49,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.asides import noticed_as
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, tokens_text
-from supervisor.runtime.attempt.attempt import READY, Attempt
+from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.environment import Environment
@@ -309,7 +310,7 @@ class Budgets:
             if over is not None:
                 self._ask_soon(over)
             waits_for = over or next((holder for holder, _ in lacking if holder.question or holder.is_asking), None)
-            key = f"{READY}budget" if waits_for is None else waits_for.key
+            key = IN_FLIGHT if waits_for is None else waits_for.key
             if key != asked.key:
                 was, asked.key = asked.key, key
                 asked.wake(was)
@@ -352,6 +353,8 @@ class Budgets:
             self._attempts.suspend_root(root, error)
         finally:
             holder.is_asking = False
+        if holder.question is None:  # a run that fell asleep for it meanwhile looks again
+            await self._wake_sleepers(root)
 
     def _is_wanted(self, holder: Holder) -> bool:
         """Whether something still waits for a larger budget."""
@@ -389,7 +392,8 @@ class Budgets:
     def published(self, rows: Collection[JournalEntry]) -> None:
         """Take committed entries, of whichever process."""
         for row in rows:
-            if isinstance(row.event, e.ToolCallFinished) and is_aside(row.event.operation):
+            is_over = isinstance(row.event, e.ToolCallFinished) and is_aside(row.event.operation)
+            if is_over or isinstance(row.event, e.BudgetRaised):
                 self._attempts.start_soon(self._wake_sleepers_below, row.session)
         if not self._above:
             return
