@@ -394,7 +394,7 @@ class Budgets:
         for row in rows:
             is_over = isinstance(row.event, e.ToolCallFinished) and is_aside(row.event.operation)
             if is_over or isinstance(row.event, e.BudgetRaised):
-                self._attempts.start_soon(self._wake_sleepers_below, row.session)
+                self._wake_below(row.session)
         if not self._above:
             return
         touched: dict[str, None] = {}
@@ -547,9 +547,10 @@ class Budgets:
 
         await self._append(session, lambda view: list(plan(view)))
 
-    async def _wake_sleepers_below(self, session: str) -> None:
-        if (row := self._journal.store.get_session(session)) is not None:
-            await self._wake_sleepers(row.root)
+    def _wake_below(self, session: str) -> None:
+        row = self._journal.store.get_session(session)
+        if row is not None and self._journal.store.owns(row.root):
+            self._attempts.start_soon(self._wake_sleepers, row.root)
 
     async def _wake_sleepers(self, root: str) -> None:
         """Journal in each run that sleeps for a budget that its question is over, as far as it is."""

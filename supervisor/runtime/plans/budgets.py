@@ -136,6 +136,9 @@ def raise_events(state: SessionState, given: Budget, by: str, now: datetime) -> 
     limits: dict[str, Any] = given.limits
     if not limits:
         raise InvalidInput("name a limit to raise, such as usd=10")
+    known = [state.budgeting.raised.get(scope, {}) for scope in ("tree", "run")]
+    if all(found.get(kind, 0) >= limit for found in known for kind, limit in limits.items()):
+        return  # it was raised so far before
     yield state.id, e.BudgetRaised(at=now, by=printable_text(by), **limits)
     for name, record in state.budgeting.asides.items():
         if record.pending_approval is not None and state.phase == "open" and _raises(record, limits):
