@@ -35,6 +35,7 @@ NAMES = (
     "pages",
     "repair",
     "budgets",
+    "questions",
 )
 
 

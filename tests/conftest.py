@@ -32,8 +32,7 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests of some markers run only by hand, as with `-m soak`. Long tests first, so that no worker is left
-    alone with them at the end."""
+    """Tests of some markers run only by hand, as with `-m soak`. Each worker has its part of the long tests first."""
     for marker in ("soak", "oldest"):
         if marker not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
@@ -42,7 +41,21 @@ def pytest_collection_modifyitems(config, items):
         twins = left_out({item.nodeid for item in items})
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in twins])
         items[:] = [item for item in items if item.nodeid not in twins]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def dealt(items, workers):
+    """Return the tests in an order whose equal parts, one for each worker as `--dist=worksteal` cuts them, begin with
+    equally many long tests. So no worker is left alone with them at the end."""
+    long = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    order = []
+    for worker in range(workers):
+        part = (len(items) - len(order)) // (workers - worker)
+        mine = long[worker::workers]
+        order += mine + others[: part - len(mine)]
+        del others[: part - len(mine)]
+    return order
 
 
 def pytest_runtest_setup(item):

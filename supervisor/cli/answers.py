@@ -13,38 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from supervisor.cli.options import AnyPlace
-from supervisor.core.documents import (
-    activity_document,
-    approval_document,
-    decision_document,
-    event_document,
-    outcome_document,
-    rule_document,
-    send_document,
-    session_document,
-)
+from supervisor.core.documents import outcome_document
 from supervisor.core.values import Approval, SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = [
-    "activity_document",
-    "approval_document",
-    "decision_document",
-    "event_document",
-    "open_console",
-    "outcome_document",
-    "print_json",
-    "print_value",
-    "rule_document",
-    "run_document",
-    "say_on_stderr",
-    "send_document",
-    "session_document",
-    "stdout_for_json",
-    "ways_to_decide",
-]
 
 
 def run_document(view: SessionView) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.filling import fill_in_approval
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
+from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, SessionId, parse_arguments
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
+from supervisor.core.documents import decision_document, outcome_document
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -31,7 +32,7 @@ Decide = Callable[[str, Approval], Awaitable[Decision]]
 
 
 def approve(
-    approval: str,
+    approval: ApprovalId,
     /,
     *,
     edit: Annotated[
@@ -55,13 +56,7 @@ def approve(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking.
-
-    Parameters
-    ----------
-    approval
-        The approval's id, as `supervisor approvals` shows it.
-    """
+    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking."""
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -76,7 +71,7 @@ def approve(
 
 
 def deny(
-    approval: str,
+    approval: ApprovalId,
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the agent gets it as the call's result.")] = None,
@@ -95,13 +90,7 @@ def deny(
     json: JsonOption = False,
 ) -> int:
     """Deny a call: it does not run, and the agent is told so. With a wider scope, the same call is denied later without
-    asking. A question that is denied stays unanswered.
-
-    Parameters
-    ----------
-    approval
-        The approval's id, as `supervisor approvals` shows it.
-    """
+    asking. A question that is denied stays unanswered."""
 
     async def decision(name: str, found: Approval) -> Decision:
         return Deny(by=name, reason=reason, scope=scope, pattern=pattern)
@@ -140,7 +129,7 @@ def answer(
 
 
 def cancel(
-    session: str,
+    session: SessionId,
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the outcome contains it.")] = None,
@@ -148,13 +137,7 @@ def cancel(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Cancel a session and every sub-agent below it, and wait until they have ended.
-
-    Parameters
-    ----------
-    session
-        The session's id.
-    """
+    """Cancel a session and every sub-agent below it, and wait until they have ended."""
     from supervisor.cli.reading import get_session
     from supervisor.wiring.stopping import run_until_stopped
 
@@ -166,7 +149,7 @@ def cancel(
         action = COMMANDS["cancel"].what if place.is_server else None
         async with place.open(wanted=("session", session), action=action) as supervisor:
             view = await get_session(supervisor, session, place)
-            ended = answers.outcome_document(view)
+            ended = outcome_document(view)
             if ended is None:
                 run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
                 outcome = await run.outcome()
@@ -215,7 +198,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
     result, made, found = anyio.run(decide)
     if as_json:
-        answers.print_json(answers.decision_document(result))
+        answers.print_json(decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{approval}]")
         if result.rule is not None and isinstance(made, Approve | Deny):

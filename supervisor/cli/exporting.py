@@ -17,11 +17,11 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace
 from supervisor.cli.reading import get_session
+from supervisor.core.documents import event_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
 
@@ -77,7 +77,7 @@ def _lines(rows: "tuple[JournalEntry, ...]") -> Iterator[bytes]:
     numbers = Counter[str]()
     for row in rows:
         numbers[row.session] += 1  # as `show` counts the entries of a session
-        yield msgspec.json.encode({"entry": numbers[row.session], **answers.event_document(row)}) + b"\n"
+        yield msgspec.json.encode({"entry": numbers[row.session], **event_document(row)}) + b"\n"
 
 
 def write_whole(path: Path, lines: Iterator[bytes]) -> None:

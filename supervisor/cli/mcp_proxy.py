@@ -76,9 +76,9 @@ class Proxied:
                         run = await self._begin(supervisor, connection.calls)
                         tasks.start_soon(connection.calls.follow, run)
                         say_on_stderr(f"Calls of {self.name} wait in session {run.session} of {place.where}.")
-                        await connection.serve()
+                        has_client_left = await connection.serve()
                         tasks.cancel_scope.cancel()
-                    if connection.server_ended.is_set():
+                    if not has_client_left:
                         say_on_stderr(
                             f"The MCP server {self.name} has ended the connection. What waits for a person stays."
                         )

@@ -19,9 +19,9 @@ from supervisor.channels.wording.cards import headline, heard_lines, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption, SessionId
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.documents import chat_document
+from supervisor.core.documents import chat_document, send_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
 from supervisor.core.values import SendResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def send(
-    session: str,
+    session: SessionId,
     text: str,
     /,
     *,
@@ -45,8 +45,6 @@ def send(
 
     Parameters
     ----------
-    session
-        The session's id.
     text
         The message, as one argument.
     """
@@ -58,7 +56,7 @@ def send(
     heard, view = anyio.run(_hear, place, session, text, by)
     receipt = heard.sent
     if json:
-        answers.print_json(chat_document(heard) if receipt is None else answers.send_document(receipt))
+        answers.print_json(chat_document(heard) if receipt is None else send_document(receipt))
     elif receipt is not None:
         _report(receipt, view, place)
     else:

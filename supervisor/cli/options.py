@@ -39,6 +39,9 @@ StoreOption = Annotated[
         show_default=False,
     ),
 ]
+SessionId = Annotated[str, Parameter(help="The session's id.")]
+ApprovalId = Annotated[str, Parameter(help="The approval's id, as `supervisor approvals` shows it.")]
+ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]

@@ -19,7 +19,7 @@ from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
 from supervisor.core.events import AnyEvent, MessageSent, OperationFinished, RunStarted
 from supervisor.core.rows import JournalEntry
-from supervisor.core.text.visible import visible
+from supervisor.core.telling import SAID, drawn
 from supervisor.seam.supervisor import Supervisor
 
 LONGEST_CHARACTERS: Final = 4000
@@ -96,6 +96,6 @@ class _Telling:
 
 def _told(text: str) -> str:
     """Return a message; several lines each begin with a gutter."""
-    shown = visible(text[:LONGEST_CHARACTERS].strip(), kind="prose", lines=True)
-    more = f" … ({len(text) - LONGEST_CHARACTERS} more characters)" if len(text) > LONGEST_CHARACTERS else ""
+    shown = drawn(SAID(text.strip()), LONGEST_CHARACTERS, lines=True)
+    more = f" ({len(text) - LONGEST_CHARACTERS} more characters)" if len(text) > LONGEST_CHARACTERS else ""
     return (shown if "\n" not in shown else "".join(f"\n  {GUTTER}{line}" for line in shown.split("\n"))) + more

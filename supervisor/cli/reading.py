@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
 
@@ -18,11 +18,12 @@ from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place, SessionId
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
+from supervisor.core.documents import approval_document, event_document, session_document
 from supervisor.core.errors import NotFound
-from supervisor.core.rows import JournalEntry
+from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import NOTHING, spent_text
 from supervisor.core.values import Approval, SessionView
@@ -30,6 +31,7 @@ from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
 T = TypeVar("T")
+_STYLES: Final = {"active": "", "waiting": "yellow", "ok": "green", "error": "red", "cancelled": "dim"}
 
 
 def sessions(
@@ -41,7 +43,7 @@ def sessions(
     """List sessions and their status."""
     views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None, limit=None))
     if json:
-        answers.print_json([answers.session_document(view) for view in views])
+        answers.print_json([session_document(view) for view in views])
     elif views:
         _print_sessions(views)
         waiting = any(view.pending_approvals for view in views)
@@ -51,20 +53,14 @@ def sessions(
     return Exit.DONE
 
 
-def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """Show what happened in a session, event by event.
-
-    Parameters
-    ----------
-    session
-        The session's id.
-    """
+def show(session: SessionId, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+    """Show what happened in a session, event by event."""
     view, rows, children = _read(
         place, lambda supervisor: _show(supervisor, session, place), wanted=("session", session)
     )
     if json:
-        timeline = [answers.event_document(row) for row in rows]
-        answers.print_json({**answers.session_document(view), "timeline": timeline})
+        timeline = [event_document(row) for row in rows]
+        answers.print_json({**session_document(view), "timeline": timeline})
     else:
         _print_story(view, rows, children, place)
     return Exit.DONE
@@ -90,7 +86,7 @@ def approvals(
         return Exit.DONE
     found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
     if json:
-        answers.print_json([answers.approval_document(approval) for approval in found])
+        answers.print_json([approval_document(approval) for approval in found])
     elif found:
         _print_approvals(found)
         if ways := answers.ways_to_decide(found, place.option):
@@ -113,7 +109,7 @@ def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List what was asked and shown, who decided it, and what then ran."""
     rows, names = _read(place, _audit)
     if json:
-        answers.print_json([answers.event_document(row) for row in rows])
+        answers.print_json([event_document(row) for row in rows])
         return Exit.DONE
     from supervisor.cli.story import Story
 
@@ -171,47 +167,19 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from supervisor.core.telling import how_it_is
+
     now = _now()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
     table.add_column("session", no_wrap=False, overflow="fold", min_width=22)
     for name in ("agent", "status", "began"):
         table.add_column(name, overflow="fold")
-    for view in _as_trees(views):
+    for view in as_trees(views, lambda view: view.id):
         indent = "  " * (len(view.path) - 1)
-        status, style = _status(view)
+        tone, status = how_it_is(view)
         began = Text(ago(view.created_at, now), style="dim")
-        table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=style), began)
+        table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=_STYLES[tone]), began)
     answers.open_console().print(table)
-
-
-def _as_trees(views: Sequence[SessionView]) -> list[SessionView]:
-    """Return the sessions, each followed by its sub-agents."""
-    below: dict[str | None, list[SessionView]] = {}
-    known = {view.id for view in views}
-    for view in views:
-        below.setdefault(view.parent if view.parent in known else None, []).append(view)
-    ordered: list[SessionView] = []
-    stack = below.get(None, [])[::-1]
-    while stack:
-        ordered.append(view := stack.pop())
-        stack += below.get(view.id, [])[::-1]
-    return ordered
-
-
-def _status(view: SessionView) -> tuple[str, str]:
-    """Return a session's status in words, and its colour."""
-    if view.outcome is not None:
-        kind = str(view.outcome["kind"])
-        if kind == "succeeded" and view.outcome["cause"]:
-            return visible(str(view.outcome["cause"]), kind="words"), "dim"  # imported, and no turn has run here yet
-        return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
-    if view.status == "blocked":
-        return "blocked" if view.blocked is not None else "blocked below", "red"
-    count = len(view.pending_approvals)
-    if count:
-        asleep = "" if view.running else ", not running"
-        return f"waits: {count} approval{'s' if count > 1 else ''}{asleep}", "yellow"
-    return ("active", "") if view.running else ("open, not running", "yellow")
 
 
 def _print_approvals(found: Sequence[Approval]) -> None:
@@ -252,7 +220,8 @@ def _facts(approval: Approval, now: datetime) -> list[Fact]:
 
 
 def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:
-    from supervisor.cli.story import Story, told_at
+    from supervisor.cli.story import Story
+    from supervisor.core.telling import TRACEBACK, drawn, how_it_is, told_at
 
     now = _now()
     story = Story()
@@ -260,7 +229,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
     spent = "" if view.usage == NOTHING else f"\nspent: {spent_text(view.usage)}"
-    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}{spent}\n")
+    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}{spent}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):
@@ -269,10 +238,10 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {number:>{width}}  {story.tell(row, now)}")
-        for line in visible(getattr(row.event, "traceback", "").rstrip(), kind="words", lines=True).splitlines():
+        for line in drawn(TRACEBACK(getattr(row.event, "traceback", "")), lines=True).splitlines():
             print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
-        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
+        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {how_it_is(child)[1]}", end="")
     if children:
         print()
     for line in block_lines(view, place):

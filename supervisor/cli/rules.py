@@ -14,10 +14,11 @@ from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule
+from supervisor.core.documents import rule_document
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.seam.supervisor import Supervisor
@@ -38,7 +39,7 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
     found = anyio.run(read)
     if json:
-        answers.print_json([answers.rule_document(rule) for rule in found])
+        answers.print_json([rule_document(rule) for rule in found])
     elif found:
         _print_rules(found)
         say_on_stderr(f"\nDeny beats ask, and ask beats allow. To revoke one: supervisor rules revoke ID{place.option}")
@@ -50,7 +51,7 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
 
 def allow(
-    tool: str,
+    tool: ToolName,
     pattern: str,
     /,
     *,
@@ -71,8 +72,6 @@ def allow(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers. For the shell: a whole command, or its first words followed by a space and `*`.
         `in /folder: git status` covers one folder only. For other tools: the JSON object of all arguments.
@@ -82,7 +81,7 @@ def allow(
 
 
 def ask(
-    tool: str,
+    tool: ToolName,
     pattern: str | None = None,
     /,
     *,
@@ -95,8 +94,6 @@ def ask(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers; default: every call. For the shell: the first words of a command, in any folder. For
         other tools: a JSON object of some of the arguments.
@@ -106,7 +103,7 @@ def ask(
 
 
 def deny(
-    tool: str,
+    tool: ToolName,
     pattern: str | None = None,
     /,
     *,
@@ -119,8 +116,6 @@ def deny(
 
     Parameters
     ----------
-    tool
-        The tool's name.
     pattern
         The calls that it covers, as for `rules ask`.
     """
@@ -146,7 +141,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
 
     taken = _change(place, by, body, wanted=("rule", rule))
     if json:
-        answers.print_json(answers.rule_document(taken))
+        answers.print_json(rule_document(taken))
     else:
         print(f"revoked {rule}: {_sentence(taken)}")
     return Exit.DONE
@@ -165,7 +160,7 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
 
     added = _change(place, by, body)
     if as_json:
-        answers.print_json(answers.rule_document(added))
+        answers.print_json(rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
         say_on_stderr(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
@@ -193,7 +188,7 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{_word(rule)} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
+    return f"{rule.kind} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
 
 
 def _review(rule: Rule) -> str:
@@ -208,10 +203,6 @@ def _pattern(rule: Rule) -> str:
     return f"{pattern}  (exactly this call)" if rule.exact else pattern
 
 
-def _word(rule: Rule) -> str:
-    return rule.kind
-
-
 def _print_rules(found: list[Rule]) -> None:
     from rich.text import Text
 
@@ -219,7 +210,7 @@ def _print_rules(found: list[Rule]) -> None:
     for number, rule in enumerate(found):
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask": "yellow"}[rule.kind]
-        text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
+        text.append(f"{rule.id}  ", style="bold").append(rule.kind, style=style)
         text.append(f" {visible(rule.tool)}, {where_rule_holds(rule.session)}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")

@@ -20,7 +20,7 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.channels.terminal import Terminal
-from supervisor.channels.wording.cards import path_text, summary
+from supervisor.channels.wording.cards import call_text, path_text, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
@@ -38,11 +38,12 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
-from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
+from supervisor.cli.story import ended, is_progress, is_progress_unattended, is_trouble
 from supervisor.core.budgets import read_budget
 from supervisor.core.calls.content import shown_content
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
+from supervisor.core.telling import OUTPUT, drawn
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Policy, SessionView
 from supervisor.seam.runs import Run
@@ -447,11 +448,11 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
             answers.print_value(view.outcome.get("value"))
         else:
             value = view.outcome.get("value")
-            text = f": {quote(value)}" if isinstance(value, str) and not is_alone else ""
+            text = f": {drawn(OUTPUT(value))}" if isinstance(value, str) and not is_alone else ""
             say_on_stderr(f"{visible(view.path[-1])} [{view.id}] succeeded{text}")
     else:
         say_on_stderr(
-            f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'), _CAUSE_CHARACTERS)}"
+            f"{visible(view.path[-1])} [{view.id}] {ended(kind, view.outcome.get('cause'), _CAUSE_CHARACTERS)}"
         )
     say_on_stderr(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
     return Exit.DONE if kind == "succeeded" else Exit.FAILED

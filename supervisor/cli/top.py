@@ -23,6 +23,7 @@ from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
+from supervisor.core.documents import activity_document
 from supervisor.system.refusals import HELD, WHAT_HOLDS
 from supervisor.wiring.stopping import bare
 
@@ -82,7 +83,7 @@ async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
 
 def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:
     if as_json:
-        sessions = [answers.activity_document(each) for each in found]
+        sessions = [activity_document(each) for each in found]
         answers.print_json({"at": _now(), "store": place.where, "sessions": sessions})
     elif found:
         from supervisor.channels.terminal.tree import draw_tree

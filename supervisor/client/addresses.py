@@ -45,7 +45,7 @@ def read_address(text: str, *, allow_http: bool = False) -> Address:
             "the server's address has a user, a query or a fragment in it: give the token in a file or in "
             f"$SUPERVISOR_TOKEN; {WANTED}"
         )
-    is_here = _is_loopback(host)
+    is_here = is_loopback(host)
     if parts.scheme == "http" and not is_here and not allow_http:
         raise InvalidInput(
             f"http to {host} would show the token to everyone on the way: use https, or allow it (--allow-http, "
@@ -56,7 +56,8 @@ def read_address(text: str, *, allow_http: bool = False) -> Address:
     return Address(f"{parts.scheme}://{where}{parts.path.rstrip('/')}", parts.scheme == "https" and not is_here)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:

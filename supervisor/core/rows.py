@@ -1,8 +1,8 @@
 """What a store returns: journal entries, sessions as in its index, trees, and their owners. Values only."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -107,6 +107,28 @@ class TreeView(msgspec.Struct, frozen=True, kw_only=True):
     """The instant: what happens later is after it."""
     left_out: int = 0
     """Sessions below it whose journals are not among the entries."""
+
+
+class _Below(Protocol):
+    @property
+    def parent(self) -> str | None: ...
+
+
+B = TypeVar("B", bound=_Below)
+
+
+def as_trees(sessions: Sequence[B], id_of: Callable[[B], str]) -> list[B]:
+    """Return sessions in their order, each followed by its sub-agents."""
+    known = {id_of(each) for each in sessions}
+    below: dict[str | None, list[B]] = {}
+    for each in sessions:
+        below.setdefault(each.parent if each.parent in known else None, []).append(each)
+    ordered: list[B] = []
+    waiting = below.get(None, [])[::-1]
+    while waiting:
+        ordered.append(each := waiting.pop())
+        waiting += below.get(id_of(each), [])[::-1]
+    return ordered
 
 
 def ids_from(top: str, views: Iterable[SessionView]) -> Iterator[str]:

@@ -29,6 +29,7 @@ ReportKind = Literal["text", "thought", "plan", "call", "result"]
 """What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
+HOW_LONG: Final[dict[Scope, str]] = {"once": "once", "session": "for the session", "always": "always"}
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "error"]
 """`blocked` has precedence over `waiting_approval`, and shows on every session above the blocked one (R1)."""

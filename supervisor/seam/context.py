@@ -255,13 +255,18 @@ class Context(Operations):
         InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
-    def model_call(self, *, reserve: Usage | None = None) -> AbstractAsyncContextManager[None]:
+    def model_call(
+        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+    ) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
         (W5).
 
         The block is one request to a model, for which budgets wait (B2). `reserve`: the most that it may use, as far as
         you know, such as `Usage(output_tokens=4096)`; None: as much as the largest request so far. `requests=0`: it is
-        none, and is only watched."""
+        none, and is only watched.
+        `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
+        was silent: the run does not stall, and the budget begins anew.
+        """
 
     @abstractmethod
     def heartbeat(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import Addition, Lines, Plan, ShapeError, Wish, by_place, to_drop
+from supervisor.transcripts.formats import Addition, Format, Lines, Plan, ShapeError, Wish, by_place, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FRAME, RESULT, SAID, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 
@@ -44,14 +44,9 @@ class ChatMessage(msgspec.Struct):
     function_call: Any = None
 
 
-class ChatLines:
+class ChatLines(Format):
     name = "chat messages"
-    framed = True
-    writes_copy = False
-    needs_utf8 = False
     refuses_torn = True
-    key_prefixes: tuple[str, ...] = ("",)
-    unique_ids = False
     speaking: frozenset[str] = frozenset()
     spoken: frozenset[str] = frozenset()
     decoder = msgspec.json.Decoder(ChatMessage)

@@ -26,6 +26,7 @@ import msgspec
 from supervisor.core.sessions.transcript import Dangling, Findings, is_synthesised_text
 from supervisor.transcripts.formats import (
     ABSENT,
+    Format,
     Lines,
     Plan,
     ShapeError,
@@ -82,13 +83,8 @@ _TYPES = frozenset(
 )
 
 
-class ClaudeCode:
+class ClaudeCode(Format):
     name = "Claude Code"
-    framed = True
-    writes_copy = False
-    needs_utf8 = False
-    refuses_torn = False
-    key_prefixes: tuple[str, ...] = ("",)
     unique_ids = True
     speaking = frozenset({"user", "assistant"})
     spoken = frozenset({"message", "timestamp"})

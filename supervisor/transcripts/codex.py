@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, iso, to_drop
+from supervisor.transcripts.formats import ABSENT, Addition, Format, Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 
@@ -48,14 +48,12 @@ _OUTPUTS = frozenset(_CALLS.values())
 _LAST = 2**63  # of the ordinals: Codex could not write the next one
 
 
-class Codex:
+class Codex(Format):
     name = "Codex"
     framed = False
     writes_copy = True
     needs_utf8 = True
-    refuses_torn = False
     key_prefixes = tuple(f"{output}:" for output in sorted(_OUTPUTS))
-    unique_ids = False
     speaking = frozenset({"response_item"})
     spoken = frozenset({"payload"})
     decoder = msgspec.json.Decoder(CodexEntry)

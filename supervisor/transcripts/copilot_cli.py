@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import Addition, Lines, Plan, ShapeError, Wish, by_place, iso, to_drop
+from supervisor.transcripts.formats import Addition, Format, Lines, Plan, ShapeError, Wish, by_place, iso, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FRAME, RESULT, SAID, Index
 from supervisor.transcripts.lines import as_javascript_writes_it, with_value
 
@@ -36,13 +36,8 @@ class CopilotEvent(msgspec.Struct):
     data: Data | None = None
 
 
-class CopilotCli:
+class CopilotCli(Format):
     name = "Copilot CLI"
-    framed = True
-    writes_copy = False
-    needs_utf8 = False
-    refuses_torn = False
-    key_prefixes: tuple[str, ...] = ("",)
     unique_ids = True
     speaking = frozenset({"assistant.message", "tool.execution_complete"})
     spoken = frozenset({"data"})

@@ -79,18 +79,20 @@ class Lines(Protocol):
 
 
 class Format(Protocol):
+    """A format of sessions. Most have the values that are given here."""
+
     name: str
-    framed: bool
+    framed: bool = True
     """Results belong between two messages of the assistant; otherwise anywhere after their calls."""
-    writes_copy: bool
+    writes_copy: bool = False
     """The maker keeps indexes into the file, so a repaired copy is written unless the person asks for the file."""
-    needs_utf8: bool
+    needs_utf8: bool = False
     """The maker refuses a file for one byte that is not UTF-8: a torn line with one is moved to another file."""
-    refuses_torn: bool
+    refuses_torn: bool = False
     """The maker refuses a file with a torn line, too: each is moved to another file."""
-    key_prefixes: tuple[str, ...]
+    key_prefixes: tuple[str, ...] = ("",)
     """The prefixes of call ids in the index, one for each class of tools that is paired separately."""
-    unique_ids: bool
+    unique_ids: bool = False
     """The maker never repeats a call's id in a file, so a result with that id anywhere in it belongs to that call."""
     speaking: frozenset[str]
     """The types of the lines that can contain calls and results."""

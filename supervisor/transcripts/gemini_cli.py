@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.sessions.transcript import Findings
-from supervisor.transcripts.formats import Addition, Lines, Plan, ShapeError, Wish
+from supervisor.transcripts.formats import Addition, Format, Lines, Plan, ShapeError, Wish
 from supervisor.transcripts.index import CALL, ENTRY, MESSAGE, POINTER, RESULT, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 
@@ -35,14 +35,9 @@ class GeminiRecord(msgspec.Struct):
     set: dict[str, Any] | None = msgspec.field(name="$set", default=None)
 
 
-class GeminiCli:
+class GeminiCli(Format):
     name = "Gemini CLI"
     framed = False
-    writes_copy = False
-    needs_utf8 = False
-    refuses_torn = False
-    key_prefixes: tuple[str, ...] = ("",)
-    unique_ids = False
     speaking = frozenset({"gemini"})
     spoken = frozenset({"toolCalls"})
     decoder = msgspec.json.Decoder(GeminiRecord)

@@ -15,19 +15,13 @@ from typing import Any
 
 from supervisor.core.sessions.transcript import Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, by_place, iso, to_drop
+from supervisor.transcripts.formats import Addition, Format, Lines, Plan, Wish, by_place, iso, to_drop
 from supervisor.transcripts.index import ENTRY, POINTER, Index
 from supervisor.transcripts.lines import as_javascript_writes_it, with_value
 
 
-class PiLinear:
+class PiLinear(Format):
     name = "pi v1"
-    framed = True
-    writes_copy = False
-    needs_utf8 = False
-    refuses_torn = False
-    key_prefixes: tuple[str, ...] = ("",)
-    unique_ids = False
     speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN
     decoder = pi_messages.ENTRIES
 

@@ -16,20 +16,15 @@ from typing import Any
 
 from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, iso, to_drop
+from supervisor.transcripts.formats import Format, Lines, Plan, ShapeError, Wish, iso, to_drop
 from supervisor.transcripts.index import ENTRY, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 from supervisor.transcripts.tree import Graft, Keys, Result
 
 
-class PiTree:
+class PiTree(Format):
     name = "pi v3"
-    framed = True
-    writes_copy = False
-    needs_utf8 = False
-    refuses_torn = False
-    key_prefixes: tuple[str, ...] = ("",)
-    unique_ids = False  # some models number their calls from the start in each reply
+    # unique_ids is false: some models number their calls from the start in each reply
     speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN
     decoder = pi_messages.ENTRIES
 

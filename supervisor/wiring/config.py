@@ -10,7 +10,6 @@ Rules
 - The core defines what rules and people mean; this module only reads them.
 """
 
-import ipaddress
 import os
 import re
 import tomllib
@@ -22,6 +21,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
@@ -271,16 +271,6 @@ def _convert(file: Path, place: str, value: Any, kind: Any) -> Any:
 
 def make_rule(part: RulePart) -> Rule:
     return rules.make_rule(part.kind, part.tool, part.pattern, "configuration", unreviewed=part.unreviewed)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_token_hash(text: str) -> bool:

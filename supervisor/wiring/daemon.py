@@ -26,6 +26,7 @@ from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.shown import shown_of
 from supervisor.channels.web.state import MAX_STREAMS
+from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
@@ -46,7 +47,7 @@ from supervisor.system.loading import configure, load_agent, load_agents, make_a
 from supervisor.system.logs import FactLog
 from supervisor.system.refusals import COMMANDS
 from supervisor.wiring.app import open_supervisor
-from supervisor.wiring.config import AgentPart, Configuration, is_loopback, make_rule, read_configuration
+from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
 from supervisor.wiring.platforms import make_channels, make_routes
 

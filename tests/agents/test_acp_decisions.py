@@ -148,6 +148,20 @@ async def test_an_agent_that_dies_again_and_again_waits_for_the_decision():
     assert (inside.lives, _kinds(store)) == (5, ["ok"])
 
 
+async def test_the_silence_of_a_process_withdraws_nothing_that_an_earlier_one_asked():
+    """The silent process is ended and started again three times; the next one begins after the decision."""
+    store, inside = MemoryStore(), Inside(_asks_and_dies, *[_hangs] * 4, _asks)
+    async with open_supervisor(store) as supervisor:
+        run = await supervisor.start(inside.agent(first_progress_timeout=60.0), "go", session="s")
+        (approval,) = await asked(supervisor)
+        await anyio.sleep(WEEK)
+        assert inside.lives == 5
+        assert [each.id for each in await supervisor.find_approvals()] == [approval.id]
+        await allow(supervisor, approval)
+        assert await run.result() == "done"
+    assert (inside.lives, _kinds(store)) == (6, ["ok"])
+
+
 async def test_an_agent_that_only_dies_fails_its_run():
     """What it asked is approved, so no decision could start it again."""
     store, inside = await _left_waiting(), Inside(*[_dies] * 9)

@@ -113,7 +113,9 @@ def test_a_pattern_that_is_not_understood_is_refused_and_if_stored_never_allows(
     assert said([Rule(kind="deny", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) == "ask"
 
 
-PREFIXES = "$x|git|npm|python|env|find .|ls;|git push|git -c a=b log|cd|tar|foo --bar|cp|m4|./git status|in /srv:|"
+PREFIXES = (
+    "$x|git|npm|python|env|find . -delete|ls;|git push|git -c a=b log|cd|tar|foo --bar|cp|m4|./git status|in /srv:|"
+)
 OTHERS = ["*", "", "  ", "git status\u200b", "in srv: ls", "x" * 1001]
 
 

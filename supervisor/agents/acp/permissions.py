@@ -61,8 +61,9 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read. `given`: the raw input; None if there is none. `call`: the agent's id of its tool call.
-    `program`: what the agent's program calls itself."""
+    """A request, read. `given`: the raw input; None if there is none. `arguments`: all that a person is shown, which
+    the words of `because` are part of. `call`: the agent's id of its tool call. `program`: what the agent's program
+    calls itself."""
 
     call: str
     tool: str
@@ -87,6 +88,13 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
         return content_of(self.tool, self.given, self.ids)
 
     @property
+    def called_with(self) -> dict[str, Any]:
+        """The arguments of the call: its fields and claims without the words."""
+        if not self.because or WORDS in _fields(self.given):
+            return self.arguments
+        return {name: value for name, value in self.arguments.items() if name != WORDS}
+
+    @property
     def is_question(self) -> bool:
         return allowing(self.options) is None or rejecting(self.options) is None
 
@@ -99,12 +107,15 @@ def read(
     kind, given = told.get("kind"), told.get("rawInput")
     given = None if given in (None, {}, [], "") else given
     seen = seen_of(told) if given is None else ""
+    because = "" if seen else _texts(told.get("content"))
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
         given=given,
-        arguments=arguments_of(given, told) | (_all_of(told, seen) if seen else {}),
-        because="" if seen else _texts(told.get("content")),
+        arguments=({WORDS: because} if because else {})
+        | arguments_of(given, told)
+        | (_all_of(told, seen) if seen else {}),
+        because=because,
         program=program,
         seen=seen,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),

@@ -61,7 +61,7 @@ def asked_for(number: int, permission: Permission) -> Asked:
         number=number,
         tool=permission.tool,
         given=permission.given,
-        arguments=permission.arguments,
+        arguments=permission.called_with,
         because=permission.because,
         form=permission.form,
         ids=permission.ids,

@@ -182,16 +182,16 @@ class Requests:
         self.ring()
         await self.until(lambda: not any(self._is_of_past(request) for request in self._live.values()))
 
-    async def lose_agent(self) -> None:
+    def lose_agent(self) -> list[Request]:
         """The agent has ended no turn, and waits for nothing more: what it asked waits for its next process, which is
-        to be told everything again. Wait for the results of the calls that it was allowed."""
-        begun = []
+        to be told everything again. Return the requests of the calls that it was allowed, whose results will come."""
+        begun: list[Request] = []
         for request in self._live.values():
             if request.message is not None and request.message.is_answered:
                 begun.append(request)
             request.message = request.told_in = None
         self.ring()
-        await self.until(lambda: all(request.asked.ended is not None for request in begun))
+        return begun
 
     async def give_up(self) -> None:
         """No process of the agent asks any more: give the approved calls their results."""

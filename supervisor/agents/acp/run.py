@@ -10,6 +10,8 @@ Rules
   session again, or if an approved call waits for it; else, and when these are used up, after the next decision. Only
   what cannot be started, wants a login or speaks another protocol fails; and what ends again and again while no person
   is asked.
+- Nor is its silence: while a person may decide what an earlier process asked, a process that is silent for a budget
+  of the watchdog is ended, and another is started. After RESTARTS of these, each decision starts one more.
 - The watchdog's clock runs while the agent is at work: until its first sign of a turn as for a model call's first
   progress, then from sign to sign. It stands while a message of the agent waits for a person, whatever the agent says
   of its calls, and while only calls run that it was allowed, which have a deadline of their own.
@@ -21,6 +23,7 @@ Rules
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from typing import Any, Final, Protocol
 
 import anyio
@@ -29,6 +32,7 @@ import msgspec
 from supervisor.agents.acp import words
 from supervisor.agents.acp.conversation import AgentFailed, AgentLost, Conversation
 from supervisor.agents.acp.json_lines import Talking
+from supervisor.agents.acp.request import Request
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
@@ -40,6 +44,10 @@ _TOKENS: Final = ("inputTokens", "cachedReadTokens", "outputTokens")
 RESTARTS: Final = 3
 PERIOD_SECONDS: Final = 60.0  # seconds in which an agent is started again RESTARTS times
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
+
+
+class AgentSilent(AgentLost):
+    """The agent's process has shown no progress for a budget of the watchdog, and was ended."""
 
 
 def _nothing(can_reopen: bool) -> None:
@@ -129,7 +137,10 @@ class _Run:
         self._loss: AgentLost | None = None
         """Why the last process did not end its turn, if it did not."""
         self._losses: list[float] = []
-        """The instants of the latest losses."""
+        """The instants of the latest losses; inf: the process was silent, which is not forgotten."""
+        self._talking = anyio.CancelScope()
+        """Holds the conversation with the process, until that was silent for too long."""
+        self._silence = ""
         self._can_reopen = False
 
     async def wait_for_news(self) -> None:
@@ -140,7 +151,8 @@ class _Run:
             return
         waiting = requests.undecided
         now = anyio.current_time()
-        self._losses = [*(instant for instant in self._losses if instant > now - PERIOD_SECONDS), now]
+        latest = inf if isinstance(loss, AgentSilent) else now
+        self._losses = [*(instant for instant in self._losses if instant > now - PERIOD_SECONDS), latest]
         if len(self._losses) > RESTARTS and not waiting:
             raise AgentLost(
                 f"{loss}. That was loss {len(self._losses)} within {PERIOD_SECONDS:g} s: it is not started again"
@@ -176,18 +188,23 @@ class _Run:
             )
             tasks.start_soon(_carry, conversation, reading)
             requests.begin_conversation(conversation)
+            begun: list[Request] = []
             try:
-                await self._talk(conversation)
+                with anyio.CancelScope() as self._talking:
+                    await self._talk(conversation)
+                if self._talking.cancelled_caught:
+                    raise AgentSilent(f"{settings.name} was silent: {self._silence}")
             except AgentLost as loss:
-                await requests.lose_agent()
-                if not requests.is_any_unspent:
-                    raise
-                self._loss = loss
-                await ctx.report("text", f"[supervisor] {loss}. What it asked for waits for its next process.")
+                self._loss, begun = loss, requests.lose_agent()
             finally:
                 with anyio.move_on_after(LEAVING * settings.stop_timeout, shield=True):
                     await conversation.leave()
                 reading.cancel()
+            if self._loss is not None:
+                await requests.until(lambda: all(request.asked.ended is not None for request in begun))
+                if not requests.is_any_unspent:
+                    raise self._loss
+                await ctx.report("text", f"[supervisor] {self._loss}. What it asked for waits for its next process.")
 
     async def _talk(self, conversation: Conversation) -> None:
         ctx, requests, before = self._ctx, self._requests, self._requests.saved
@@ -254,10 +271,18 @@ class _Run:
         requests = self._requests
         while True:
             await requests.until(lambda: not requests.waits_for_us)
-            async with self._ctx.model_call(reserve=Usage(requests=0)):
+            async with self._ctx.model_call(reserve=Usage(requests=0), on_silence=self._end_silence):
                 if requests.has_agent_spoken:
                     self._ctx.heartbeat()
                 await requests.until(lambda: requests.waits_for_us)
+
+    def _end_silence(self, cause: str) -> bool:
+        """End a process that is silent, if a person may still decide what an earlier one asked."""
+        if not self._requests.undecided:
+            return False
+        self._silence = cause
+        self._talking.cancel()
+        return True
 
 
 async def _carry(conversation: Conversation, scope: anyio.CancelScope) -> None:

@@ -10,8 +10,6 @@ to ask for the same call again: the same tool and the same input, in canonical J
 is described may differ.
 
 Rules
-- The client asks when it likes, so no attempt can repeat the order of the requests. The state is saved before a request
-  becomes a call, and each call has a branch of its own. A later attempt begins with the saved requests.
 - A decision is used once. A denial leaves the saved state before the client gets it. What dies after that is lost, and
   the same call asked again is a new approval.
 - Which request a client that asks again gets, and when an approved call begins: see agents/open_requests.py. Two
@@ -32,15 +30,14 @@ from msgspec.structs import replace
 
 from supervisor.agents.claude import questions as claude_questions
 from supervisor.agents.model_arguments import read_arguments
-from supervisor.agents.open_requests import OpenRequest, OpenRequests
+from supervisor.agents.open_requests import Asking, Desk, OpenRequest, OpenRequests, nothing
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.errors import InvalidInput, QuestionUnanswered, SupervisorError, ToolFailed
+from supervisor.core.errors import InvalidInput, QuestionUnanswered, ToolFailed
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context
-from supervisor.seam.runs import Run
 from supervisor.system.loading import declare
 
 REFERENCE: Final = "command:claude-code"
@@ -72,25 +69,8 @@ class Denied(msgspec.Struct, frozen=True):
     ends_turn: bool = False
 
 
-class Client:
-    """One request of the client: it waits for the answer, and says whether it has taken it."""
-
-    def __init__(self) -> None:
-        self.answer: Allowed | Denied | None = None
-        self.is_answered = anyio.Event()
-        self.is_over = anyio.Event()
-        """The answer was written, or the client has left."""
-        self.was_written = False
-
-    def give(self, answer: Allowed | Denied) -> None:
-        if self.answer is None:
-            self.answer = answer
-            self.is_answered.set()
-
-    def written(self) -> None:
-        """The client has the answer."""
-        self.was_written = True
-        self.is_over.set()
+class Client(Asking[Allowed | Denied]):
+    """One request of the client."""
 
 
 def key_of(tool: str, arguments: Mapping[str, Any]) -> bytes:
@@ -161,19 +141,14 @@ class Waiting(OpenRequest[Request, Client]):
         return self.is_approved or self.asked.answer is not None
 
 
-class Permissions:
+class Permissions(Desk[Waiting, Allowed | Denied]):
     """The requests of one session, between the client's connection (`ask`) and the agent that makes them calls."""
 
     def __init__(self) -> None:
+        super().__init__(NO_TALK, "asks no person any more; choose another --session")
         self.agent: AgentSpec[[], None] = declare(
             AgentSpec(self._serve, name="claude-code", passivate_after=None), REFERENCE
         )
-        self._open: OpenRequests[Waiting] = OpenRequests()
-        self._new: list[Waiting] = []
-        self._came = anyio.Event()
-        self._is_settled = anyio.Event()
-        """The agent serves, or the session was closed."""
-        self._closed: Denied | None = None
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +158,7 @@ class Permissions:
         if self._closed is not None:
             return self._closed
         try:
-            foreign_tool(tool, _nothing)
+            foreign_tool(tool, nothing)
             key = key_of(tool, arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return Denied(f"the request cannot be asked for: {error}")
@@ -194,38 +169,11 @@ class Permissions:
                 return Denied(problem)
             number = self._open.next_number()
             found = self._open[number] = Waiting(Request(number, tool, arguments, form=FORM), client)
-            self._new.append(found)
-            self._came.set()
-        try:
-            await client.is_answered.wait()
-        except BaseException:
-            found.leave(client)
-            client.is_over.set()
-            raise
-        assert client.answer is not None
-        return client.answer
+            self._announce(found)
+        return await client.wait()
 
-    async def follow(self, run: Run[None]) -> None:
-        """Wait until the session has ended, or cannot go on. Then deny everything."""
-        try:
-            outcome = await run.outcome()
-        except SupervisorError as error:
-            self._close(Denied(f"no person can be asked: {error}"))
-        else:
-            self.end(run.session, outcome.kind, outcome.cause)
-
-    def end(self, session: str, kind: str, cause: str | None) -> None:
-        """Deny everything: the session has ended, like this. A client that comes later hears it, too."""
-        why = f" ({cause})" if cause else ""
-        text = f"session {session} was {kind}{why}, and asks no person any more; choose another --session"
-        self._close(Denied(text, ends_turn=kind == "cancelled"))
-
-    def _close(self, denied: Denied) -> None:
-        self._closed = denied
-        self._is_settled.set()
-        for each in self._open.values():
-            if each.message is not None:
-                each.message.give(denied)
+    def _refusal(self, text: str, kind: str = "") -> Denied:
+        return Denied(text, ends_turn=kind == "cancelled")
 
     # -- the agent -----------------------------------------------------------------------------------------------------
 
@@ -236,27 +184,15 @@ class Permissions:
         self._open.last = saved.last
         async with anyio.create_task_group() as tasks:
             for each in list(self._open.values()):
-                tasks.start_soon(self._decide, ctx, each)
-            tasks.start_soon(self._refuse_messages, ctx)
-            self._is_settled.set()
-            while True:
-                new, self._new, self._came = self._new, [], anyio.Event()
-                for each in new:
-                    tasks.start_soon(self._begin, ctx, each)
-                if not self._new:
-                    await self._came.wait()
+                tasks.start_soon(self._carry, ctx, each)
+            await self._attend(ctx, tasks)
 
-    async def _begin(self, ctx: Context, waiting: Waiting) -> None:
-        """Save a new request, so that a later attempt knows the call, and decide it."""
-        await self._save(ctx)
-        await self._decide(ctx, waiting)
-
-    async def _decide(self, ctx: Context, waiting: Waiting) -> None:
+    async def _carry(self, ctx: Context, waiting: Waiting) -> None:
         """Bring a request to its answer, for the client that waits for it now or later."""
         answer = waiting.asked.answer or await self._settle(ctx, waiting)
         while answer is None:
             client = waiting.message
-            if client is None or client.answer is not None:
+            if client is None or client.reply is not None:
                 return
             # The call was answered, or may have been, before this client asked: its request is another one.
             number = self._open.next_number()
@@ -290,15 +226,8 @@ class Permissions:
         del self._open[request.number]
         return None
 
-    async def _save(self, ctx: Context) -> None:
-        saved = Saved(self._open.last, tuple(each.asked for each in self._open.values()))
-        await ctx.save(msgspec.to_builtins(saved))
-
-    async def _refuse_messages(self, ctx: Context) -> None:
-        """Answer each message. As long as this waits for one, the watchdog's clock stands."""
-        while True:
-            await ctx.receive()
-            await ctx.send(NO_TALK)
+    def _saved(self) -> Saved:
+        return Saved(self._open.last, tuple(each.asked for each in self._open.values()))
 
 
 def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:
@@ -328,7 +257,3 @@ def _allower(waiting: Waiting) -> Callable[[Mapping[str, Any]], Awaitable[ToolRe
         return ToolResult(kind="ok", content=ALLOWED)
 
     return allow
-
-
-async def _nothing(arguments: Mapping[str, Any]) -> None:
-    """The effect of a tool that is never called."""

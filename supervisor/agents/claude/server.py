@@ -7,15 +7,12 @@
 Claude Code takes exactly one block of text, which is JSON. Anything else is an error to it, and nothing runs.
 
 Rules
-- The transport is ours: the package's own reads stdin in a thread, which no cancellation ends. Lines are read and
-  written only when the descriptor is ready.
+- The transport is ours (agents/own_streams.py): the package's own reads stdin in a thread, which no cancellation ends.
 - An answer counts as given when its line has been written. Until then the call is executing (permissions.py).
-- stdout has the protocol alone. Descriptor 1 leads to stderr meanwhile, so that a stray print breaks no line.
 - A line that is no JSON-RPC message is reported to the protocol, which goes on. A line above MOST ends the connection.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -27,14 +24,13 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
 from supervisor.agents.claude.permissions import Allowed, Client, Denied, Permissions
+from supervisor.agents.own_streams import OwnStreams, own_streams
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
 TOOL: Final = "permission"
 MOST_BYTES: Final = 64 * 1024 * 1024  # bytes of one line
-CHUNK_BYTES: Final = 64 * 1024  # bytes of one read
-PIECE_BYTES: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -68,16 +64,11 @@ async def serve(permissions: Permissions, version: str, reads: int = 0, writes: 
 
     server: Server[Any] = Server("supervisor", version=version, on_list_tools=list_tools, on_call_tool=call_tool)
     async with anyio.create_task_group() as tasks:
-        wire = os.dup(writes)
-        os.dup2(2, writes)
-        try:
+        with own_streams(OwnStreams, reads, writes) as streams:
             end = tasks.cancel_scope.cancel  # requests under way are given up: their approvals stay
-            lines, answers = _Lines(reads, end), _Answers(wire, written, end)
+            lines, answers = _Lines(streams, end), _Answers(streams, written, end)
             await server.run(lines, answers, server.create_initialization_options())
             tasks.cancel_scope.cancel()
-        finally:
-            os.dup2(wire, writes)
-            os.close(wire)
 
 
 async def _answer(permissions: Permissions, params: types.CallToolRequestParams, client: Client) -> dict[str, Any]:
@@ -136,8 +127,8 @@ class _Stream:
 class _Lines(_Stream):
     """The messages of the client, a line each."""
 
-    def __init__(self, descriptor: int, ended: Any) -> None:
-        self._descriptor = descriptor
+    def __init__(self, streams: OwnStreams, ended: Any) -> None:
+        self._streams = streams
         self._ended = ended
         self._held = bytearray()
 
@@ -165,9 +156,11 @@ class _Lines(_Stream):
         searched = 0
         while (end := self._held.find(b"\n", searched)) < 0:
             searched = len(self._held)
-            await anyio.wait_readable(self._descriptor)
-            chunk = os.read(self._descriptor, CHUNK_BYTES)
-            if not chunk or searched > MOST_BYTES:
+            try:
+                chunk = await self._streams.receive()
+            except anyio.EndOfStream:
+                return None
+            if searched > MOST_BYTES:
                 return None
             self._held += chunk
         line = bytes(self._held[:end])
@@ -178,21 +171,17 @@ class _Lines(_Stream):
 class _Answers(_Stream):
     """The messages to the client. `written` gets the id of each answer that the descriptor has taken."""
 
-    def __init__(self, descriptor: int, written: Any, ended: Any) -> None:
-        self._descriptor = descriptor
+    def __init__(self, streams: OwnStreams, written: Any, ended: Any) -> None:
+        self._streams = streams
         self._written = written
         self._ended = ended
-        self._lock = anyio.Lock()
 
     async def send(self, item: SessionMessage, /) -> None:
-        left = memoryview(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-        async with self._lock:
-            try:
-                while left:
-                    await anyio.wait_writable(self._descriptor)
-                    left = left[os.write(self._descriptor, left[:PIECE_BYTES]) :]
-            except (BrokenPipeError, ConnectionError):  # the client reads no more
-                self._ended()
-                return
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        try:
+            await self._streams.send(line)
+        except anyio.BrokenResourceError:
+            self._ended()
+            return
         if not hasattr(item.message, "method"):
             self._written(getattr(item.message, "id", None))

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import anyio
 import msgspec
 
 from supervisor.agents.mcp_proxy.replies import Reply, marked
-from supervisor.agents.open_requests import OpenRequest
+from supervisor.agents.open_requests import Asking, OpenRequest
 from supervisor.core.ids import canonical_json
 
 Params = Mapping[str, Any]
@@ -44,32 +43,20 @@ def key_of(tool: str, arguments: Params) -> bytes:
     return canonical_json([tool, arguments])
 
 
-class Caller:
-    """One `tools/call` of a client: it waits for the reply, and says whether it has taken it."""
+class Caller(Asking[Reply]):
+    """One `tools/call` of a client."""
+
+    request: "OpenCall | None"
 
     def __init__(self, params: Params) -> None:
+        super().__init__()
         self.params = params
-        self.call: OpenCall | None = None
-        self.reply: Reply | None = None
-        self.is_answered = anyio.Event()
-        self.is_over = anyio.Event()
-        """The reply was written, or the client has left."""
-        self.was_written = False
 
     @property
     def token(self) -> Any:
         """The token by which the client hears of progress; None if it did not ask for that."""
         meta = self.params.get("_meta")
         return meta.get("progressToken") if isinstance(meta, Mapping) else None
-
-    def give(self, reply: Reply) -> None:
-        if self.reply is None:
-            self.reply = reply
-            self.is_answered.set()
-
-    def written(self) -> None:
-        self.was_written = True
-        self.is_over.set()
 
 
 class OpenCall(OpenRequest[Request, Caller]):
@@ -83,15 +70,13 @@ class OpenCall(OpenRequest[Request, Caller]):
         self.is_running = False
         self.began_for: Caller | None = None
         """The caller that waited when the server got the call."""
-        if caller is not None:
-            caller.call = self
 
     @property
     def is_decided(self) -> bool:
         return self.is_approved or self.asked.reply is not None
 
     def meet(self, message: Caller) -> None:
-        self.params, message.call = message.params, self
+        self.params = message.params
         super().meet(message)
 
     def begin(self) -> None:

@@ -4,8 +4,6 @@
     journaled -> result written to the client -> forgotten
 
 Rules
-- The client calls when it likes, so no attempt can repeat the order of its calls. The state is saved before a call is
-  asked for, and each call has a branch of its own. A later attempt begins with the saved calls.
 - A tool is named NAME.TOOL. NAME is the operator's and has no dot, so that no server reaches the rules of another one.
 - A client that gives up leaves its call as it is: asked, running or ended. The next equal call of a client (the same
   tool and arguments, in canonical JSON) gets it: see agents/open_requests.py. Two clients that call at the same time
@@ -23,7 +21,6 @@ from typing import Any, Final
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
@@ -32,16 +29,15 @@ from supervisor.agents.framework import edit_line
 from supervisor.agents.mcp_proxy.callers import Caller, Offered, OpenCall, Request, key_of
 from supervisor.agents.mcp_proxy.replies import Reply, failed, read_reply, reply_of
 from supervisor.agents.model_arguments import read_arguments
-from supervisor.agents.open_requests import OpenRequests
+from supervisor.agents.open_requests import Desk, OpenRequests, nothing
 from supervisor.agents.question_forms import content_of, form_of
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.schemas import schema_of
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.errors import InvalidInput, QuestionUnanswered, SupervisorError
+from supervisor.core.errors import InvalidInput, QuestionUnanswered
 from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context
-from supervisor.seam.runs import Run
 from supervisor.system.loading import declare
 from supervisor.system.logs import FactLog
 
@@ -84,7 +80,7 @@ class _OpenQuestion:
         self.is_over = anyio.Event()
 
 
-class Calls:
+class Calls(Desk[OpenCall, Reply]):
     """The calls of one session, between the connection (`call`, `ask`) and the agent that makes them calls of ours.
 
     `name`: the operator's name of the server. `trust_hints`: whether no person is asked about tools of which the server
@@ -100,6 +96,7 @@ class Calls:
         forward: Forward,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        super().__init__(NO_TALK, "runs nothing more; start the server anew")
         self.agent: AgentSpec[[str], None] = declare(
             AgentSpec(self._serve, name="mcp-proxy", passivate_after=None), REFERENCE
         )
@@ -108,13 +105,7 @@ class Calls:
         self._timeout = timeout
         self._forward = forward
         self._now = now
-        self._open: OpenRequests[OpenCall] = OpenRequests()
         self._questions: dict[int, _OpenQuestion] = {}
-        self._new: list[OpenCall | _OpenQuestion] = []
-        self._came = anyio.Event()
-        self._is_settled = anyio.Event()
-        """The agent serves, or the session was closed."""
-        self._closed: str | None = None
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -122,7 +113,7 @@ class Calls:
         """Make a call, and wait for its reply. A caller that is cancelled gives up; the call stays."""
         await self._is_settled.wait()
         if self._closed is not None:
-            return failed(self._closed)
+            return self._closed
         full = f"{self._name}.{tool}"
         try:
             offered = _usable(full, offered)
@@ -136,15 +127,7 @@ class Calls:
             return failed(problem)
         else:
             self._make(full, arguments, caller, offered)
-        try:
-            await caller.is_answered.wait()
-        except BaseException:
-            assert caller.call is not None
-            caller.call.leave(caller)
-            caller.is_over.set()
-            raise
-        assert caller.reply is not None
-        return caller.reply
+        return await caller.wait()
 
     async def ask(self, message: str, form: Mapping[str, Any]) -> Reply:
         """Ask a person what the server asks its client, and return the answer as MCP has it. If this is cancelled, the
@@ -170,22 +153,11 @@ class Calls:
                 question.scope.cancel()
                 await question.is_over.wait()
 
-    async def follow(self, run: Run[None]) -> None:
-        """Wait until the session has ended, or cannot go on. Then refuse everything."""
-        try:
-            outcome = await run.outcome()
-        except SupervisorError as error:
-            self._close(f"no person can be asked: {error}")
-        else:
-            why = f" ({outcome.cause})" if outcome.cause else ""
-            self._close(f"session {run.session} was {outcome.kind}{why}, and runs nothing more; start the server anew")
+    def _refusal(self, text: str, kind: str = "") -> Reply:
+        return failed(text)
 
-    def _close(self, why: str) -> None:
-        self._closed = why
-        self._is_settled.set()
-        for call in self._open.values():
-            if call.message is not None:
-                call.message.give(failed(why))
+    def _close(self, refusal: Reply) -> None:
+        super()._close(refusal)
         for question in self._questions.values():
             question.is_over.set()
 
@@ -201,10 +173,6 @@ class Calls:
             return KEPT_SECONDS
         return KEPT_SECONDS - (self._now() - request.ended_at).total_seconds()
 
-    def _announce(self, new: "OpenCall | _OpenQuestion") -> None:
-        self._new.append(new)
-        self._came.set()
-
     # -- the agent -----------------------------------------------------------------------------------------------------
 
     async def _serve(self, ctx: Context, server: str) -> None:
@@ -217,25 +185,14 @@ class Calls:
             for call in list(self._open.values()):
                 tasks.start_soon(self._carry, ctx, call)
             for question in list(self._questions.values()):
-                tasks.start_soon(self._put, ctx, question)
+                tasks.start_soon(self._carry, ctx, question)
                 tasks.start_soon(_withdraw, question)
-            tasks.start_soon(self._refuse_messages, ctx)
-            self._is_settled.set()
-            while True:
-                self._begin(ctx, tasks)
-                await self._came.wait()
+            await self._attend(ctx, tasks)
 
-    def _begin(self, ctx: Context, tasks: TaskGroup) -> None:
-        new, self._new, self._came = self._new, [], anyio.Event()
-        for each in new:
-            tasks.start_soon(self._begin_one, ctx, each)
+    async def _carry(self, ctx: Context, new: "OpenCall | _OpenQuestion") -> None:
+        await (self._answer_call(ctx, new) if isinstance(new, OpenCall) else self._put(ctx, new))
 
-    async def _begin_one(self, ctx: Context, new: "OpenCall | _OpenQuestion") -> None:
-        """Save what is new, so that a later attempt knows it, and bring it to its end."""
-        await self._save(ctx)
-        await (self._carry(ctx, new) if isinstance(new, OpenCall) else self._put(ctx, new))
-
-    async def _carry(self, ctx: Context, call: OpenCall) -> None:
+    async def _answer_call(self, ctx: Context, call: OpenCall) -> None:
         """Bring a call to its reply, for the client that waits for it now or later."""
         here = ctx.branch(str(call.asked.number))
         if call.asked.reply is None:
@@ -308,16 +265,9 @@ class Calls:
             log.info("question.unanswered", reason=str(unanswered))
         return {"action": "decline"}
 
-    async def _save(self, ctx: Context) -> None:
+    def _saved(self) -> Saved:
         requests = tuple(each.asked for each in self._open.values())
-        questions = tuple(each.asked for each in self._questions.values())
-        await ctx.save(msgspec.to_builtins(Saved(self._open.last, requests, questions)))
-
-    async def _refuse_messages(self, ctx: Context) -> None:
-        """Answer each message. As long as this waits for one, the watchdog's clock stands."""
-        while True:
-            await ctx.receive()
-            await ctx.send(NO_TALK)
+        return Saved(self._open.last, requests, tuple(each.asked for each in self._questions.values()))
 
 
 async def _withdraw(question: _OpenQuestion) -> None:
@@ -340,13 +290,9 @@ def _tool(
 
 def _usable(name: str, offered: Offered) -> Offered:
     """Return what is offered, without a schema of no object. Raises ValueError for a tool that cannot be named."""
-    foreign_tool(name, _nothing)
+    foreign_tool(name, nothing)
     try:
-        _tool(name, _nothing, offered)
+        _tool(name, nothing, offered)
     except ValueError:
         return replace(offered, schema=None)
     return offered
-
-
-async def _nothing(arguments: Mapping[str, Any]) -> None:
-    """The effect of a tool that is never called."""

@@ -100,8 +100,10 @@ class Connection:
         """The client's requests for the tools that are under way, and whether each asks for the first page."""
         self._tasks: TaskGroup | None = None
 
-    async def serve(self) -> None:
-        """Answer the client until it or the server ends the connection. Calls under way are given up, and stay."""
+    async def serve(self) -> bool:
+        """Answer the client until it or the server ends the connection, and return whether the client did. Calls under
+        way are given up, and stay."""
+        has_client_left = False
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -110,19 +112,22 @@ class Connection:
                     while True:
                         await self._from_client(await self._client.receive(), tasks)
                 except anyio.EndOfStream:
+                    has_client_left = True
                     tasks.cancel_scope.cancel()
                 finally:
                     self._tasks = None
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            has_client_left = True
             log.info("connection.ended", reason="the client reads no more")
         await self.calls.withdraw_questions()
+        return has_client_left
 
     async def _end_with_server(self, scope: anyio.CancelScope) -> None:
         """When the server has ended, let the calls that it left unanswered be answered, and end."""
         await self.server_ended.wait()
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             for caller, _ in [*self._callers.values()]:
-                if caller.call is not None and caller.call.is_running:
+                if caller.request is not None and caller.request.is_running:
                     await caller.is_over.wait()
         scope.cancel()
 
@@ -194,7 +199,7 @@ class Connection:
         return reply
 
     def _give_up(self, caller: Caller, scope: anyio.CancelScope, reason: Any) -> None:
-        call = caller.call
+        call = caller.request
         is_timeout = isinstance(reason, str) and _TIMED_OUT.search(reason) is not None
         scope.cancel()
         if call is None or call.message is not caller:
@@ -214,7 +219,7 @@ class Connection:
         while caller.token is not None:
             await anyio.sleep(TELLS_EVERY_SECONDS)
             number += 1
-            if caller.call is not None and not caller.call.is_running:
+            if caller.request is not None and not caller.request.is_running:
                 # So little that it stays below what the server says later: progress never goes back.
                 said = {"progressToken": caller.token, "progress": number / 1_000_000, "message": text}
                 await self._tell({"method": PROGRESS, "params": said})

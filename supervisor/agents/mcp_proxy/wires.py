@@ -5,7 +5,6 @@ Rules
 - It gets the environment that the client gave us for it, also what channels of ours would read there: a server for
   Slack needs a token, too. Only the variables of this package are left out. None is logged or journaled.
 - What it runs cannot decide (A4).
-- stdout has the protocol alone. Descriptor 1 leads to stderr meanwhile, so that a stray print breaks no line.
 - A line that has begun is written to its end, unless the client reads no more.
 """
 
@@ -17,6 +16,7 @@ from typing import Final
 import anyio
 
 from supervisor.agents.acp.json_lines import LineTooLong, Message, Wire
+from supervisor.agents.own_streams import OwnStreams, own_streams
 from supervisor.system.logs import FactLog
 from supervisor.tools.duplex import LaunchFailed, open_duplex
 
@@ -24,34 +24,14 @@ __all__ = ["LaunchFailed", "client_wire", "open_process"]
 
 log = FactLog(__name__)
 
-CHUNK_BYTES: Final = 64 * 1024  # bytes of one read
-PIECE_BYTES: Final = 512  # bytes that a descriptor takes at once when it is ready (POSIX)
 OURS: Final = "SUPERVISOR_"  # the beginning of our variables
 END_OF_INPUT_SECONDS: Final = 2.0  # seconds that a server has to exit when its input has ended
 
 
-class _Descriptors:
-    def __init__(self, reads: int, writes: int) -> None:
-        self._reads = reads
-        self._writes = writes
-        self._lock = anyio.Lock()
-
-    async def send(self, data: bytes) -> None:
-        async with self._lock:
-            with anyio.CancelScope(shield=True):
-                left = memoryview(data)
-                try:
-                    while left:
-                        await anyio.wait_writable(self._writes)
-                        left = left[os.write(self._writes, left[:PIECE_BYTES]) :]
-                except (BrokenPipeError, ConnectionError):
-                    raise anyio.BrokenResourceError from None
-
-    async def receive(self) -> bytes:
-        await anyio.wait_readable(self._reads)
-        if not (chunk := os.read(self._reads, CHUNK_BYTES)):
-            raise anyio.EndOfStream
-        return chunk
+class _Whole(OwnStreams):
+    async def _write(self, left: memoryview) -> None:
+        with anyio.CancelScope(shield=True):
+            await super()._write(left)
 
 
 class Lines:
@@ -74,13 +54,8 @@ class Lines:
 @contextmanager
 def client_wire(reads: int = 0, writes: int = 1) -> Iterator[Lines]:
     """Give the messages of the client that has started us. `reads`, `writes`: descriptors."""
-    wire = os.dup(writes)
-    os.dup2(2, writes)
-    try:
-        yield Lines(Wire(_Descriptors(reads, wire)))
-    finally:
-        os.dup2(wire, writes)
-        os.close(wire)
+    with own_streams(_Whole, reads, writes) as streams:
+        yield Lines(Wire(streams))
 
 
 @asynccontextmanager

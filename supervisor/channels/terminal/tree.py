@@ -25,6 +25,7 @@ from rich.text import Text
 from supervisor.channels.wording.cards import call_text, path_text, summary
 from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.content import shown_content
+from supervisor.core.rows import as_trees
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.text.visible import visible
 
@@ -102,7 +103,7 @@ def draw_tree(
         return []
     states = {each.session: _state(each) for each in activities}
     lines = [_title(activities, states)]
-    ordered = _as_tree(activities)
+    ordered = as_trees(activities, lambda each: each.session)
     room = height - 1
     if len(ordered) <= room:
         lines += _rows(ordered, states, width, now)
@@ -164,20 +165,6 @@ def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
     for place, (word, style) in enumerate(parts):
         text.append(word, style=style).append(" · " if place + 1 < len(parts) else "", style="dim")
     return text
-
-
-def _as_tree(activities: Sequence[Activity]) -> list[Activity]:
-    """Return the sessions in order, each followed by its sub-agents."""
-    known = {each.session for each in activities}
-    below: dict[str | None, list[Activity]] = {}
-    for each in activities:
-        below.setdefault(each.parent if each.parent in known else None, []).append(each)
-    ordered: list[Activity] = []
-    stack = below.get(None, [])[::-1]
-    while stack:
-        ordered.append(each := stack.pop())
-        stack += below.get(each.session, [])[::-1]
-    return ordered
 
 
 def _with_parents(ordered: Sequence[Activity], wanted: set[str]) -> list[Activity]:

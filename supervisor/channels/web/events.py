@@ -35,6 +35,7 @@ from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, Inb
 from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown, InvalidInput
 from supervisor.core.events import RunFinished
+from supervisor.core.text.masks import hide
 from supervisor.core.text.visible import visible
 from supervisor.seam.runs import Run, TextWatch, Watch
 
@@ -197,7 +198,7 @@ async def _next_text(watch: TextWatch) -> tuple[str, str, bytes] | None:
     text = await anext(watch, None)
     if text is None:
         return None
-    return "text", "", msgspec.json.encode(replace(text, text=visible(text.text, kind="prose", lines=True)))
+    return "text", "", msgspec.json.encode(replace(text, text=visible(hide(text.text), kind="prose", lines=True)))
 
 
 class _Either:

@@ -18,8 +18,11 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
+from supervisor.core.approvals.drawing import direction_of
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls.rules import why_void
+from supervisor.core.telling import Part, drawn
+from supervisor.core.text.masks import hide
 from supervisor.core.text.visible import visible
 
 POLICY: Final = (
@@ -30,6 +33,8 @@ POLICY: Final = (
 HEADERS: Final = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
 """A page that sends no referrer at all sends its forms with the origin "null", too, and those are refused."""
 
+MOST_CHARACTERS: Final = 20_000
+"""Of one text of a session; the journal has all of it."""
 ASSETS: Final = ("inbox.css", "inbox.js", "icon.svg")
 MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
@@ -51,8 +56,18 @@ def name(text: Any) -> _Shown:
 
 
 def prose(text: Any) -> _Shown:
-    """Return what people read, made visible."""
-    return _Shown(visible(str(text), kind="prose", lines=True))
+    """Return what people read, made visible, with its credentials masked."""
+    return _Shown(visible(hide(str(text)), kind="prose", lines=True))
+
+
+def told(part: Part) -> _Shown:
+    """Return a part of a sentence of core/telling.py."""
+    return _Shown(drawn(part, MOST_CHARACTERS, lines=True))
+
+
+def direction(part: Part) -> str:
+    """Return the `dir` of a part that a program takes."""
+    return direction_of(part.text) if part.kind == "argument" else "ltr"
 
 
 def _finalize(value: Any) -> Any:
@@ -117,6 +132,7 @@ def environment() -> jinja2.Environment:
         auto_reload=False,
     )
     found.filters.update(ago=ago, at=instant_text, duration=duration, as_typed=as_typed)
+    found.filters.update(told=told, direction=direction)
     found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered, void=why_void)
     found.globals.update(url=url, asset_url=asset_url)
     return found

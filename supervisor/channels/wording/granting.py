@@ -14,9 +14,8 @@ import msgspec
 
 from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Approval, Option, Scope
+from supervisor.core.values import HOW_LONG as HOW_LONG, Approval, Option, Scope
 
-HOW_LONG: Final[dict[Scope, str]] = {"once": "once", "session": "for the session", "always": "always"}
 WIDER: Final[tuple[Scope, ...]] = ("session", "always")
 
 

@@ -21,12 +21,14 @@ Rules
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from supervisor.core.calls.folders import known_folder
 
 Settled: TypeAlias = Mapping[str, str]
 BELOW: Final = "/**"
+LONG_CHARACTERS: Final = 1000  # characters of a path from which on its spelling is not remembered
 _WORDS: Final = re.compile(r"[^\s'\"=;|&<>()`]+")
 _ANYWHERE: Final = ("/proc/", "/dev/")
 OF_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -49,12 +51,20 @@ MOVED: Final = "move_path"
 
 def spelled(path: str, folder: str | None) -> str | None:
     """Return the absolute path in its shortest spelling; None if it is relative to a folder that is not known."""
+    return (_spelled_again if len(path) < LONG_CHARACTERS else _spelled)(path, folder)
+
+
+def _spelled(path: str, folder: str | None) -> str | None:
     base = known_folder(folder)
     if not path.startswith("/"):
         if base is None or path.startswith("~"):
             return None
         path = posixpath.join(base, path)
     return "/" + posixpath.normpath(path).lstrip("/")
+
+
+_spelled_again: Final = lru_cache(maxsize=1000)(_spelled)
+"""Rules and calls name the same paths again and again."""
 
 
 def paths_of(arguments: Mapping[str, Any], names: Collection[str]) -> Iterator[str | None]:
@@ -83,6 +93,7 @@ def searched(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, 
     return {**arguments, **{name: [each or "." for each in paths_of(arguments, (name,))] for name in names}}
 
 
+@lru_cache(maxsize=1000)
 def read(pattern: str) -> tuple[str, bool]:
     """Return the path of a pattern, and whether it means all that is below."""
     is_folder = pattern.endswith((BELOW, "/"))

@@ -14,6 +14,7 @@ Rules
 
 import posixpath
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,7 +32,7 @@ _NOWHERE: Final[paths.Settled] = MappingProxyType({})
 
 def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     """Return whether an allow pattern covers exactly these arguments of a call of a session in the folder `cwd`."""
-    fields = read_object(pattern)
+    fields = fields_of(pattern)
     return fields is not None and is_same(with_folder(fields, cwd), with_folder(arguments, cwd))
 
 
@@ -47,10 +48,12 @@ def meets(
     """Return whether a deny or ask pattern matches; None in doubt, and if the pattern cannot be understood. `names`:
     of the arguments that are paths; `settled`: where paths lead; `is_search`: whether the tool may read what is below
     its paths."""
-    fields = read_object(pattern)
+    fields = fields_of(pattern)
     if fields is None:
         return None
-    if _is_part(fields, arguments) or _is_part(_settled(fields, cwd), _settled(arguments, cwd)):
+    if _is_part(fields, arguments):
+        return True
+    if "cwd" in fields and _is_part(_settled(fields, cwd), _settled(arguments, cwd)):
         return True
     if not any(isinstance(wanted, str) and (name in names or wanted[:1] == "/") for name, wanted in fields.items()):
         return False
@@ -112,6 +115,13 @@ def normalise(pattern: str) -> str:
             f'the pattern {pattern!r} is not a JSON object of arguments, such as {{"environment": "staging"}}'
         )
     return text
+
+
+@lru_cache(maxsize=1000)
+def fields_of(pattern: str) -> dict[str, Any] | None:
+    """Return the object that a rule's pattern is, or None; no caller changes it. A pattern is no longer than a person
+    can read, so many are remembered."""
+    return read_object(pattern)
 
 
 def read_object(pattern: str) -> dict[str, Any] | None:

@@ -28,6 +28,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from supervisor.core.calls.looking import looking_prefix, only_looks
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -160,6 +162,7 @@ REVIEWED_BY: Final[Mapping[str, str]] = {
         go build: -v -race
         go test: -v -race -short -json
         go vet:
+        mix test: --failed --stale --trace
         mypy: --strict
         npm run:
         npm run-script:
@@ -243,6 +246,14 @@ _RUNS_WORDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Their commands that run what other words say."""
 
+_RUNNING: Final = _names("run run-script")
+"""Commands whose next word names what of the folder they run."""
+_SEEN: Final = _names("""
+    add clean commit curl delete deploy destroy drop exec install kill publish purge push rebase release remove reset
+    rm rmdir uninstall update upgrade version wget
+""")
+"""Words of commands that a person wants to see each time: they discard, install, publish or end something."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_:./-]*")
 _OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
 OFFERED: Final[Mapping[tuple[str, ...], str]] = {
     ("ls",): "names, sizes, owners and dates of whatever is in this folder",
@@ -305,7 +316,7 @@ def why_no_prefix(prefix: Sequence[str]) -> str | None:
     name = family(program)
     if not _OPERAND.fullmatch(program):
         return f"{program!r} is not the name of a program"
-    if _reviewed_words(prefix) is not None:
+    if _reviewed_words(prefix) is not None or looking_prefix(prefix) is not None:
         return None
     if name in WITH_COMMANDS and (not rest or rest[0].startswith("-")):
         commands = ", ".join(" ".join(words[1:]) for words in REVIEWED if words[0] == name)
@@ -325,11 +336,29 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
     begins = _reviewed_words(prefix)
     if (lost := why_lost(prefix)) is not None:
         return f"{' '.join(prefix)} is not a reviewed prefix any more: {lost}"
+    if begins is None and (looking := looking_prefix(prefix)) is not None:
+        is_known = tuple(prefix) == looking or only_looks(prefix, None)
+        return None if is_known else f"{' '.join(looking)} is not reviewed with {prefix[-1]}"
     if begins is None:
         return f"{' '.join(prefix)} is not a reviewed prefix: its further words may run anything"
     known = REVIEWED[begins]
     strange = [word for word in prefix[len(begins) :] if not (word in known or _is_operand(word))]
     return f"{' '.join(begins)} is not reviewed with {strange[0]}" if strange else None
+
+
+def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the first words of a command that a person means by "always": its program and, where it has some, its
+    command and what that names (`npm run check`). None for what a person must see each time."""
+    begins = looking_prefix(words) or _reviewed_words(words)
+    program, rest = words[0], [*words[1:]]
+    named = tuple(words[: len(begins)]) if begins is not None else (program, *rest[:1])
+    if begins is not None and begins[-1] in _RUNNING and len(words) > len(begins):
+        named = (*named, words[len(begins)])
+    if any(word in _SEEN for word in named) or not all(map(_NAME.fullmatch, named)):
+        return None
+    if begins is None and (is_launcher(program) or program in BUILTINS or len(named) < 2):
+        return None
+    return named if why_no_prefix(named) is None else None
 
 
 def why_lost(prefix: Sequence[str]) -> str | None:
@@ -342,6 +371,8 @@ def is_harmless(words: Sequence[str], prefix: int) -> bool:
     """Return whether words run their program and, as far as can be known, nothing that the further words name. The
     first `prefix` words are the prefix; if it is unreviewed, none of its program's options is known."""
     begins = _reviewed_words(words[:prefix])
+    if begins is None and looking_prefix(words) is not None:
+        return only_looks(words, None)
     known = frozenset[str]() if begins is None else REVIEWED[begins]
     shape = None if begins is None else _SHAPE_OF[begins]
     further = words[prefix:]

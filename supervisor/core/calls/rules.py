@@ -25,7 +25,7 @@ Rules
 The module is longer than 400 lines because what rules say of a call, why, and what may be granted are one reading.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
@@ -36,6 +36,7 @@ from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
 from supervisor.core.calls.content import CallContent, content_of_approval
 from supervisor.core.calls.folders import folder_of_call, with_folder
+from supervisor.core.calls.shell_lists import CommandList, covers_part, read_list
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
@@ -204,15 +205,23 @@ def policy_of(
     is_search = not is_former and (content.tool in core_paths.SEARCHING or bool(content.claims))
     call = _Call(content.ruled, content.folder, content.command, content.secret, names, settled, ours, is_search)
     is_empty = bool(content.claims) and not call.arguments
+    of_parts: list[Rule] = []
     for rule in rules:
         is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
-        kind = _say(rule, call) if is_open and is_about(rule, content.tool, content.claims) else None
-        if kind is not None:
+        if not is_open or not is_about(rule, content.tool, content.claims):
+            continue
+        if (kind := _say(rule, call)) is not None:
             said.setdefault(kind, rule)
+        elif rule.kind == "allow" and content.command is not None and not rule.paths:
+            of_parts.append(rule)
     for kind in ("deny", "ask", "allow"):
         if kind in said:
             return kind, said[kind]
-    return None
+    if not of_parts or is_former or call.secret:
+        return None
+    whole = read_list(call.arguments, call.cwd, content.command or "")
+    allowing = () if whole is None else call.rules_of_parts(whole, of_parts)
+    return ("allow", allowing[0]) if whole is not None and len(allowing) == len(whole.parts) else None
 
 
 def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
@@ -357,7 +366,14 @@ def _why_no_command(call: "_Call", about: list[Rule]) -> str:
     text = call.arguments.get(call.command)
     words = shell_words.simple_words(text) if isinstance(text, str) else None
     if isinstance(text, str) and words is None:
-        return "no rule allows it: it is not one simple command, so only a rule for exactly this text could"
+        whole = read_list(call.arguments, call.cwd, call.command)
+        if whole is None:
+            return "no rule allows it: it is no list of simple commands, so only a rule for exactly this text could"
+        patterned = [rule for rule in about if rule.pattern is not None and not rule.paths]
+        covered = len(call.rules_of_parts(whole, patterned))
+        if covered == len(whole.parts):
+            return "no rule with a pattern allows what names a file of the supervisor"
+        return f"no rule allows its part `{' '.join(whole.parts[covered][0].words)}`"
     given = words if words is not None else tuple(text) if isinstance(text, list | tuple) else ()
     for rule in about:
         prefix = () if rule.pattern is None else shell_patterns.prefix_of(rule.pattern)
@@ -406,6 +422,19 @@ class _Call(NamedTuple):
             return False
         return not self.ours or not core_paths.names_any(self.ours, self.arguments, self._folder, self.settled)
 
+    def rules_of_parts(self, whole: CommandList, about: Sequence[Rule]) -> tuple[Rule, ...]:
+        """Return the rules that allow the commands of a list, one for each, up to the first one that is not allowed."""
+        found: list[Rule] = []
+        for at, (part, places) in enumerate(whole.parts):
+            covering = (each for each in about if covers_part(str(each.pattern), whole, at, unreviewed=each.unreviewed))
+            rule = next(covering, None)
+            if rule is None or any(
+                core_paths.names_any(self.ours, part.words, place, self.settled) for place in places or (None,)
+            ):
+                break
+            found.append(rule)
+        return tuple(found)
+
     @property
     def _folder(self) -> str | None:
         own = self.arguments.get("cwd")
@@ -436,8 +465,8 @@ class _Call(NamedTuple):
             return core_paths.meets(
                 pattern, arguments, self.paths, self._folder, self.settled, is_search=self.is_search
             )
-        fields = patterns.read_object(pattern)
-        if any(name in self.secret for name in (self.command, *(fields or ()))):
+        fields = patterns.fields_of(pattern)
+        if self.secret and any(name in self.secret for name in (self.command, *(fields or ()))):
             return None
         if self.command is None or (fields is not None and self.command not in fields):
             return patterns.meets(pattern, arguments, self.cwd, self.paths, self.settled, is_search=self.is_search)

@@ -19,6 +19,7 @@ Rules
 - A simple pattern covers the words, as text for /bin/sh or as a list, but not a list whose program is a shell builtin.
 - A pattern ends in ` *`, or it has no wildcard: any other star is the shell's own, in a text that must be equal.
 - Only an object covers a call with `env`, or with an argument that this module does not know.
+- A list of commands is covered part by part: see core/calls/shell_lists.py.
 - A deny pattern's options match in any place; other options of the same program raise doubt (`-rf`, `-fr`).
 - A deny is a fence, not a wall: it cannot know what a script does. A call that no rule allows is asked: that is the
   wall.
@@ -33,6 +34,7 @@ import msgspec
 
 from supervisor.core.calls import patterns
 from supervisor.core.calls.folders import folder_of_call, known_folder, with_folder
+from supervisor.core.calls.looking import only_looks
 from supervisor.core.calls.programs import (
     BUILTINS,
     OFFERED,
@@ -78,7 +80,7 @@ class _Pattern(NamedTuple):
     has_head: bool = False
 
 
-class _Call(NamedTuple):
+class CommandCall(NamedTuple):
     command: str | tuple[str, ...]
     folder: str | None
     """The folder in which it runs; None: the session's folder, which is not known."""
@@ -97,7 +99,7 @@ def covers(
     """Return whether an allow pattern covers this call of a session in the folder `cwd`. `command`: the name of the
     argument that is the command, here and below. `unreviewed`: also if it is a prefix that was not reviewed, as its
     author said."""
-    read, call = _read(pattern), _read_call(arguments, cwd, command)
+    read, call = read_pattern(pattern), read_call(arguments, cwd, command)
     if read is None or call is None:
         return False
     if read.fields is not None:
@@ -118,8 +120,8 @@ def covers(
 
 def meets(pattern: str, arguments: Mapping[str, Any], command: str = COMMAND) -> bool | None:
     """Return whether a deny or ask pattern matches this call; None in doubt."""
-    read = _read(pattern)
-    call = _read_call(arguments, None, command)
+    read = read_pattern(pattern)
+    call = read_call(arguments, None, command)
     if read is None or read.words is None or call is None:
         return None
     answer = _runs(read.words, call.command)
@@ -153,7 +155,7 @@ def exact_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str = 
 
 def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str = COMMAND) -> str | None:
     """Return the prefix that a person is offered for this call, or None: only prefixes that are known to only look."""
-    call = _read_call(arguments, cwd, command)
+    call = read_call(arguments, cwd, command)
     if call is None or not call.words:
         return None
     known = [prefix for prefix in (call.words[:1], call.words[:2]) if prefix in OFFERED]
@@ -163,19 +165,19 @@ def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None, command: str =
 
 def prefix_of(pattern: str) -> tuple[str, ...]:
     """Return the words of a prefix; none for any other pattern."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     return read.words or () if read is not None and read.is_prefix else ()
 
 
 def what_prefix_shows(pattern: str) -> str | None:
     """Return what an offered prefix would show without asking; None for any other pattern."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     return None if read is None or not read.is_prefix else OFFERED.get(read.words or ())
 
 
 def normalise(kind: str, pattern: str) -> str:
     """Return the pattern, an object in its canonical form; raises InvalidInput if it could not work as written."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     if read is None:
         raise InvalidInput(f"the pattern {pattern!r} cannot be understood; {_HELP}")
     if kind == "allow":
@@ -189,20 +191,20 @@ def normalise(kind: str, pattern: str) -> str:
 
 def why_not_reviewed(pattern: str) -> str | None:
     """Return why a prefix is not known to be harmless; None for any other pattern."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     return None if read is None or not read.is_prefix else why_unreviewed(read.words or ("",))
 
 
 def has_lost_review(pattern: str) -> bool:
     """Return whether a pattern is a prefix that was reviewed once, and is not any more."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     return read is not None and read.is_prefix and why_lost(read.words or ("",)) is not None
 
 
 def why_covers_nothing(pattern: str, *, unreviewed: bool) -> str | None:
     """Return why an allow of a command covers no call at all, although it was accepted once; None if it may cover
     some."""
-    read = _read(pattern)
+    read = read_pattern(pattern)
     if read is None or not read.is_prefix:
         return None
     return why_no_prefix(read.words or ("",)) or (None if unreviewed else why_unreviewed(read.words or ("",)))
@@ -214,7 +216,7 @@ _HELP: Final = (
 )
 
 
-def _read(pattern: str) -> _Pattern | None:
+def read_pattern(pattern: str) -> _Pattern | None:
     head = _HEAD.fullmatch(pattern)
     if head is None and pattern.startswith("in "):
         return None
@@ -252,7 +254,7 @@ def _read_words(text: str) -> tuple[str, ...] | None:
     return words or None
 
 
-def _read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> _Call | None:
+def read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> CommandCall | None:
     """Return what a call would run whose argument `name` is its command, or None if the arguments are not those that we
     know."""
     command, own, seconds = arguments.get(name), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT_SECONDS)
@@ -268,10 +270,10 @@ def _read_call(arguments: Mapping[str, Any], cwd: str | None, name: str) -> _Cal
     is_bare = not arguments.get("env") and all(value is None or value is False for value in more)
     base = known_folder(cwd)
     folder = own if base is None else folder_of_call(base, own)
-    return _Call(command, folder, seconds if 0 < seconds < _ENDLESS_SECONDS else -1, is_bare)
+    return CommandCall(command, folder, seconds if 0 < seconds < _ENDLESS_SECONDS else -1, is_bare)
 
 
-def _head(call: _Call) -> str:
+def _head(call: CommandCall) -> str:
     folder = "" if call.folder is None else f"in {quote(call.folder) or ''}"
     seconds = "" if call.seconds <= DEFAULT_TIMEOUT_SECONDS else f"for {call.seconds:g} s"
     head = " ".join(part for part in (folder, seconds) if part)
@@ -280,7 +282,7 @@ def _head(call: _Call) -> str:
 
 def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None, command: str) -> Iterator[str]:
     """Yield candidates, the most readable first; the caller tests each before it offers it."""
-    call = _read_call(arguments, cwd, command)
+    call = read_call(arguments, cwd, command)
     if call is None:
         return
     if isinstance(call.command, str):
@@ -288,7 +290,7 @@ def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None, command: str)
     else:
         texts = (as_text(call.command), patterns.to_json(call.command))
     for text in texts:
-        read = _read(_head(call) + text) if text else None
+        read = read_pattern(_head(call) + text) if text else None
         if text and read is not None and read.text == text and not read.is_prefix:
             yield _head(call) + text
     whole = patterns.exact_pattern(with_folder(arguments, cwd))
@@ -316,10 +318,12 @@ def _is_run_bare(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bo
         return answer
     if words[0].is_open or not words[0].text:
         return None
-    if is_launcher(words[0].text):
+    texts = [word.text for word in words]
+    looks = not any(word.is_open for word in words) and only_looks(texts, None)
+    if is_launcher(texts[0]) and not looks:
         is_hidden = is_fed or any(word.is_open or not _PLAIN.fullmatch(word.text) for word in words)
         return True if _is_named(wanted, words) else None if is_hidden else False
-    may_be_run = not is_alone or may_run_words(words[0].text, [word.text for word in words[1:]])
+    may_be_run = not is_alone or (not looks and may_run_words(texts[0], texts[1:]))
     return None if may_be_run and _is_named(wanted, words) else False
 
 

@@ -14,6 +14,9 @@ Rules
   which mean nothing to a shell) or quoted as a whole, without `$`, backtick, backslash and `!` in double quotes.
 - The program is a bare word without `=` (that would be an assignment); a builtin may have its name, too.
 - Nothing is repaired, normalised or guessed. Only deny and ask use the generous reader.
+- A list is proved in the same way (`simple_list`): simple commands between `&&`, `||`, `;`, `|` and line ends, whose
+  output may go to /dev/null, and whose errors to where the output goes. Its words may be joined of bare and quoted
+  pieces. Dash, bash and `bash --posix` read each such text alike: tests/core/test_shell_lists.py runs random ones.
 """
 
 import re
@@ -26,6 +29,14 @@ _ANY: Final = re.sub(r"\?P<\w+>", "?:", _WORD)
 _SIMPLE: Final = re.compile(rf" *[A-Za-z0-9_./](?:[A-Za-z0-9_@%+:,./-])*(?: +{_ANY})* *")
 _WORDS: Final = re.compile(_WORD)
 _QUOTINGS: Final = ("{}", "'{}'", '"{}"')
+_TOKEN: Final = re.compile(
+    r"""(?P<space>\ +)|(?P<operator>\ *(?:&&|\|\||\||;|\n)[ \n]*)|(?P<output>(?:2>&1|[12]?>/dev/null)(?=[ ;|\n]|&&|\Z))
+    |(?P<bare>(?:[A-Za-z0-9_@%+=:,./-]|(?<=[A-Za-z0-9_./])~|(?<=[A-Za-z0-9_.~^])\^)+)|'(?P<single>[ -&(-~]*)'
+    |"(?P<double>(?:[ #%-\[\]-_a-~]|\\[ -~]|\$(?=["\ \\|)/]))*)\"""",
+    re.VERBOSE,
+)
+_ESCAPED: Final = re.compile(r'\\([$`"\\])')
+_MOST_PARTS: Final = 50  # commands of a list
 
 
 def simple_words(text: str) -> tuple[str, ...] | None:
@@ -33,6 +44,51 @@ def simple_words(text: str) -> tuple[str, ...] | None:
     if not _SIMPLE.fullmatch(text):
         return None
     return tuple(match[match.lastgroup or 0] for match in _WORDS.finditer(text))
+
+
+class Part(NamedTuple):
+    """One simple command of a list. `is_fed`: whether it reads what another one writes; `is_piped`: whether another one
+    reads what it writes."""
+
+    words: tuple[str, ...]
+    is_fed: bool
+    is_piped: bool
+
+
+def simple_list(text: str) -> tuple[Part, ...] | None:
+    """Return the commands of a list, in order; None if the text cannot be proved to be one."""
+    text = text.strip(" \n").removesuffix(";").rstrip(" ")
+    parts: list[Part] = []
+    words: list[str] = []
+    at, is_fed, is_in_word = 0, False, False
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or (match["output"] is not None and (is_in_word or not words)):
+            return None
+        at = match.end()
+        if match["operator"] is not None:
+            operator = match["operator"].strip(" \n") or "\n"
+            if not words or len(parts) == _MOST_PARTS:
+                return None
+            parts.append(Part(tuple(words), is_fed, operator == "|"))
+            words, is_fed, is_in_word = [], operator == "|", False
+        elif match["bare"] is not None or match["single"] is not None or match["double"] is not None:
+            piece = (
+                _ESCAPED.sub(r"\1", match["double"])
+                if match["double"] is not None
+                else match["bare"] or match["single"]
+            )
+            if not words and (match["bare"] is None or "=" in piece or piece[0] in "+-,:%@"):
+                return None  # a program is a bare word
+            if is_in_word and len(words) == 1:
+                return None
+            words[-1:] = [words[-1] + piece] if is_in_word else [*words[-1:], piece]
+            is_in_word = True
+        else:
+            is_in_word = False
+    if not words:
+        return None
+    return (*parts, Part(tuple(words), is_fed, False))
 
 
 def quote(word: str) -> str | None:

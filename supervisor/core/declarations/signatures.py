@@ -79,6 +79,9 @@ _hint_at_top = cache(_hint_of)
 
 def is_plain(fn: Callable[..., Any]) -> bool:
     """Return whether neither a function nor the one that it wraps is async. It may still return an awaitable."""
+    code = getattr(fn, "__code__", None)
+    if code is not None and not fn.__dict__:  # it wraps no other, and nothing marks it
+        return not code.co_flags & inspect.CO_COROUTINE
     return not inspect.iscoroutinefunction(inspect.unwrap(fn))
 
 

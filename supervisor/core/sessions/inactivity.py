@@ -159,9 +159,14 @@ class Inactivity:
 
     def cause(self, now: float) -> str:
         """Return which budget is used up, for a run that is stalled."""
-        if (spent_at := self._spent_at()) is not None and spent_at == self.due_at(0.0):
+        if self.is_used_up:
             return f"active_timeout: active for {self.active_time(now):.3f} s"
         return f"no progress for {now - self.last_progress:.3f} s (budget {self._silence:g} s)"
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the active time is, rather than the budget of a silence."""
+        return (spent_at := self._spent_at()) is not None and spent_at == self.due_at(0.0)
 
     def _spent_at(self) -> float | None:
         """Return the instant at which the active time is used up."""

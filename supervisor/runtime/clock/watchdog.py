@@ -70,10 +70,12 @@ class Watchdog:
 
 class Work(msgspec.Struct, eq=False):
     """A step in flight, or a model call, whose name is empty. `since` is an instant of the watchdog's clock. `held`:
-    the number of operations inside it that wait for the replay. `waits`: the number of waits of its own tasks."""
+    the number of operations inside it that wait for the replay. `waits`: the number of waits of its own tasks.
+    `on_silence`: see Context.model_call."""
 
     name: str
     since: float
+    on_silence: Callable[[str], bool] | None = None
     held: int = 0
     waits: int = 0
 
@@ -165,9 +167,11 @@ class Watch:
         return self.inactivity.left(self._dog.now()) if self.is_armed else None
 
     @contextmanager
-    def working(self, step: str = "", *, model_call: bool = False) -> Iterator[None]:
+    def working(
+        self, step: str = "", *, model_call: bool = False, on_silence: Callable[[str], bool] | None = None
+    ) -> Iterator[None]:
         """A step or a model call is in flight: the clock runs even if other operations wait."""
-        work, around = Work(step, self._dog.now()), _CALL.get()
+        work, around = Work(step, self._dog.now(), on_silence), _CALL.get()
         call = work if model_call else None
         self.inactivity.begin_work(work.since, call)
         self.work += (work,)
@@ -214,6 +218,13 @@ class Watch:
         now = self._dog.now()
         due = self.inactivity.due_at(self._tick) if self._expire is not None else None
         if due is not None and due <= now + ROUNDING_SECONDS and self._expire is not None:
-            self._expire(self.inactivity.cause(now))
-        else:
-            self._rearm()
+            cause = self.inactivity.cause(now)
+            if self.inactivity.is_used_up or not self._is_silence_met(cause):
+                self._expire(cause)
+                return
+            self.progress()
+        self._rearm()
+
+    def _is_silence_met(self, cause: str) -> bool:
+        """Whether a model call in flight ends by itself, so that the attempt goes on."""
+        return any(work.on_silence is not None and work.on_silence(cause) for work in self.work)

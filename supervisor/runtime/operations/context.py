@@ -237,10 +237,12 @@ class LocalContext(LocalOperations, Context):
             self._attempt.complete(opened)
 
     @asynccontextmanager
-    async def model_call(self, *, reserve: Usage | None = None) -> AsyncIterator[None]:
+    async def model_call(
+        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+    ) -> AsyncIterator[None]:
         try:
             async with asking_model(self._attempt, reserve):
-                with self._attempt.watch.working(model_call=True):
+                with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                     yield
         finally:
             self._attempt.check_quiet()  # the attempt may only wait from now on

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
@@ -17,7 +18,7 @@ from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
 from supervisor.core.sessions.state import Job
-from supervisor.core.text.masks import mask_arguments
+from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
@@ -184,14 +185,15 @@ class Lists:
             after = rows[-1].position
 
     def transcript(self, session: str) -> Pieces[tuple[Message, ...]]:
-        """Return the messages of a session."""
+        """Return the messages of a session, with their credentials masked. An agent has its own words back:
+        Context.transcript does not mask them."""
         rows = yield from self.entries(session)
         told = Transcript()
         for number, row in enumerate(rows, 1):
             told.take(row.event)
             if not number % PIECE:
                 yield
-        return tuple(told.said)
+        return tuple(each if (text := hide(each.text)) is each.text else replace(each, text=text) for each in told.said)
 
     def entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = None

@@ -67,7 +67,8 @@ async def asked_about(supervisor, spec, *args, **options):
         ([], "ls", "no rule allows it"),
         ([allow("shell"), ask("shell", "git push")], "git push origin", "`ask shell: git push` (from code)"),
         ([deny("shell", "rm")], "$x -f", "`deny shell: rm`"),
-        ([allow("shell", "git status *")], "git status --short | cat", "not one simple command"),
+        ([allow("shell", "git status *")], "git status --short | cat", "no rule allows its part `cat`"),
+        ([allow("shell", "git status *")], "git status > x", "no list of simple commands"),
         ([allow("shell", "git status *")], "git status --short --ext=x", "because of `--ext=x`"),
     ],
 )

@@ -192,7 +192,7 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         "kinds": timeline.WORDS,
         "shown_kinds": {kind for lane in lanes for kind, _ in lane.totals},
         "lanes_left_out": node.size - len(lanes),
-        "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in found.sessions}, most),
+        "story": story.story(rows[view.id], {each.id: each.path for each in found.sessions}, most),
         "may_cancel": visit.person.is_operator,
         "hears": view.outcome is None or _begins_turns(rows[view.id]),
         "told": told,

@@ -2,27 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
+from supervisor.core.telling import Tone, how_it_is
 from supervisor.core.values import SessionView
 
-Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
 MOST_BELOW: Final = 50
 """The most sub-agents of one session in a page's tree; those that wait for a person are left out last."""
 
-_TONES: Final[dict[str, Tone]] = {
-    "active": "active",
-    "waiting_approval": "waiting",
-    "blocked": "error",
-    "completed": "ok",
-    "error": "error",
-}
-
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and those below it; `waiting`: how many approvals are pending at it and below."""
+    """A session and those below it; `words`: how it is, safe for a screen; `waiting`: how many approvals
+    are pending at it and below."""
 
     id: str
     name: str
@@ -78,11 +71,12 @@ def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
         waiting = [node for node in below if node.waiting][:MOST_BELOW]
         chosen = {node.id for node in [*waiting, *below[: MOST_BELOW - len(waiting)]]}
         shown = tuple(node for node in below if node.id in chosen)
+    tone, words = how_it_is(view)
     return Node(
         id=view.id,
         name=view.path[-1],
-        tone=tone(view),
-        words=words(view),
+        tone=tone,
+        words=words,
         waiting=len(view.pending_approvals),
         created_at=view.created_at,
         ended_at=view.ended_at,
@@ -92,25 +86,3 @@ def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
         left_out=len(below) - len(shown),
         size=1 + sum(node.size for node in below),
     )
-
-
-def tone(view: SessionView) -> Tone:
-    if view.outcome is not None and view.outcome["kind"] == "cancelled":
-        return "cancelled"
-    return _TONES[view.status]
-
-
-def words(view: SessionView) -> str:
-    """Say in a few words how a session is."""
-    if view.outcome is not None:
-        kind, cause = view.outcome["kind"], view.outcome["cause"]
-        if kind == "succeeded" or not cause:
-            return str(kind)
-        return str(cause) if cause.startswith(kind) else f"{kind}: {cause}"
-    if view.status == "blocked":
-        return "blocked below" if view.blocked is None else f"blocked: {view.blocked.cause}"
-    count = len(view.pending_approvals)
-    if count:
-        waits = "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
-        return waits if view.running else f"{waits}; no process runs it"
-    return "active" if view.running else "open; no process runs it"

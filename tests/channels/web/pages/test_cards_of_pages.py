@@ -266,10 +266,12 @@ def test_a_form_that_fits_nothing_decides_nothing(form):
 
 def test_a_story_tells_a_call_once_with_its_question_and_its_answer():
     """A15: who was asked, what was answered, what came of it, in one place; a long story says what it leaves out."""
-    told = story(rows(*began(), asked(5), finished(9), ended(10)), {})
-    (call,) = [entry for entry in told.entries if entry.kind == "call"]
-    assert (call.command, call.state, call.text, call.approval) == ("make", "ok", "out", "a1")
-    assert story(rows(*began(), asked(5), ended(10)), {}, most=1).left_out == 3
+    found = story(rows(*began(), asked(5), finished(9), ended(10)), {})
+    (call,) = [entry for entry in found.entries if entry.kind == "call"]
+    told = [(part.kind, part.text) for part in call.parts if part.kind != "words"]
+    asking = [("name", "shell"), ("command", "make"), ("approval", "a1")]
+    assert told == [*asking, ("state", "ok"), ("output", "out")]
+    assert story(rows(*began(), asked(5), ended(10)), {}, most=1).left_out == 4
 
 
 def test_a_page_of_a_session_shows_where_its_code_raised():
