@@ -147,8 +147,8 @@ class MemoryStore(Store):
                 self._pending[approval.id] = approval
             else:
                 self._pending.pop(approval.id, None)
-        for session, spent in (each for some in transaction.spent for each in some.items()):
-            self._add_spent(session, spent)
+        for spender, spent in (each for some in transaction.spent for each in some.items()):
+            self._add_spent(spender, spent)
         self._owned |= transaction.owned
 
     def _add_spent(self, session: str, spent: Spent) -> None:

@@ -53,8 +53,9 @@ class Host(Protocol[AttemptT_contra]):
     asking: MutableMapping[str, Callable[[msgspec.Raw], None]]
     """What checks the arguments that a person gives a call which waits here, by its approval."""
     bodies: Bodies
-    budgets: BudgetKeeper[AttemptT_contra]
 
+    @property
+    def budgets(self) -> BudgetKeeper[AttemptT_contra]: ...
     @property
     def is_draining(self) -> bool: ...
     def price(self, usage: Usage) -> Usage: ...
