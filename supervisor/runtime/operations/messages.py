@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.asides import is_of_budget
 from supervisor.core.sessions.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
@@ -72,14 +73,16 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
-    """Return the messages before the start of run number `runs`."""
+    """Return the messages before the start of run number `runs`, as the agent reads them: what was asked about a budget is
+    not among them, since no agent's path depends on it."""
     told = Transcript()
     for row in rows:
         if type(row.event) in e.BEGINS_RUN:
             runs -= 1
             if not runs:
                 break
-        told.take(row.event)
+        if not is_of_budget(row.event):
+            told.take(row.event)
     return tuple(told.said)
 
 

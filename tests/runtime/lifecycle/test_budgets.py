@@ -364,6 +364,27 @@ async def test_the_budget_of_a_start_holds_over_all_turns_and_that_of_an_agent_f
         assert len(effects) == 5
 
 
+@agent
+async def reader(ctx: Context, text: str) -> list[str]:
+    async with ctx.model_call():
+        await ctx.step(request, 0, text)
+    return [message.text for message in ctx.transcript()]
+
+
+async def test_people_see_the_question_in_the_transcript_and_the_agent_does_not():
+    """So no agent's path depends on it."""
+    async with opened() as supervisor:
+        run = await supervisor.start(reader, "one", session="s", budget=Budget(requests=0))
+        (question,) = await asked(supervisor)
+        await supervisor.decide(question.id, Approve(by="ann", arguments={"requests": 10}))
+        assert await run.result() == []
+        await supervisor.send("s", "two", by="ann")
+        assert await (await supervisor.get_run("s")).result() == ["one"]
+        assert [each.approval for each in await supervisor.get_transcript("s") if each.kind == "approval"] == [
+            question.id
+        ]
+
+
 async def test_the_same_start_with_another_budget_is_a_conflict():
     async with opened() as supervisor:
         await (await supervisor.start(boss, 1, session="s", budget=Budget(requests=50))).result()
