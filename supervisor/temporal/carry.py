@@ -67,7 +67,7 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
         elif isinstance(row.event, e.StateSaved) and not whole.operations and not whole.kept:
             place = number
     if not whole.is_open and whole.facts.parent is not None:
-        kept = [row for row in rows if _begins_or_ends(row.event)]
+        kept = [row for row in rows if _begins_or_ends(row.event) or isinstance(row.event, e.UsageSpent)]
         is_same = _outline
     else:
         begins = {_operation(row.event) for row in rows[:place] if e.begins(row.event) is not None}
@@ -81,7 +81,7 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
 
 
 def _begins_or_ends(event: e.AnyEvent) -> bool:
-    return type(event) in e.BEGINS_RUN or isinstance(event, e.SessionCreated | e.RunFinished | e.UsageSpent)
+    return type(event) in e.BEGINS_RUN or isinstance(event, e.SessionCreated | e.RunFinished)
 
 
 def _operation(event: Any) -> str:

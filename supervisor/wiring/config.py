@@ -8,6 +8,8 @@ Rules
 - Paths are relative to the file's folder.
 - The file holds no secrets: it has tokens as hashes, and names platforms' secrets by file or environment variable.
 - The core defines what rules and people mean; this module only reads them.
+
+The module has more than 400 lines because it has every key of the file.
 """
 
 import os

@@ -46,7 +46,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.asides import noticed_as
+from supervisor.core.sessions.asides import is_of_budget, noticed_as
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, tokens_text
 from supervisor.runtime.attempt.attempt import Attempt
@@ -429,7 +429,7 @@ class Budgets:
             case e.RunFinished() if self._roots[row.session] == row.session:
                 self._forget(row.session)
                 return False
-            case e.BudgetRaised() | e.ToolCallRequested() | e.ToolCallFinished():
+            case _ if is_of_budget(event) or isinstance(event, e.ToolCallFinished):
                 for holder in own:
                     self._move(holder, event)
                 return True

@@ -73,8 +73,8 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
-    """Return the messages before the start of run number `runs`, as the agent reads them: what was asked about a budget is
-    not among them, since no agent's path depends on it."""
+    """Return the messages before the start of run number `runs`, as the agent reads them: without questions about
+    budgets, on which no agent's path depends."""
     told = Transcript()
     for row in rows:
         if type(row.event) in e.BEGINS_RUN:

@@ -443,7 +443,7 @@ async def test_a_cancel_withdraws_the_question():
 
 
 @pytest.mark.parametrize("text", ["", "usd", "usd=x", "usd=1,usd=2", "dollars=1", "requests=1.5", "on_exhausted=end"])
-async def test_what_is_no_budget_is_refused(text):
+async def test_a_text_that_is_no_budget_is_refused(text):
     with pytest.raises(InvalidInput):
         read_budget(text)
     assert read_budget("usd=5, requests=200,on_exhausted=end") == Budget(usd=5, requests=200, on_exhausted="end")

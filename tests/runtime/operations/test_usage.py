@@ -55,7 +55,7 @@ def spent(store, session="s") -> Spent:
     return found
 
 
-async def test_what_a_step_used_is_in_the_append_of_its_result():
+async def test_the_usage_of_a_step_is_in_the_append_of_its_result():
     """So a crash leaves both, or neither."""
     store = ForkingStore()
     async with opened(store) as supervisor:
@@ -160,7 +160,7 @@ async def test_a_session_has_the_sum_of_everything_below_it():
         assert (await supervisor.get_usage(by="model")).total == view.usage
 
 
-async def test_what_is_not_known_is_said():
+async def test_an_unknown_number_is_shown_as_unknown():
     @agent
     async def unsure(ctx: Context) -> None:
         await ctx.used(Usage(model="unheard-of", input_tokens=None, output_tokens=None))
@@ -195,7 +195,7 @@ async def test_the_price_is_fixed_when_it_is_said():
 @pytest.mark.parametrize(
     "wrong", [{"requests": -1}, {"input_tokens": 1.5}, {"usd": float("nan")}, {"usd": -1.0}, {"output_tokens": True}]
 )
-async def test_what_is_no_usage_is_refused_where_it_is_said(wrong):
+async def test_a_value_that_is_no_usage_is_refused_where_it_is_given(wrong):
     async def says(step: StepContext) -> None:
         step.used(Usage(**wrong))
 
