@@ -59,4 +59,5 @@ from supervisor.core.events import (
     ToolCallStarted as ToolCallStarted,
     UnknownEvent as UnknownEvent,
     UsageSpent as UsageSpent,
+    WordHeard as WordHeard,
 )

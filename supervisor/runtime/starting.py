@@ -35,6 +35,7 @@ from supervisor.system.loading import (
     COMMANDS,
     find_declared,
     holds_command,
+    is_configured,
     load_recorded,
     locate,
     locate_everywhere,
@@ -83,18 +84,19 @@ class LocalStarting(LocalReads):
             self._refuse_other_tree(root, c.LAWS[c.Resume].doing)  # it would run what others have started
         references = self._references(created, spec)
         folder, misfit = self._choose_folder(spec, command.cwd)
-        named_folder = None if command.cwd is None else folder
         # The plan sets it, and does not answer with it: a cancellation with the commit takes the answer away.
         is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
         begun = spec if created is not None else self._runner.environment.agent_to_begin(spec, root, 1)
+        where = locate(spec)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
             nonlocal is_new
             is_new = False
             known = view.find_session(root)
             if known is not None:
-                check_same_start(known, references, spec.name, given, named_folder, command.budget)
+                place = None if command.cwd is None else folder
+                check_same_start(known, references, spec.name, given, place, is_configured, command.budget)
                 self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
@@ -116,7 +118,8 @@ class LocalStarting(LocalReads):
             }
             facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
             facts["budget"] = command.budget
-            first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
+            attempt = attempt_started(begun.version, now)
+            first = first_events(spec, where, given, attempt, traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
             return [(root, event) for event in written], begun.version
 

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.budgets import KINDS, Scope, is_aside, scope_of
-from supervisor.core.errors import IllegalEvent
-from supervisor.core.sessions.machine import ENDS_APPROVAL, OPERATION, advance
+from supervisor.core.events import advance
+from supervisor.core.events.kinds import CALL
+from supervisor.core.sessions.machine import OPERATION
 from supervisor.core.sessions.operations import Operation
 
 Raises = Mapping[Scope, Mapping[str, float]]
@@ -79,10 +80,4 @@ def _larger(known: Mapping[str, float], event: e.BudgetRaised) -> dict[str, floa
 def _moved(asides: Mapping[str, Operation], event: Any, length: int) -> Operation:
     old = asides.get(event.operation)
     state = advance(OPERATION, "" if old is None else old.state, event)
-    if old is None:
-        return Operation(state=state, kind="call", begun=length, request=event)
-    if type(event) in ENDS_APPROVAL and not isinstance(event, e.OperationAbandoned):
-        if event.approval != old.pending_approval:
-            raise IllegalEvent(f"{event.operation} does not ask for approval {event.approval}")
-        return replace(old, state=state, decision=event)
-    return replace(old, state=state, result=event, answered=length)
+    return (old or Operation(state="", kind=CALL, begun=length)).moved(state, event, length)
