@@ -11,6 +11,7 @@ import msgspec
 from supervisor.core.events import AnyEvent
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.words import words_wanted
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import ApprovalStatus, Outcome, SessionStatus, SessionView
 
 
@@ -92,6 +93,11 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
+    waits_for_budget: bool = False
+    """It is asleep, and waits for a decision about a budget."""
+    spent: Spent = NOTHING
+    spent_below: Spent = NOTHING
+    """What the sessions below it have spent."""
 
 
 class SessionFilter(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
@@ -51,6 +52,14 @@ class LocalSupervisor(LocalStarting):
             result = msgspec.structs.replace(result, running=await self._run_declared(root))
         self.decided[result.kind] += 1
         return result
+
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        self.reader.get_row(command.session)
+        await self._runner.journal.append(
+            lambda view: list(
+                raise_events(view.session(command.session), command.budget, who, self._runner.clock.now())
+            )
+        )
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule

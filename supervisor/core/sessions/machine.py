@@ -63,6 +63,8 @@ _ENDING: Final = (
     "ToolCallRequested",
     "ToolCallStarted",
     "ToolCallFinished",
+    "UsageSpent",
+    "BudgetNoticed",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -82,6 +84,8 @@ _ENDING: Final = (
 )
 _AFTERWARDS: Final = (
     *_CARDS,
+    "UsageSpent",
+    "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
     "MessageReceived",
@@ -101,6 +105,8 @@ _LIVING: Final = (
     "RunRestarted",
     "RunBlocked",
     "RunUnblocked",
+    "BudgetRaised",
+    "BudgetAnswered",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

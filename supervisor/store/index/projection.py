@@ -24,6 +24,7 @@ from supervisor.core.events.asking import is_copied
 from supervisor.core.ids import RULES
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.sessions.state import WAKING
+from supervisor.core.usage import NOTHING, Spent, spent_by
 from supervisor.store.index.searching import words_asked
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
@@ -49,6 +50,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     due_at: datetime | None = None
     finished: int | None = None
     runs: int = 0
+    parent: str | None = None
+    """Like the root, it is only needed to make the entry."""
     agent: str = ""
     """Like the root, it is only needed to make entries."""
 
@@ -113,6 +116,9 @@ class Draft:
     def __init__(self, sessions: Iterable[SessionEntry] = (), approvals: Iterable[ApprovalEntry] = ()) -> None:
         self.sessions = {entry.id: entry for entry in sessions}
         self.approvals = {entry.id: entry for entry in approvals}
+        self.spent: dict[str, Spent] = {}
+        """By session: what the batch adds to what it has spent. The store adds it to the session's sum, and to the sum
+        of what is below it of each session above."""
         self._old_sessions = self.sessions.copy()
         self._old_approvals = self.approvals.copy()
 
@@ -123,12 +129,19 @@ class Draft:
             self._index(row, event)
         if type(event) in _MOVING:
             self._move(row)
+        if isinstance(event, e.UsageSpent):
+            self.spent[row.session] = self.spent.get(row.session, NOTHING) + spent_by(event.usage)
 
     def _index(self, row: JournalEntry, event: e.AnyEvent) -> None:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(
-                    row.session, event.root, row.position, event.at, agent=event.path[-1] if event.path else ""
+                    row.session,
+                    event.root,
+                    row.position,
+                    event.at,
+                    parent=event.parent,
+                    agent=event.path[-1] if event.path else "",
                 )
             case _ if (approval := e.approval_in(event)) is None or is_copied(approval):
                 pass

@@ -76,6 +76,7 @@ class Index:
             ("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()]),
             ("add_words", [columns.words(entry) for entry in draft.new_approvals()]),
             ("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()]),
+            ("add_spent", [columns.spent_columns(session, spent) for session, spent in draft.spent.items()]),
         ):
             if rows:
                 self._change(query, rows)

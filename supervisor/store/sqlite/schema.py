@@ -48,7 +48,7 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"), _text("words.sql"))
+STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"), _text("words.sql"))
 FORMER: Final = 6
 QUERIES: Final = _named(_text("queries.sql"))
 STALE: Final = "stale"
@@ -57,6 +57,7 @@ REMOVAL: Final = {
     "remove_words": "number",
     "remove_approvals": "number",
     "remove_events": "number",
+    "remove_spent": "number",
     "remove_sessions": "number",
     "remove_tree": "root",
     "keep_place": "last",
