@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from supervisor.core.events import AnyEvent
 from supervisor.core.errors import InvalidInput
-from supervisor.core.text.words import words_wanted
+from supervisor.core.events import AnyEvent
+from supervisor.core.text.words import words_of
 from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import ApprovalStatus, Outcome, SessionStatus, SessionView
 
@@ -155,8 +155,8 @@ class ApprovalFilter(msgspec.Struct, frozen=True, kw_only=True):
         found = cls(decided=decided, newest_first=newest_first, **search)
         if found.before is not None and found.before.tzinfo is None:
             raise InvalidInput(f"an instant needs a time zone, and {found.before.isoformat()} has none")
-        if found.text is not None:
-            words_wanted(found.text)
+        if found.text is not None and not found.words:
+            raise InvalidInput("a text to search for needs a letter or a digit")
         if pending and decided not in (None, False, "pending"):
             raise InvalidInput("an approval cannot be pending and decided: leave out one of the two")
         if pending or (pending is None and not found.searches and decided is None):
@@ -176,7 +176,7 @@ class ApprovalFilter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> list[str]:
         """The words that it looks for."""
-        return [] if self.text is None else words_wanted(self.text)
+        return [] if self.text is None else words_of(self.text)
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

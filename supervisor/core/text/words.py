@@ -15,8 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from unicodedata import normalize
 
-from supervisor.core.errors import InvalidInput
-
 LONGEST_CHARACTERS: Final = 40
 """The most characters of a word that count."""
 _BEGINS_CHARACTERS: Final = 3
@@ -29,13 +27,6 @@ def words_of(text: str) -> list[str]:
     """Return the words of a text, each once."""
     text = text.lower() if text.isascii() else normalize("NFKC", text).casefold()
     return list(dict.fromkeys(word[:LONGEST_CHARACTERS] for word in _WORD.findall(text)))
-
-
-def words_wanted(text: str) -> list[str]:
-    """Return the words for which a person searches. Raises InvalidInput if there are none."""
-    if words := words_of(text):
-        return words
-    raise InvalidInput("a text to search for needs a letter or a digit")
 
 
 def is_beginning(word: str) -> bool:
