@@ -4,7 +4,7 @@ approvals a list has. Values only.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -177,6 +177,10 @@ class ApprovalFilter(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> list[str]:
         """The words that it looks for."""
         return [] if self.text is None else words_of(self.text)
+
+
+PENDING: Final = ApprovalFilter(decided=False)
+"""The inbox: what waits for a person."""
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

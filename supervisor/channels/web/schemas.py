@@ -20,7 +20,6 @@ from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
-    ApprovalStatus,
     DecisionResult,
     Fork,
     JobView,
@@ -189,7 +188,7 @@ class ApprovalQuery(RequestFields, frozen=True, kw_only=True):
     longer ones that begin so, stand in what was asked. `by`: who decided. `before`: asked before this instant.
     `newest`: list the newest first."""
 
-    status: Literal["all", "ended"] | ApprovalStatus | None = None
+    status: Literal["all", "ended", "pending", "approved", "denied", "answered", "expired", "withdrawn"] | None = None
     session: str | None = None
     text: str | None = None
     by: str | None = None

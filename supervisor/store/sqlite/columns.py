@@ -47,12 +47,11 @@ def from_micros(micros: int) -> datetime:
 
 
 def session_entry(row: Columns) -> SessionEntry:
-    session, root, created, last_at, waiting_for, due_at, finished, runs, *agent = row
+    session, root, created, last_at, waiting_for, due_at, finished, runs, *rest = row
+    agent = rest[0] if rest else ""
     names = None if waiting_for is None else _decode_names(waiting_for)
     due = None if due_at is None else from_micros(due_at)
-    return SessionEntry(
-        session, root, created, from_micros(last_at), names, due, finished, runs, agent=agent[0] if agent else ""
-    )
+    return SessionEntry(session, root, created, from_micros(last_at), names, due, finished, runs, agent=agent)
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:

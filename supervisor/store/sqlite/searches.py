@@ -1,6 +1,7 @@
 """The query for a search in the index, and the test that selects its rows. Rows are read until there are enough.
 
-The tables have what a search of approvals looks at, and a table of FTS5 has their words: so it reads only what it finds.
+The tables have what a search of approvals looks at, and a table of FTS5 has their words: so it reads only what it
+finds.
 """
 
 from collections.abc import Callable
