@@ -213,8 +213,8 @@ def test_a_person_answers_questions(one_daemon, person):
 
 
 def test_a_page_without_scripts_is_read_and_decides_nothing(one_daemon, person):
-    """On a phone of 320 pixels: without the token of the script, a cookie may come from any port of this host. The history
-    is searched."""
+    """On a phone of 320 pixels: without the token of the script, a cookie may come from any port of this host.
+    The history is searched."""
     start(one_daemon, "plain", {"jam": "/dev/null"})
     ana = person(one_daemon, java_script_enabled=False, viewport={"width": 320, "height": 640})
     ana.see(ana.page.locator("noscript .problem"), "sign in again")

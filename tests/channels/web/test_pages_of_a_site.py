@@ -145,7 +145,7 @@ async def test_a_late_form_is_told_who_was_faster(tmp_path):
 
 
 async def test_the_history_says_who_decided_where_and_what_came_of_it(tmp_path):
-    """A search has all states, the newest first, page by page; one that is wrong is told so, and hostile words stay words."""
+    """A search has all states, the newest first, page by page; a wrong one is told so, hostile words stay words."""
     async with site(tmp_path) as (supervisor, browser):
         ana = await browser("ana")
         for number in range(27):
