@@ -17,6 +17,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, get_args
@@ -37,7 +38,7 @@ from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_o
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
 from supervisor.core.cursors import cursor_at
-from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict
 from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
@@ -81,8 +82,20 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream_url("/api/events", first.cursor)}
+    spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
+    stream = stream_url("/api/events", first.cursor)
+    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream, "spent": spent}
     return await visit.page("inbox.html", "inbox", model)
+
+
+async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
+    """Return what the trees of open cards have spent on models. These are few (`inbox.OPEN_CARDS`)."""
+    found: dict[str, str] = {}
+    for root in roots:
+        with suppress(NotFound):  # it was pruned just now
+            if usage := (await supervisor.get_session(root)).usage:
+                found[root] = str(usage)
+    return found
 
 
 async def show_approval(visit: Visit) -> Response:
