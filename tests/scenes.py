@@ -14,7 +14,7 @@ from supervisor.channels import Channel
 from supervisor.channels.sdk import all_facts
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import replay_journal
-from supervisor.runtime import local
+from supervisor.runtime import starting
 from supervisor.testing import fast_disk, virtual_asyncio, virtual_trio, wrapped
 
 LONG = 30 * 86_400.0
@@ -72,7 +72,7 @@ async def opened(store=None, **options):
 @contextmanager
 def knowing_no_agents():
     """Be a program that has declared none of the tests' agents, as the command line is."""
-    with wrapped(local, "find_declared", lambda *_: None):
+    with wrapped(starting, "find_declared", lambda *_: None):
         yield
 
 

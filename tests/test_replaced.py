@@ -20,7 +20,7 @@ FUNCTIONS = {
     "Clock.now",  # instants that are the same each time, where goldens are made
     "bridge.is_evicted",  # a workflow that goes on, outside of one
     "forks.send_command",  # a client that dies between the two parts of a fork
-    "local.find_declared",  # a program that has declared no agent, in the process of one that has
+    "starting.find_declared",  # a program that has declared no agent, in the process of one that has
     "missing.find_referred",  # the same on a cluster
     "repair.check_writable",  # a writer that comes between two lines
     "schema.check_header",  # a thread that comes between two lines

@@ -176,6 +176,19 @@ class Place:
             yield supervisor
 
 
+@asynccontextmanager
+async def _opened_for(
+    action: str | None, opening: "AbstractAsyncContextManager[Supervisor]"
+) -> "AsyncIterator[Supervisor]":
+    """Open the Supervisor of a server or of a namespace. `action`: see `open_store`."""
+    if action is not None:
+        refuse_inside_call(action)
+    async with opening as supervisor:
+        if action is not None:
+            refuse_below_owner(action, await supervisor.find_owners())
+        yield supervisor
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class AnyPlace(Place):
@@ -255,32 +268,14 @@ class AnyPlace(Place):
         self, *, wanted: tuple[str, str] | None = None, action: str | None = None, create: bool = False
     ) -> "AbstractAsyncContextManager[Supervisor]":
         if self.temporal is not None:
-            return self._open_temporal(self.temporal, action)
+            from supervisor.temporal import open_temporal
+
+            return _opened_for(action, open_temporal(str(self.temporal)))
         if self.url is None:
             return super().open(wanted=wanted, action=action, create=create)
-        return self._open_server(self.url, action)
-
-    @asynccontextmanager
-    async def _open_temporal(self, store: TemporalStore, action: str | None) -> "AsyncIterator[Supervisor]":
-        if action is not None:
-            refuse_inside_call(action)
-        from supervisor.temporal import open_temporal
-
-        async with open_temporal(str(store)) as supervisor:
-            if action is not None:
-                refuse_below_owner(action, await supervisor.find_owners())
-            yield supervisor
-
-    @asynccontextmanager
-    async def _open_server(self, url: str, action: str | None) -> "AsyncIterator[Supervisor]":
-        if action is not None:
-            refuse_inside_call(action)
         from supervisor.client import open_remote
 
-        async with open_remote(url, token=self._find_token(), allow_http=self.allow_http) as supervisor:
-            if action is not None:
-                refuse_below_owner(action, await supervisor.find_owners())
-            yield supervisor
+        return _opened_for(action, open_remote(self.url, token=self._find_token(), allow_http=self.allow_http))
 
     def _find_token(self) -> Callable[[], str]:
         """Return what reads the token; a file is read each time, since its token may be renewed."""

@@ -3,18 +3,17 @@
 Rules
 - A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
   that is another's, is refused before anything is sent. None means the person of the token.
-- After a broken connection the client repeats what may safely be done twice: reads, decisions (the second answer is
-  `already`), cancels, rules that are added, starts and forks under an id that is made here. It does not repeat
-  messages, retries, resumes and revoked rules: ServerUnavailable says that they may have been done.
+- After a broken connection the client repeats what may safely be done twice: reads, and the commands of which their
+  law says so (seam/commands.py); starts and forks have an id that is made here. Of all others ServerUnavailable says
+  that they may have been done.
 - Instants are sent in the server's time.
 
 The module is longer than 400 lines because it is one seam: a short method for each command and each read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
-from typing import Any, NoReturn, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -25,11 +24,11 @@ from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteTextWatch, RemoteWatch
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule
-from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView, ids_from
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -42,14 +41,12 @@ from supervisor.core.values import (
     JobView,
     Message,
     SendResult,
-    SessionStatus,
     SessionView,
-    decider_of,
 )
+from supervisor.seam import commands as c
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -77,96 +74,45 @@ class RemoteSupervisor(Supervisor):
         """The name of the person whose token this is."""
         return self._connection.greeting.person
 
-    def _me(self, by: str | None, what: str = "act") -> str:
-        """Return the person of the token. Raises NotEntitled if another one is meant."""
-        if by not in (None, self.person):
-            raise NotEntitled(f"{self.where} knows you as {self.person} by your token: you cannot {what} as {by}")
+    async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
+        if law.role != "program":
+            self._check_me(by)
         return self.person
+
+    def _check_me(self, by: str | None) -> None:
+        """Raise NotEntitled if another person is meant than that of the token."""
+        if by not in (None, self.person):
+            raise NotEntitled(f"{self.where} knows you as {self.person} by your token: you cannot act as {by}")
+
+    async def _ask(self, command: c.Command[Any], path: str, body: Any = None, *, method: str = "POST") -> Any:
+        """Send a command, and return the document of its answer. Raises what the server's problem stands for."""
+        return await self._connection.ask(method, path, body=body, repeats=_repeats(command))
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    @overload
-    async def start(
-        self,
-        agent: AgentWithoutInput[R],
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: AgentSpec[[T], R],
-        input: T,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: str,
-        input: Any = ...,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]: ...
-    async def start(
-        self,
-        agent: Any,
-        /,
-        *args: Any,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]:
-        self._me(requester, "start")
-        self._me(by, "start")
-        if cwd is not None:
+    async def _start(self, command: c.Start, who: str) -> Run[Any]:
+        self._check_me(command.requester)
+        if command.cwd is not None:
             raise InvalidInput(f"{self.where} chooses the folders of the sessions that it runs; pass no cwd")
+        command.check_exact()
+        session, spec, given = command.session, command.spec, command.input
         root = check_session_id(session) if session is not None else new_session_id()
-        body: dict[str, Any] = {"session": root}
-        type_: Any = Any
-        if isinstance(agent, AgentSpec):
-            body["agent"], type_ = agent.name, agent.return_type
-            if agent.takes_input:
-                body["input"] = agent.encode_exactly(args) if args else agent.default_input()
-        elif isinstance(agent, str):
-            body["agent"] = agent
-            if args:
-                body["input"] = to_json(args[0], "the input", exact=True)
-        else:
-            raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
-        answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=True)
+        if given is None and spec is not None and spec.takes_input:
+            given = spec.default_input()
+        body = {"session": root, "agent": command.agent, **({} if given is None else {"input": given})}
+        answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=_repeats(command))
         if not answer.is_good:
             raise error_of(answer, self.where)
         started = value_of(_Started, answer.document)
         is_new = answer.status == 201 or session is None  # only this client knows an id that was made here
-        return RemoteRun(self, started.id, started.run, type_, is_new=is_new)
+        return RemoteRun(self, started.id, started.run, Any if spec is None else spec.return_type, is_new=is_new)
 
-    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self._me(by, "resume")
-        return self._run(await self._connection.ask("POST", _path("sessions", session, "resume")))
+    async def _resume(self, command: c.Resume, who: str) -> Run[Any]:
+        return self._run(await self._ask(command, _path("sessions", command.session, "resume")))
 
-    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        self._me(by, "resume")
-        found = await self._connection.ask("POST", "/api/resume")
-        return [self._run(each) for each in found["items"]]
+    async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]:
+        return [self._run(each) for each in (await self._ask(command, "/api/resume"))["items"]]
 
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
@@ -184,13 +130,12 @@ class RemoteSupervisor(Supervisor):
         started = value_of(_Started, document)
         return RemoteRun(self, started.id, started.run)
 
-    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        self._me(decider_of(decision), "decide")
-        body = {name: value for name, value in _said(decision).items() if value is not None or name == "value"}
-        if channel is not None:
-            body["channel"] = channel
-        path = _path("approvals", approval, "decision")
-        answer = await self._connection.answer("POST", path, body=body, repeats=True)
+    async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
+        body = {name: value for name, value in _said(command.decision).items() if value is not None or name == "value"}
+        if command.channel is not None:
+            body["channel"] = command.channel
+        path = _path("approvals", command.approval, "decision")
+        answer = await self._connection.answer("POST", path, body=body, repeats=_repeats(command))
         result = answer.document
         if not answer.is_good:
             result = answer.document.get("result") if isinstance(answer.document, dict) else None
@@ -200,78 +145,53 @@ class RemoteSupervisor(Supervisor):
         self.decided[found.kind] += 1
         return found
 
-    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
-        self._me(by, "look at credentials")
-        body = {} if channel is None else {"channel": channel}
-        answer = await self._connection.ask("POST", _path("approvals", approval, "reveal"), body=body)
-        return answer["arguments"]
+    async def _reveal(self, command: c.Reveal, who: str) -> Any:
+        body = {} if command.channel is None else {"channel": command.channel}
+        return (await self._ask(command, _path("approvals", command.approval, "reveal"), body))["arguments"]
 
-    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        self._refuse_note("refuses")
+    async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
+        raise InvalidInput(f"{self.where} notes itself what it refuses: a client cannot")
 
-    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
-        self._refuse_note("shows")
+    async def _note_shown(self, command: c.NoteShown, who: str) -> None:
+        raise InvalidInput(f"{self.where} notes itself what it shows: a client cannot")
 
-    def _refuse_note(self, what: str) -> NoReturn:
-        raise InvalidInput(f"{self.where} notes itself what it {what}: a client cannot")
-
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        self._me(by, "speak")
-        found = await self._say(session, {"text": text, "decides": False})
+    async def _send(self, command: c.Send, who: str) -> SendResult:
+        found = await self._say(command, command.session, {"text": command.text, "decides": False})
         if found.sent is None:
             raise ServerMismatch(f"{self.where} does not say what became of the message")
         return found.sent
 
-    async def chat(
-        self,
-        session: str,
-        text: str,
-        *,
-        by: str | None = None,
-        shown_before: datetime | None = None,
-        channel: str | None = None,
-        shown: Collection[str] | None = None,
-    ) -> ChatResult:
-        self._me(by, "speak")
-        seen = self._connection
-        instant = seen.now() if shown_before is None else seen.to_server_time(shown_before)
-        given = None if shown is None else [*shown]
-        return await self._say(session, {"text": text, "shown_before": instant, "channel": channel, "shown": given})
+    async def _chat(self, command: c.Chat, who: str) -> ChatResult:
+        seen, before = self._connection, command.shown_before
+        body = {
+            "text": command.text,
+            "shown_before": seen.now() if before is None else seen.to_server_time(before),
+            "channel": command.channel,
+            "shown": None if command.shown is None else [*command.shown],
+        }
+        return await self._say(command, command.session, body)
 
-    async def _say(self, session: str, body: Mapping[str, Any]) -> ChatResult:
-        return value_of(
-            ChatResult, await self._connection.ask("POST", _path("sessions", session, "messages"), body=body)
-        )
+    async def _say(self, command: c.Command[Any], session: str, body: Mapping[str, Any]) -> ChatResult:
+        return value_of(ChatResult, await self._ask(command, _path("sessions", session, "messages"), body))
 
-    async def cancel(
-        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
-    ) -> None:
-        self._me(by, "cancel")
-        body = {"reason": reason, "run": run}
-        await self._connection.ask("POST", _path("sessions", session, "cancel"), body=body, repeats=True)
+    async def _cancel(self, command: c.Cancel, who: str) -> None:
+        body = {"reason": command.reason, "run": command.run}
+        await self._ask(command, _path("sessions", command.session, "cancel"), body)
 
-    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        self._me(by, "make rules")
-        body = {name: getattr(rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
-        return value_of(Rule, await self._connection.ask("POST", "/api/rules", body=body, repeats=True))
+    async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
+        body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        return value_of(Rule, await self._ask(command, "/api/rules", body))
 
-    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        self._me(by, "revoke rules")
-        return value_of(Rule, await self._connection.ask("DELETE", _path("rules", rule)))
+    async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
+        return value_of(Rule, await self._ask(command, _path("rules", command.rule), method="DELETE"))
 
-    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        self._me(by, "retry")
-        return self._run(await self._connection.ask("POST", _path("sessions", session, "retry")))
+    async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
+        return self._run(await self._ask(command, _path("sessions", command.session, "retry")))
 
-    async def fork(
-        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
-    ) -> Fork:
-        self._me(by, "fork")
-        root = check_session_id(new) if new is not None else new_session_id()
-        body = {"before": before, "session": root, "version": version}
-        return value_of(
-            Fork, await self._connection.ask("POST", _path("sessions", session, "fork"), body=body, repeats=True)
-        )
+    async def _fork(self, command: c.Fork, who: str) -> Fork:
+        root = check_session_id(command.new) if command.new is not None else new_session_id()
+        body = {"before": command.before, "session": root, "version": command.version}
+        return value_of(Fork, await self._ask(command, _path("sessions", command.session, "fork"), body))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -300,18 +220,9 @@ class RemoteSupervisor(Supervisor):
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
 
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
-        query = {"open": is_open, "status": status, "agent": agent, "root": root, "newest": newest_first or None}
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
+        query = {"open": only.is_open, "status": only.status, "agent": only.agent, "root": only.root}
+        query["newest"] = only.newest_first or None
         return await self._pages("/api/sessions", query, _reader(SessionView), after, limit)
 
     async def find_approvals(
@@ -428,6 +339,10 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[Any]
     next: str | None
     cursor: str
+
+
+def _repeats(command: c.Command[Any]) -> bool:
+    return c.LAWS[type(command)].repeats
 
 
 def _path(*parts: str) -> str:

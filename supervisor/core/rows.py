@@ -1,4 +1,6 @@
-"""What a store returns: journal entries, sessions as in its index, trees, and their owners. Values only."""
+"""What a store returns: journal entries, sessions as in its index and which of them a list has, trees, and their
+owners. Values only.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -7,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from supervisor.core.events import AnyEvent
-from supervisor.core.values import Outcome, SessionView
+from supervisor.core.values import Outcome, SessionStatus, SessionView
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +90,41 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
+
+
+class SessionFilter(msgspec.Struct, frozen=True):
+    """The filter and the order of a list of sessions. None: no filter."""
+
+    is_open: bool | None = None
+    status: SessionStatus | None = None
+    agent: str | None = None
+    root: str | None = None
+    newest_first: bool = False
+
+    @property
+    def must_be_open(self) -> bool:
+        """Whether only open sessions can be in the list."""
+        return self.is_open is True or (
+            self.is_open is None and self.status in ("active", "waiting_approval", "blocked")
+        )
+
+    @property
+    def picks(self) -> bool:
+        """Whether the filter may leave out sessions that are read."""
+        return (self.is_open, self.status, self.agent) != (None, None, None)
+
+    def has(self, row: SessionRow) -> bool:
+        """Return whether a session may be in the list, as far as its index row shows."""
+        return self.is_open in (None, row.outcome is None) and self.agent in (None, row.agent)
+
+    def has_view(self, view: SessionView) -> bool:
+        """Return whether a session is in the list."""
+        return (
+            self.is_open in (None, view.outcome is None)
+            and self.status in (None, view.status)
+            and self.agent in (None, view.agent)
+            and self.root in (None, view.id)
+        )
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.rows import ids_from
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
+from supervisor.seam.commands import Chat
 from supervisor.seam.supervisor import Supervisor
 
 
@@ -72,10 +73,10 @@ class Seen(NamedTuple):
         )
 
 
-async def chat(
-    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
-) -> ChatResult:
+async def chat(supervisor: Supervisor, people: People | None, said: Chat, by: str, now: datetime) -> ChatResult:
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
+    session, text = said.session, said.text
+    seen = Seen(now if said.shown_before is None else said.shown_before, said.channel, said.shown)
     word, where = read_word(text), seen.channel or "message"
     if word is None:
         return await _say(supervisor, people, session, text, by, seen)

@@ -1,11 +1,15 @@
 """What channels, commands and programs use: the Supervisor of a store, of a server, or of a cluster.
 
+Theory: a method that commands makes the value of its command, and `_do` applies the law of it (commands.py) before the
+handler of this Supervisor gets it. So signatures, documentation and checks stand here once for all Supervisors, which
+implement `_admit`, the handlers (`_METHOD`) and what only reads.
+
 The module is longer than 400 lines because most of it is the documentation of what each command promises.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
@@ -13,7 +17,9 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.encoding import INEXACT, is_exact, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import (
     AgentView,
@@ -26,9 +32,12 @@ from supervisor.core.values import (
     SendResult,
     SessionStatus,
     SessionView,
+    decider_of,
 )
+from supervisor.seam import commands as c
 from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
 
+A = TypeVar("A")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -60,7 +69,6 @@ class Supervisor(ABC):
         return 0
 
     @overload
-    @abstractmethod
     async def start(
         self,
         agent: AgentWithoutInput[R],
@@ -72,7 +80,6 @@ class Supervisor(ABC):
         by: str | None = None,
     ) -> Run[R]: ...
     @overload
-    @abstractmethod
     async def start(
         self,
         agent: AgentSpec[[T], R],
@@ -85,7 +92,6 @@ class Supervisor(ABC):
         by: str | None = None,
     ) -> Run[R]: ...
     @overload
-    @abstractmethod
     async def start(
         self,
         agent: str,
@@ -97,7 +103,6 @@ class Supervisor(ABC):
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[Any]: ...
-    @abstractmethod
     async def start(
         self,
         agent: Any,
@@ -119,18 +124,19 @@ class Supervisor(ABC):
         another agent, input or folder; TreeOwned if another process runs it; NotEntitled for a person who is no
         operator, if people have roles.
         """
+        return await self._do(_start_of(agent, args, session, cwd, requester), by)
 
-    @abstractmethod
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Claim the tree of a session and run it. Return the root's run. `by`: the person who asks for it; None: this
         program.
 
         Raises NotFound; TreeOwned; NotEntitled for a person who is no operator.
         """
+        return await self._do(c.Resume(session), by)
 
-    @abstractmethod
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
         """Claim and run every open tree that no process owns. Return the roots' runs. `by`: as in `resume`."""
+        return await self._do(c.ResumeAll(), by)
 
     @overload
     @abstractmethod
@@ -145,7 +151,6 @@ class Supervisor(ABC):
         """Return the latest run of a session, or run `number`, counted from 1. `agent` gives the type of its result;
         without it the result is plain JSON. Raises NotFound."""
 
-    @abstractmethod
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         """Decide an approval or answer a question, once. The first decision wins (A3). If its scope is wider than once,
         its rule is written together with it. `channel`: where it was made, for the audit trail.
@@ -156,30 +161,30 @@ class Supervisor(ABC):
         that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
         identity. Raises NotEntitled for a person who may not decide this; that is in the audit trail.
         """
+        return await self._do(c.Decide(approval, decision, channel=channel), decider_of(decision))
 
-    @abstractmethod
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
         """Return the arguments of a call as JSON values, with the credentials that `get_approval` masks; arguments that
         the tool declares secret stay masked. That `by` has looked is on disk before (A15). None: the program.
 
         Raises NotFound; NotEntitled for a person who is no operator; InvalidInput for a question.
         """
+        return await self._do(c.Reveal(approval, channel=channel), by)
 
-    @abstractmethod
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """Note in the audit trail that a channel has refused a person's decision; nothing else changes (A15).
 
         The refusal is noted once for each person and approval, even if the person tries again. Raises InvalidInput over
         HTTP: a server notes itself what it refuses.
         """
+        await self._do(c.NoteRefused(approval, reason, channel=channel), by)
 
-    @abstractmethod
     async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
         """Note that a channel has shown people a piece of what a session said, for a platform that does not let the
         channel read what stands there. `mark` identifies the piece (`Piece.mark`). Raises NotFound;
         InvalidInput over HTTP."""
+        await self._do(c.NoteShown(session, mark, channel), None)
 
-    @abstractmethod
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         """Add a rule for calls that begin from now on, in every process. Return it with its id.
 
@@ -187,15 +192,15 @@ class Supervisor(ABC):
         tree. Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no operator, if
         people have roles.
         """
+        return await self._do(c.AddRule(rule), by)
 
-    @abstractmethod
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         """Revoke a rule of the store by its id, and return it. It does not apply to calls that begin from now on.
 
         Raises NotFound; NotEntitled as `add_rule`.
         """
+        return await self._do(c.RevokeRule(rule), by)
 
-    @abstractmethod
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Begin a new run of an idle root session whose latest run failed, stalled or was abandoned. It has that run's
         operations and version (R10). Operations that led to the end are done again, and so are operations that the end
@@ -205,8 +210,8 @@ class Supervisor(ABC):
         Raises NotFound; InvalidInput for every other session, saying what to do instead; NotEntitled for a person who
         is no operator.
         """
+        return await self._do(c.Retry(session), by)
 
-    @abstractmethod
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
@@ -224,8 +229,8 @@ class Supervisor(ABC):
         session has the id `new`; UnknownAgent if the agent has no such version; NotEntitled for a person who is no
         operator.
         """
+        return await self._do(c.Fork(session, before, new, version), by)
 
-    @abstractmethod
     async def cancel(
         self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
     ) -> None:
@@ -235,8 +240,8 @@ class Supervisor(ABC):
         None: this program. `run`: do nothing unless the run with this number is the open one. None: whichever is open.
         Raises NotFound; NotEntitled as `resume`.
         """
+        await self._do(c.Cancel(session, reason, run), by)
 
-    @abstractmethod
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         """Send a message to a session in any state. The result says whether it is delivered, kept, or begins a turn. As
         with `decide`, a program that has declared the agent runs the session if no other process does (R2).
@@ -244,8 +249,8 @@ class Supervisor(ABC):
         Raises NotFound; InvalidInput if no run could ever receive it; NotEntitled for a person who is no operator, if
         people have roles.
         """
+        return await self._do(c.Send(session, text), by)
 
-    @abstractmethod
     async def chat(
         self,
         session: str,
@@ -266,6 +271,7 @@ class Supervisor(ABC):
         With a `channel`, a text also answers a question that is the only approval that waits for this person, and that
         they had been shown whole, if it fits the question. Raises as `decide` and `send` do.
         """
+        return await self._do(c.Chat(session, text, shown_before, shown, channel=channel), by)
 
     @abstractmethod
     async def get_session(self, session: str) -> SessionView:
@@ -293,7 +299,6 @@ class Supervisor(ABC):
     async def get_counts(self) -> Counts:
         """Return the numbers of sessions and approvals, from the index alone. Cheap."""
 
-    @abstractmethod
     async def find_sessions(
         self,
         *,
@@ -309,6 +314,8 @@ class Supervisor(ABC):
 
         `is_open`, `status`, `agent`, `root`: only matching sessions. `root`: the id of a tree's root.
         """
+        only = SessionFilter(is_open, status, agent, root, newest_first)
+        return await self._find_sessions(only, after, limit)
 
     @abstractmethod
     async def find_approvals(
@@ -385,6 +392,75 @@ class Supervisor(ABC):
         """Raise StoreError if the store cannot be read, or has died for this process. Over HTTP, raise ServerError if
         the server cannot be reached or does not answer as a supervisor of this API, and NotAuthenticated."""
 
+    # -- what each Supervisor implements -------------------------------------------------------------------------------
+
+    async def _do(self, command: c.Command[A], by: str | None) -> A:
+        """Carry out a command, if its law admits it."""
+        law = c.LAWS[type(command)]
+        who = await self._admit(command, law, by)
+        answer: A = await getattr(self, f"_{law.method}")(command, who)
+        return answer
+
+    @asynccontextmanager
+    async def _entered(self, command: c.Command[AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """Carry out a command, and enter its answer."""
+        async with await self._do(command, None) as entered:
+            yield entered
+
+    @abstractmethod
+    async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
+        """Return the name of the person who gives a command, or for whom this program does. Raises NotEntitled where
+        the law does not admit it."""
+
+    @abstractmethod
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]: ...
+    @abstractmethod
+    async def _start(self, command: c.Start, who: str) -> Run[Any]: ...
+    @abstractmethod
+    async def _resume(self, command: c.Resume, who: str) -> Run[Any]: ...
+    @abstractmethod
+    async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]: ...
+    @abstractmethod
+    async def _decide(self, command: c.Decide, who: str) -> DecisionResult: ...
+    @abstractmethod
+    async def _chat(self, command: c.Chat, who: str) -> ChatResult: ...
+    @abstractmethod
+    async def _reveal(self, command: c.Reveal, who: str) -> Any: ...
+    @abstractmethod
+    async def _cancel(self, command: c.Cancel, who: str) -> None: ...
+    @abstractmethod
+    async def _send(self, command: c.Send, who: str) -> SendResult: ...
+    @abstractmethod
+    async def _retry(self, command: c.Retry, who: str) -> Run[Any]: ...
+    @abstractmethod
+    async def _fork(self, command: c.Fork, who: str) -> Fork: ...
+    @abstractmethod
+    async def _add_rule(self, command: c.AddRule, who: str) -> Rule: ...
+    @abstractmethod
+    async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule: ...
+    @abstractmethod
+    async def _note_refusal(self, command: c.NoteRefused, who: str) -> None: ...
+    @abstractmethod
+    async def _note_shown(self, command: c.NoteShown, who: str) -> None: ...
+
+
+def _start_of(
+    agent: Any, args: tuple[Any, ...], session: str | None, cwd: str | None, requester: str | None
+) -> c.Start:
+    """Return the command that starts an agent, or the agent of a name. `args`: its input, or nothing."""
+    spec, raw, inexact = None, None, None
+    if isinstance(agent, AgentSpec):
+        agent, spec = agent.name, agent
+        if args:
+            raw = spec.encode_input(args, {})
+            inexact = spec.why_inexact(args, {}, raw)
+    elif not isinstance(agent, str):
+        raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+    elif args:
+        raw = to_json(args[0], "the input")
+        inexact = None if is_exact(args[0], raw) else f"the input {INEXACT}"
+    return c.Start(agent, raw, inexact=inexact, spec=spec, session=session, cwd=cwd, requester=requester)
+
 
 class StoreSupervisor(Supervisor):
     """A Supervisor in a process that has the store open. It can do more than a Supervisor over HTTP."""
@@ -397,18 +473,18 @@ class StoreSupervisor(Supervisor):
     def refusals(self) -> Mapping[str, str]:
         """By session id: why a session that this process was asked to run does not run."""
 
-    @abstractmethod
     def import_session(
         self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
     ) -> AbstractAsyncContextManager[SessionImport]:
         """Import a session of another program in batches. A second import continues where the first one ended.
 
         `origin`: which session of which program it was; journaled, and compared by a second import. `agent`: the agent
-        that continues the session when a message comes. Raises InvalidInput for an agent that takes no text. Entering
-        raises SessionConflict if another session has this id, TreeOwned if another process imports it.
+        that continues the session when a message comes. Entering raises InvalidInput for an agent that takes no text,
+        SessionConflict if another session has this id, TreeOwned if another process imports it, NotEntitled in a
+        process that a supervised call started.
         """
+        return self._entered(c.Import(session, origin, agent))
 
-    @abstractmethod
     async def prune(
         self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
     ) -> PruneResult:
@@ -418,6 +494,8 @@ class StoreSupervisor(Supervisor):
         and remove nothing. This also removes logs that an interrupted prune has left, and gives free space back to the
         disk. Raises NotEntitled in a process that a supervised call started.
         """
+        command = c.Prune(before, only, dry_run)
+        return await (self._prune(command, "") if dry_run else self._do(command, None))  # a dry run only looks
 
     @abstractmethod
     def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
@@ -429,3 +507,8 @@ class StoreSupervisor(Supervisor):
     @abstractmethod
     async def wait_until_broken(self) -> None:
         """Wait until this process can no longer trust the store, then raise StoreDied."""
+
+    @abstractmethod
+    async def _import_session(self, command: c.Import, who: str) -> AbstractAsyncContextManager[SessionImport]: ...
+    @abstractmethod
+    async def _prune(self, command: c.Prune, who: str) -> PruneResult: ...

@@ -6,7 +6,7 @@ remove the first sign and escape from the second: this guards against accidents 
 (docs/explanation/who-may-decide.md).
 
 Rules
-- Code that does what refusals.py refuses checks this first, in Python and on the command line.
+- Code that does what the laws of commands and refusals.py refuse checks this first, in Python and on the command line.
 - Doubt is a refusal. Ancestors can be known only among processes that this one sees. So each live owner of a store file
   must be one of them: its pid, with the start of its process, whatever its host is called. A process in another
   container or namespace, or without /proc, decides through a server, with a token.

@@ -1,20 +1,21 @@
-"""What a process that a supervised call started may do with a store, and what not: one table for commands and methods.
+"""What a process that a supervised call started may command on the command line, and what not: one table.
 
     refused    it would be a person's act: a decision, an order, a rule, or the running of what others have started
     own tree   only in the tree of its own call, or in a tree that this process runs itself
     allowed    it only looks, or it asks people itself
 
-Theory: what a call runs may look and may ask. It never answers, and it never runs or ends what is not its own. Each
-method of a Supervisor and each command is a row, so none is forgotten (A4). inside.py says what is inside a call.
+Theory: what a call runs may look and may ask. It never answers, and it never runs or ends what is not its own (A4).
+inside.py says what is inside a call. The rows of commands that a Supervisor has, too, are those of its laws
+(seam/commands.py): on a store and on Temporal they hold through Python, and on a server here only.
 
-Rules
-- A row of a method holds on a store, also through Python. On a server and on Temporal, the command line holds it.
-- `start` is allowed: a new session asks people as each other one does. It is refused where it would run a tree of
-  another process (as `resume`). The command is refused: it starts what a server or a daemon runs, as a person.
+`start` of a Supervisor is allowed: a new session asks people as each other one does. It is refused where it would run a
+tree of another process. The command is refused: it starts what a server or a daemon runs, as a person.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+from supervisor.seam import commands as c
 
 Says = Literal["refused", "own tree", "allowed"]
 
@@ -26,57 +27,30 @@ class Row(NamedTuple):
     what: str = ""
 
 
+def _law(command: type[c.Command[Any]]) -> Row:
+    return Row(c.LAWS[command].inside, c.LAWS[command].doing)
+
+
 _LOOKS: Final = Row("allowed", "looking")
 
-METHODS: Final[Mapping[str, Row]] = {
-    "decide": Row("refused", "deciding"),
-    "chat": Row("refused", "sending"),
-    "send": Row("refused", "sending"),
-    "add_rule": Row("refused", "changing rules"),
-    "revoke_rule": Row("refused", "changing rules"),
-    "resume": Row("refused", "resuming"),
-    "resume_all": Row("refused", "resuming"),
-    "retry": Row("refused", "retrying"),
-    "fork": Row("refused", "forking"),
-    "import_session": Row("refused", "importing"),
-    "prune": Row("refused", "pruning"),
-    "cancel": Row("own tree", "cancelling another session"),
-    "reveal": Row("refused", "looking at credentials"),
-    "start": Row("allowed", "starting"),
-    "note_refusal": Row("allowed", "noting that a person was refused"),
-    "note_shown": Row("allowed", "noting what a channel has shown"),
-    "listen": _LOOKS,
-    "check": _LOOKS,
-    "wait_until_broken": _LOOKS,
-    **dict.fromkeys(("get_run", "get_session", "get_tree", "get_approval", "get_transcript", "get_counts"), _LOOKS),
-    **dict.fromkeys(("find_sessions", "find_approvals", "find_entries", "find_audit", "find_rules"), _LOOKS),
-    **dict.fromkeys(("find_agents", "find_jobs", "find_owners"), _LOOKS),
-    **dict.fromkeys(("watch_inbox", "watch_approvals", "watch_session", "watch_activity", "watch_text"), _LOOKS),
-}
-
 COMMANDS: Final[Mapping[str, Row]] = {
-    "approve": Row("refused", "deciding"),
-    "deny": Row("refused", "deciding"),
-    "answer": Row("refused", "deciding"),
-    "send": Row("refused", "sending"),
-    "rules allow": Row("refused", "changing rules"),
-    "rules ask": Row("refused", "changing rules"),
-    "rules deny": Row("refused", "changing rules"),
-    "rules revoke": Row("refused", "changing rules"),
-    "resume": Row("refused", "resuming"),
-    "retry": Row("refused", "retrying"),
-    "fork": Row("refused", "forking"),
-    "import": Row("refused", "importing"),
-    "prune": Row("refused", "pruning"),
+    **dict.fromkeys(("approve", "deny", "answer"), _law(c.Decide)),
+    "send": _law(c.Send),
+    **dict.fromkeys(("rules allow", "rules ask", "rules deny"), _law(c.AddRule)),
+    "rules revoke": _law(c.RevokeRule),
+    "resume": _law(c.Resume),
+    "retry": _law(c.Retry),
+    "fork": _law(c.Fork),
+    "import": _law(c.Import),
+    "prune": _law(c.Prune),
     "prune --dry-run": _LOOKS,
-    "approvals --reveal": Row("refused", "looking at credentials"),
+    "approvals --reveal": _law(c.Reveal),
     "serve": Row("refused", "serving"),
     "worker": Row("refused", "running a worker"),
     "rescue": Row("refused", "rescuing a session"),
     "token revoke": Row("refused", "revoking a token"),
-    "cancel": Row("own tree", "cancelling another session"),
-    "run": Row("allowed", "starting"),
-    "demo": Row("allowed", "starting"),
+    "cancel": _law(c.Cancel),
+    **dict.fromkeys(("run", "demo"), _law(c.Start)),
     "start": Row("refused", "starting"),  # what a daemon runs, as a person who may write its store or has a token
     "mcp": Row("allowed", "asking for permissions"),
     "top": Row("allowed", "looking"),  # its keys only leave it

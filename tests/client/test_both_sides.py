@@ -26,7 +26,8 @@ from supervisor import (
     deny,
 )
 from supervisor.core import events as e
-from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.chat import chat
+from supervisor.seam.commands import Chat
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote", "temporal"])]
 
@@ -708,8 +709,8 @@ async def test_chat_commands_need_nothing_but_the_seam(kind, text):
         run = await here.supervisor.start(chief, ["bread"], requester="olga")
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
-        seen = Seen(datetime.now(UTC), approvals=[asked.id])
-        heard = await chat(here.supervisor, None, run.session, text.format(asked), "olga", seen)
+        said = Chat(run.session, text.format(asked), shown=[asked.id])
+        heard = await chat(here.supervisor, None, said, "olga", datetime.now(UTC))
         (result,) = heard.results
         assert (result.approval, result.is_accepted) == (asked.id, True)
         assert await run.result() == ["noted bread"]

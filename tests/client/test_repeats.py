@@ -4,6 +4,7 @@ import pytest
 from wires import problem, wired
 
 from supervisor import Answer, Approve, NotEntitled, ServerUnavailable, deny, open_remote
+from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
 ID = "x" * 42
@@ -36,7 +37,16 @@ SENT_ONCE = {
     "resume": lambda remote: remote.resume("s"),
     "resume_all": lambda remote: remote.resume_all(),
     "revoke_rule": lambda remote: remote.revoke_rule("r"),
+    "reveal": lambda remote: remote.reveal(ID),
 }
+
+
+def test_each_command_of_a_person_has_a_row():
+    """It is sent again, or once, as its law says."""
+    repeated = {"decide" if name in ("approve", "answer") else name for name in REPEATED}
+    of_people = [law for law in LAWS.values() if law.role != "program"]
+    assert repeated == {law.method for law in of_people if law.repeats}
+    assert {*SENT_ONCE} == {law.method for law in of_people if not law.repeats}
 
 
 @pytest.mark.parametrize("name", REPEATED)

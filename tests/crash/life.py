@@ -22,7 +22,7 @@ from scenario import record
 from watching import until_death
 
 from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
-from supervisor.runtime import local
+from supervisor.runtime import starting
 from supervisor.runtime.journal.writer import Journal
 from supervisor.testing import replaced
 from supervisor.wiring.stopping import run_until_stopped
@@ -256,7 +256,7 @@ async def run_and_take_over(job: Job) -> None:
 
 def know_no_agents() -> None:
     """Be a program that only records, as the command line is: it has declared none of the agents."""
-    until_death(replaced(local, "find_declared", lambda *named: None))
+    until_death(replaced(starting, "find_declared", lambda *named: None))
 
 
 async def decide_all(job: Job) -> None:

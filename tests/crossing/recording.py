@@ -23,7 +23,7 @@ import msgspec
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, StoreSupervisor, open_supervisor
 from supervisor.core import events as e
-from supervisor.runtime import local
+from supervisor.runtime import starting
 from supervisor.testing import CopyingStore, fast_disk, replaced, wall_clock
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -69,7 +69,7 @@ def _digits(number: int, size: int) -> bytes:
 @contextmanager
 def knowing_no_agents() -> Iterator[None]:
     """Be a program that has declared no agents, as the command line is."""
-    with replaced(local, "find_declared", lambda *named: None):
+    with replaced(starting, "find_declared", lambda *named: None):
         yield
 
 

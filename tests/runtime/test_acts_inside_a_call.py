@@ -15,11 +15,15 @@ from supervisor import Approve, NotEntitled, StoreSupervisor, Supervisor, agent,
 from supervisor.cli import _COMMANDS, main
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner
+from supervisor.seam.commands import LAWS
 from supervisor.system import inside
-from supervisor.system.refusals import COMMANDS, METHODS, row_of
+from supervisor.system.refusals import COMMANDS, row_of
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
+METHODS = {law.method: law for law in LAWS.values()}
+READS = ("get_", "find_", "watch_", "check", "listen", "wait_until_broken")
+"""What the names of all methods begin with that only look."""
 OF_A_PERSON = {
     "decide": lambda here, asked: here.decide(asked, Approve(by="ana")),
     "chat": lambda here, asked: here.chat("s", "hello", by="ana"),
@@ -33,17 +37,19 @@ OF_A_PERSON = {
     "prune": lambda here, asked: here.prune(datetime.now(UTC)),
     "cancel": lambda here, asked: here.cancel("s", by="ana"),
     "reveal": lambda here, asked: here.reveal(asked, by="ana"),
+    "import_session": lambda here, asked: import_one(here),
 }
 
 
-async def import_one(here, asked):
-    here.import_session("i", None)
+async def import_one(here):
+    async with here.import_session("i", None):
+        pass
 
 
 def test_each_method_and_each_command_is_a_row():
     """So a new one is not forgotten. Of a command with commands, each of those that change anything is one, too."""
     methods = {name for each in (Supervisor, StoreSupervisor) for name, found in vars(each).items() if callable(found)}
-    assert {name for name in methods if not name.startswith("_")} == METHODS.keys()
+    assert {name for name in methods if not name.startswith(("_", *READS))} == METHODS.keys()
     assert {key.split()[0] for key in COMMANDS} == {*_COMMANDS, "repair"}
     assert {f"rules {each}" for each in ("allow", "ask", "deny", "revoke")} | {"token revoke"} <= COMMANDS.keys()
 
@@ -62,25 +68,35 @@ def test_a_command_inside_a_call_does_what_its_row_says(key, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("name", METHODS)
-async def test_a_method_inside_a_call_does_what_its_row_says(name, monkeypatch, tmp_path):
-    """On a tree that another process runs. Looking and noting are allowed, and starting asks people itself."""
+async def test_a_method_inside_a_call_does_what_its_law_says(name, monkeypatch, tmp_path):
+    """On a tree that another process runs. Noting is allowed, and starting asks people itself."""
     async with opened(tmp_path / "state.db") as other, opened(tmp_path / "state.db") as here:
         asked = await ask(other)
         monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
-        assert (METHODS[name].says == "allowed") is (name not in {*OF_A_PERSON, "import_session"})
-        if METHODS[name].says != "allowed":
-            with pytest.raises(NotEntitled, match=METHODS[name].what):
-                await {**OF_A_PERSON, "import_session": import_one}[name](here, asked)
+        assert (METHODS[name].inside == "allowed") is (name not in OF_A_PERSON)
+        if METHODS[name].inside != "allowed":
+            with pytest.raises(NotEntitled, match=METHODS[name].doing):
+                await OF_A_PERSON[name](here, asked)
         elif name == "start":
             run = await here.start(deploying, session="new")
             assert (await next_of(run.watch_approvals())).status == "pending"
             with pytest.raises(NotEntitled, match="resuming"):
                 await here.start(deploying, session="s")
             await run.cancel()
-        elif name.startswith("find_") and name != "find_entries":
-            await getattr(here, name)()
         monkeypatch.delenv(CALL_MARKER)
         assert (await other.get_approval(asked)).status == "pending"
+        await other.cancel("s", by="ana")
+
+
+async def test_a_process_inside_a_call_may_look(monkeypatch, tmp_path):
+    """Reads have no law."""
+    async with opened(tmp_path / "state.db") as other, opened(tmp_path / "state.db") as here:
+        asked = await ask(other)
+        monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
+        assert [each.id for each in await here.find_approvals()] == [asked]
+        for name in (name for name in dir(here) if name.startswith("find_") and name != "find_entries"):
+            await getattr(here, name)()
+        monkeypatch.delenv(CALL_MARKER)
         await other.cancel("s", by="ana")
 
 

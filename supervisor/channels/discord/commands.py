@@ -19,6 +19,7 @@ from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.people import People
 from supervisor.core.errors import NotFound
 from supervisor.core.text.visible import visible
+from supervisor.seam.commands import LAWS, Start
 from supervisor.seam.supervisor import Supervisor
 
 COMMANDS: Final = (
@@ -119,7 +120,8 @@ class Commands:
         if not text.strip() or read_word(text) is not None:
             return told("Nothing was started or decided: write what the agent is to do.")
         thread = command.id
-        if self._people.why_not_command(person.name, "start agents") is None:  # else the supervisor refuses: no thread
+        may_not = self._people.why_not_command(person.name, LAWS[Start].audit)
+        if may_not is None:  # else the supervisor refuses: no thread
             try:
                 thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
             except (DiscordRefused, OSError) as error:

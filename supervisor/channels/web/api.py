@@ -48,6 +48,7 @@ from supervisor.core.documents import (
 )
 from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny
+from supervisor.seam import commands
 from supervisor.seam.runs import Page
 
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
@@ -237,7 +238,7 @@ ENDPOINTS: Final = (
         name="startSession",
         summary="Start an agent; idempotent by `session`",
         handle=start_session,
-        need="operator",
+        command=commands.Start,
         body=StartBody,
         answers={201: Started, 200: Started},
     ),
@@ -281,6 +282,7 @@ ENDPOINTS: Final = (
         name="sendMessage",
         summary="Send a message to a session; a chat word decides instead, and the answer says which it was",
         handle=send_message,
+        command=commands.Chat,
         body=MessageBody,
         answers={200: ChatResultDocument},
     ),
@@ -290,6 +292,7 @@ ENDPOINTS: Final = (
         name="approveInSession",
         summary="Approve the pending approval of a session; name it if there are several",
         handle=approve_in_session,
+        command=commands.Decide,
         decides="session",
         body=ApproveBody,
         may_omit_body=True,
@@ -301,7 +304,7 @@ ENDPOINTS: Final = (
         name="cancelSession",
         summary="Cancel a session and everything below it; the cancellation is on disk before the answer",
         handle=cancel_session,
-        need="operator",
+        command=commands.Cancel,
         body=CancelBody,
         may_omit_body=True,
         answers={202: SessionDocument},
@@ -329,6 +332,7 @@ ENDPOINTS: Final = (
         name="decide",
         summary="Decide an approval; the first decision wins",
         handle=decide,
+        command=commands.Decide,
         decides="approval",
         body=DecisionBody,
         answers={200: DecisionResultDocument, 202: DecisionResultDocument},
@@ -339,7 +343,7 @@ ENDPOINTS: Final = (
         name="reveal",
         summary="See the credentials in the arguments of a call; the audit trail says who has",
         handle=reveal,
-        need="operator",
+        command=commands.Reveal,
         body=RevealBody,
         may_omit_body=True,
         answers={200: Revealed},

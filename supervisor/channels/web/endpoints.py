@@ -4,7 +4,7 @@ the OpenAPI document are derived from it.
 Rules
 - A handler gets typed values: a request that does not parse gets 400, one that does not fit its types gets 422.
 - Every endpoint except the open ones needs an authenticated person. What that person may do is checked by the command
-  alone, in the step that does it. The table names the role only for the OpenAPI document.
+  alone, in the step that does it. The table names the command only for the OpenAPI document, which says its role.
 - Each path has one route with all its methods, so that 405 names them correctly.
 """
 
@@ -23,14 +23,15 @@ from supervisor.channels.web.state import Site
 from supervisor.core.approvals.people import Person
 from supervisor.core.encoding import repeated_key
 from supervisor.core.values import Approval
+from supervisor.seam.commands import LAWS, Command
 from supervisor.seam.runs import Page
 from supervisor.seam.supervisor import Supervisor
 
 T = TypeVar("T")
 
-Need = Literal["none", "scraper", "person", "operator"]
+Need = Literal["none", "scraper", "person"]
 """Whose request an endpoint takes: of every client even without a token, of every authenticated person and of scrapers,
-or of every authenticated person. What is for operators, the command refuses to all others."""
+or of every authenticated person."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +39,8 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One method of one path. `answers`: status -> type of the document, None for no JSON."""
+    """One method of one path. `answers`: status -> type of the document, None for no JSON. `command`: what it gives to
+    the Supervisor, whose law says for whom it is; None: it only looks."""
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
@@ -47,12 +49,17 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     handle: "Callable[[Call], Awaitable[Response]]"
     answers: dict[int, Any]
     need: Need = "person"
+    command: type[Command[Any]] | None = None
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] | None = None
     may_omit_body: bool = False
     decides: Literal["approval", "session"] | None = None
     """What the path names, if the endpoint decides approvals: a refusal is then journaled."""
     media_type: str = "application/json"
+
+    @property
+    def is_for_operators(self) -> bool:
+        return self.command is not None and LAWS[self.command].role == "operator"
 
     @property
     def is_stream(self) -> bool:

@@ -128,7 +128,8 @@ def _tag(path: str) -> str:
 
 def _about(endpoint: Endpoint) -> str:
     about = (endpoint.query.__doc__ if endpoint.query is not Nothing else None) or ""
-    return f"{_NEEDS[endpoint.need]}\n\n{inspect.cleandoc(about)}".strip()
+    need = "operator" if endpoint.is_for_operators else endpoint.need
+    return f"{_NEEDS[need]}\n\n{inspect.cleandoc(about)}".strip()
 
 
 def _content(endpoint: Endpoint, kind: Any, schemas: dict[Any, Any]) -> dict[str, Any]:

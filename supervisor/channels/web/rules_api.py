@@ -8,6 +8,7 @@ from supervisor.channels.web.endpoints import Call, Endpoint, json_document, pag
 from supervisor.channels.web.schemas import RuleBody, RuleDocument, page_of
 from supervisor.core.calls.rules import make_rule
 from supervisor.core.documents import rule_document
+from supervisor.seam import commands
 from supervisor.system.known_tools import warn_of_tool
 
 
@@ -45,7 +46,7 @@ ENDPOINTS: Final = (
         name="addRule",
         summary="Add a rule for calls that begin from now on; adding the same rule again changes nothing",
         handle=add_rule,
-        need="operator",
+        command=commands.AddRule,
         body=RuleBody,
         answers={201: RuleDocument},
     ),
@@ -55,7 +56,7 @@ ENDPOINTS: Final = (
         name="revokeRule",
         summary="Revoke a rule of the store; the answer is the revoked rule",
         handle=revoke_rule,
-        need="operator",
+        command=commands.RevokeRule,
         answers={200: RuleDocument},
     ),
 )

@@ -16,6 +16,7 @@ from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
 from supervisor.core.values import Outcome
+from supervisor.seam import commands
 from supervisor.seam.runs import Run
 
 LONGEST: Final = 30
@@ -106,7 +107,7 @@ ENDPOINTS: Final = (
         name="resumeSession",
         summary="Resume the tree of a session, if no process runs it",
         handle=resume,
-        need="operator",
+        command=commands.Resume,
         answers={200: Started},
     ),
     Endpoint(
@@ -115,7 +116,7 @@ ENDPOINTS: Final = (
         name="resumeAll",
         summary="Resume every open tree that no process runs",
         handle=resume_all,
-        need="operator",
+        command=commands.ResumeAll,
         answers={200: RunsStarted},
     ),
     Endpoint(
@@ -124,7 +125,7 @@ ENDPOINTS: Final = (
         name="retrySession",
         summary="Run a failed session again: what led to the failure is repeated, all other results are kept",
         handle=retry,
-        need="operator",
+        command=commands.Retry,
         answers={201: Started},
     ),
     Endpoint(
@@ -133,7 +134,7 @@ ENDPOINTS: Final = (
         name="forkSession",
         summary="Start a new tree from a copy of this one, as it was before an entry; idempotent by `session`",
         handle=fork,
-        need="operator",
+        command=commands.Fork,
         body=ForkBody,
         answers={201: ForkDocument},
     ),

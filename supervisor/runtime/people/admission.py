@@ -9,14 +9,15 @@ Rules
   thread for a person whose start would be refused (discord/commands.py): else the refusal would leave an empty thread.
 """
 
-from typing import NoReturn
+from typing import Any
 
 from supervisor.core.approvals.people import People
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotEntitled
-from supervisor.core.values import Approval, Decision, check_identity, decider_of
+from supervisor.core.values import Approval, Decision, check_identity
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
+from supervisor.seam.commands import Command, Law, Reveal, Send, session_of
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -30,29 +31,30 @@ class Admission:
         self.people = people
         self.refusals = Refusals(runner)
 
-    async def of_command(self, by: str | None, act: str, session: str | None = None) -> str:
-        """Return the name of the person who gives a command. Raises NotEntitled if they may not `act`."""
-        who = check_identity(by if by is not None else self._runner.environment.user())
-        if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
-            await self._refuse(who, act, session, why)
+    async def of_command(self, command: Command[Any], law: Law, by: str | None) -> str:
+        """Return the name of the person who gives a command, or for whom a program does. Raises NotEntitled for one
+        whom the law does not admit."""
+        who = self._runner.environment.user() if by is None else check_identity(by)
+        if self.people is not None and law.role == "operator" and not (by is None and law.program_may):
+            if isinstance(command, Send):
+                why = self.people.why_not_say(who, command.text, ())
+            else:
+                why = self.people.why_not_command(who, law.audit)
+            if why is not None:
+                log.warning("command.refused", act=law.audit, by=printable_text(who))
+                await self.refusals.note_command(law.audit, who, why, self._session_of(command))
+                raise NotEntitled(why)
         return printable_text(who)
 
-    async def of_program(self, by: str | None, act: str, session: str | None = None) -> str:
-        """As `of_command`; but without a person the program itself gives the command, and may."""
-        return (
-            printable_text(self._runner.environment.user()) if by is None else await self.of_command(by, act, session)
-        )
-
-    async def of_message(self, by: str | None, text: str, session: str) -> str:
-        """Return the name of the person who sends a message. Raises NotEntitled."""
-        who = printable_text(check_identity(by if by is not None else self._runner.environment.user()))
-        if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
-            await self._refuse(who, "send messages", session, why)
-        return who
+    def _session_of(self, command: Command[Any]) -> str | None:
+        """Return the session that a command is about, if any."""
+        if isinstance(command, Reveal):
+            found = self._runner.journal.store.get_approval(command.approval)
+            return None if found is None else found.session
+        return session_of(command)
 
     async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> None:
         """Raise NotEntitled if the person may not make this decision."""
-        decider_of(decision)
         why = None if self.people is None else self.people.why_not_decide(decision.by, approval, decision)
         if why is not None:
             await self.refusals.note(approval.id, decision.by, why, channel)
@@ -66,8 +68,3 @@ class Admission:
     def may_decide(self, by: str, approval: Approval) -> bool:
         """Return whether a person may decide an approval once."""
         return self.people is None or self.people.why_not_decide(by, approval) is None
-
-    async def _refuse(self, who: str, act: str, session: str | None, why: str) -> NoReturn:
-        log.warning("command.refused", act=act, by=printable_text(who))
-        await self.refusals.note_command(act, who, why, session)
-        raise NotEntitled(why)

@@ -16,10 +16,10 @@ from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.rows import JournalEntry, SessionRow, TreeView, ids_from
+from supervisor.core.rows import JournalEntry, SessionFilter, TreeView, ids_from
 from supervisor.core.sessions.state import Job
 from supervisor.core.text.masks import hide, mask_arguments
-from supervisor.core.values import Approval, JobView, Message, SessionStatus, SessionView
+from supervisor.core.values import Approval, JobView, Message, SessionView
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge
 from supervisor.runtime.reading.pieces import PIECE, Pieces
@@ -36,31 +36,6 @@ AUDITED: Final = e.having("audited")
 SCANNED: Final = 10 * PIECE
 """The number of entries that are searched for jobs in one step. Few of them are decoded."""
 _OF_JOBS: Final = ("JobStarted", "JobEnded")
-_OF_OPEN: Final = ("active", "waiting_approval", "blocked")
-
-
-class SessionFilter(msgspec.Struct, frozen=True):
-    """The filter and the order of a list of sessions. None: no filter."""
-
-    is_open: bool | None = None
-    status: SessionStatus | None = None
-    agent: str | None = None
-    root: str | None = None
-    newest_first: bool = False
-
-    @property
-    def must_be_open(self) -> bool:
-        """Whether only open sessions can be in the list."""
-        return self.is_open is True or (self.is_open is None and self.status in _OF_OPEN)
-
-    @property
-    def picks(self) -> bool:
-        """Whether the filter may leave out sessions that are read."""
-        return (self.is_open, self.status, self.agent) != (None, None, None)
-
-    def has(self, row: SessionRow) -> bool:
-        """Return whether a session may be in the list, as far as its index row shows."""
-        return self.is_open in (None, row.outcome is None) and self.agent in (None, row.agent)
 
 
 class Lists:

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
-from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
+from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees, failure_of
 from supervisor.temporal.connection import SOON, server_errors
@@ -45,7 +45,6 @@ class Deciding:
         self._rules = rules
 
     async def decide(self, approval: str, decision: Decision, channel: str | None) -> DecisionResult:
-        decider_of(decision)
         root = await self._trees.root_of_approval(approval)
         if root is None:
             return DecisionResult(kind="unknown", approval=approval)

@@ -16,6 +16,7 @@ from supervisor.core.ids import check_session_id, digest_of_value, new_session_i
 from supervisor.core.values import Fork
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.fork import Forking
+from supervisor.seam.commands import Fork as ForkCommand
 from supervisor.temporal.client.commands import any_session, send_command
 from supervisor.temporal.client.starting import start_tree, start_with
 from supervisor.temporal.client.trees import Trees
@@ -23,16 +24,14 @@ from supervisor.temporal.wanted import wanted_by
 from supervisor.temporal.wire import ForkNote
 
 
-async def fork_tree(
-    trees: Trees, runner: Runner, session: str, before: int, new: str | None, version: str | None, who: str
-) -> Fork:
+async def fork_tree(trees: Trees, runner: Runner, command: ForkCommand, who: str) -> Fork:
     """Fork a tree; see Supervisor.fork. `runner`: of the mirror. Raises SessionConflict, InvalidInput, NotFound,
     LimitExceeded; UnknownAgent if no worker has its agents, or the version."""
-    root = await trees.read(session)
-    fork = check_session_id(new) if new is not None else new_session_id()
-    forking = Forking(trees.store, root, session, before, fork)
+    root = await trees.read(command.session)
+    fork = check_session_id(command.new) if command.new is not None else new_session_id()
+    forking = Forking(trees.store, root, command.session, command.before, fork)
     mark = digest_of_value(["fork", root, forking.fork.before])
-    entries = [*forking.copied(who, version, runner.clock.now())]
+    entries = [*forking.copied(who, command.version, runner.clock.now())]
     start = start_with(trees, fork, entries, who)
     if not await start_tree(trees, start, mark):
         described = await trees.namespace.describe(fork)

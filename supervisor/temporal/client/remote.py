@@ -8,12 +8,13 @@ The module is longer than 400 lines because it is one seam: a short method for e
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import asdict
 from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
@@ -21,10 +22,10 @@ from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
-from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
@@ -32,27 +33,22 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import (
     AgentView,
     Approval,
-    Decision,
     DecisionResult,
     Fork,
     JobView,
     Message,
     SendResult,
-    SessionStatus,
     SessionView,
-    check_identity,
-    decider_of,
 )
-from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.chat import chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
+from supervisor.seam import commands as c
 from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
-from supervisor.system.identity import current_user
 from supervisor.system.inside import Inside
-from supervisor.system.refusals import METHODS
 from supervisor.temporal.client.commands import any_session, send_command
 from supervisor.temporal.client.decisions import Deciding
 from supervisor.temporal.client.forks import fork_tree
@@ -67,7 +63,6 @@ from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -127,78 +122,29 @@ class TemporalSupervisor(Supervisor):
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
 
-    def _refuse(self, what: str, instead: str) -> NoReturn:
-        raise InvalidInput(f"{what} is not possible on Temporal: {instead}")
-
-    async def _refuse_inside(self, what: str) -> None:
-        await self.mirror.find_workers()
-        Inside(self._store).refuse(what)
+    async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
+        if law.inside != "allowed":  # which call started a process is not known there
+            await self.mirror.find_workers()
+            Inside(self._store).refuse(law.doing)
+        return await self._admission.of_command(command, law, by)
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    @overload
-    async def start(
-        self,
-        agent: AgentWithoutInput[R],
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: AgentSpec[[T], R],
-        input: T,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
-    @overload
-    async def start(
-        self,
-        agent: str,
-        input: Any = ...,
-        /,
-        *,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]: ...
-    async def start(
-        self,
-        agent: Any,
-        /,
-        *args: Any,
-        session: str | None = None,
-        cwd: str | None = None,
-        requester: str | None = None,
-        by: str | None = None,
-    ) -> Run[Any]:
-        who = await self._admission.of_program(by, "start agents")
-        root, spec, is_new = await start_session(self.trees, agent, args, session, cwd, requester, who)
-        return TemporalRun(self, self.trees, self.near, root, 1, spec, is_new=is_new)
+    async def _start(self, command: c.Start, who: str) -> Run[Any]:
+        root, is_new = await start_session(self.trees, command, who)
+        return TemporalRun(self, self.trees, self.near, root, 1, command.spec, is_new=is_new)
 
-    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+    async def _resume(self, command: c.Resume, who: str) -> Run[Any]:
         """Return the latest run of the session's root: workers run every open tree by themselves."""
-        await self._admission.of_program(by, "resume sessions", session)
-        return await self.get_run(await self.trees.read(session))
+        return await self.get_run(await self.trees.read(command.session))
 
-    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+    async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]:
         """Return the runs of all open roots: workers run them by themselves."""
-        await self._admission.of_program(by, "resume sessions")
         found = await self.find_sessions(is_open=True, limit=None)
         return [await self.get_run(each.id) for each in found if each.parent is None]
 
-    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        decider_of(decision)
-        await self._refuse_inside(METHODS["decide"].what)
+    async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
+        approval, decision, channel = command.approval, command.decision, command.channel
         if self.near.people is not None:
             try:  # as it is now, since the mirror may not have it yet
                 await self._admission.of_decision(await self.get_approval(approval), decision, channel)
@@ -208,42 +154,33 @@ class TemporalSupervisor(Supervisor):
         self.decided[result.kind] += 1
         return result
 
-    async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
+    async def _reveal(self, command: c.Reveal, who: str) -> Any:
         """See Supervisor. It is noted in the mirror."""
-        await self._refuse_inside(METHODS["reveal"].what)
-        await self.get_approval(approval)
-        return await self.near.reveal(approval, by=by, channel=channel)
+        await self.get_approval(command.approval)
+        return await self.near.reveal(command.approval, by=who, channel=command.channel)
 
-    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
+    async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
         """See Supervisor. It is noted in the mirror."""
-        await self.near.note_refusal(approval, by=by, reason=reason, channel=channel)
+        await self.near.note_refusal(command.approval, by=who, reason=command.reason, channel=command.channel)
 
-    async def note_shown(self, session: str, mark: str, *, channel: str) -> None:
+    async def _note_shown(self, command: c.NoteShown, who: str) -> None:
         """See Supervisor. It is noted in the mirror."""
-        await self.near.note_shown(session, mark, channel=channel)
+        await self.near.note_shown(command.session, command.mark, channel=command.channel)
 
-    async def cancel(
-        self, session: str, *, reason: str | None = None, by: str | None = None, run: int | None = None
-    ) -> None:
-        await self._refuse_inside(METHODS["cancel"].what)  # which call started a process is not known there
-        who = await self._admission.of_program(by, "cancel sessions", session)
+    async def _cancel(self, command: c.Cancel, who: str) -> None:
+        root = await self.trees.find_root(command.session)
+        await send_command(self.trees, root, "cancel", command.session, who, command.reason, run=command.run)
+
+    async def _send(self, command: c.Send, who: str) -> SendResult:
+        session, text = command.session, printable_text(command.text)
         root = await self.trees.find_root(session)
-        await send_command(self.trees, root, "cancel", session, who, reason, run=run)
-
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        await self._refuse_inside(METHODS["send"].what)
-        root = await self.trees.find_root(session)
-        who = await self._admission.of_message(by, text, session)
-        message, answer = await send_command(
-            self.trees, root, "send", session, who, printable_text(text), check=check_may_send
-        )
+        message, answer = await send_command(self.trees, root, "send", session, who, text, check=check_may_send)
         if answer is None:
             return SendResult(kind="kept", message=message, session=session, running=False)
         return from_wire(answer, SendResult)
 
-    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        await self._refuse_inside(METHODS["add_rule"].what)
-        who = await self._admission.of_command(by, "make rules")
+    async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
+        rule = command.rule
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
@@ -252,9 +189,8 @@ class TemporalSupervisor(Supervisor):
         )
         return rule if answer is None else from_wire(answer, Rule)
 
-    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        await self._refuse_inside(METHODS["revoke_rule"].what)
-        who = await self._admission.of_command(by, "make rules")
+    async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
+        rule = command.rule
         if any(each.id == rule for each in await self._rules.find()):
             return await self._rules.revoke(rule, who)
         known = next((each for each in await self.find_rules() if each.id == rule), None)
@@ -263,23 +199,11 @@ class TemporalSupervisor(Supervisor):
         await send_command(self.trees, known.session, "revoke_rule", known.session, who, rule, check=any_session)
         return known
 
-    async def chat(
-        self,
-        session: str,
-        text: str,
-        *,
-        by: str | None = None,
-        shown_before: datetime | None = None,
-        channel: str | None = None,
-        shown: Collection[str] | None = None,
-    ) -> ChatResult:
-        seen = Seen(shown_before if shown_before is not None else datetime.now(UTC), channel, shown)
-        who = check_identity(current_user() if by is None else by)
-        return await chat(self, self.near.people, session, text, who, seen)
+    async def _chat(self, command: c.Chat, who: str) -> ChatResult:
+        return await chat(self, self.near.people, command, who, datetime.now(UTC))
 
-    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        await self._refuse_inside(METHODS["retry"].what)
-        who = await self._admission.of_command(by, "retry sessions", session)
+    async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
+        session = command.session
         root, number = await self.trees.find_root(session), 0
 
         def check(state: SessionState) -> None:
@@ -295,25 +219,20 @@ class TemporalSupervisor(Supervisor):
             )
         return TemporalRun(self, self.trees, self.near, session, answer or number)
 
-    async def fork(
-        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
-    ) -> Fork:
-        await self._refuse_inside(METHODS["fork"].what)
-        who = await self._admission.of_command(by, "fork sessions", session)
-        return await fork_tree(self.trees, self.runner, session, before, new, version, who)
+    async def _fork(self, command: c.Fork, who: str) -> Fork:
+        return await fork_tree(self.trees, self.runner, command, who)
 
     def import_session(
         self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
     ) -> AbstractAsyncContextManager[SessionImport]:
         """See StoreSupervisor."""
-        return NamespaceImport(self.trees, self.runner, session, origin, agent, self.runner.environment.user())
+        return self._entered(c.Import(session, origin, agent))
+
+    async def _import_session(self, command: c.Import, who: str) -> NamespaceImport:
+        return NamespaceImport(self.trees, self.runner, command.session, command.origin, command.agent, who)
 
     # -- reading: what is new is read into the mirror, and then the mirror is read -------------------------------------
 
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
-    @overload
-    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
@@ -372,38 +291,13 @@ class TemporalSupervisor(Supervisor):
         await self.mirror.read_all()
         return await self.near.get_counts()
 
-    async def find_sessions(
-        self,
-        *,
-        is_open: bool | None = None,
-        status: SessionStatus | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        newest_first: bool = False,
-        after: str | None = None,
-        limit: int | None = 100,
-    ) -> Page[SessionView]:
+    async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         """See Supervisor. The last page also has the roots of trees that could not be read, as far as the server knows
         them."""
         await self.mirror.read_all()
-        page = await self.near.find_sessions(
-            is_open=is_open,
-            status=status,
-            agent=agent,
-            root=root,
-            newest_first=newest_first,
-            after=after,
-            limit=limit,
-        )
+        page = await self.near.find_sessions(**asdict(only), after=after, limit=limit)
         unread = await self.trees.views_of_unread() if page.next is None else []
-        fitting = (
-            each
-            for each in unread
-            if is_open in (None, each.outcome is None)
-            and status in (None, each.status)
-            and agent in (None, each.agent)
-            and root in (None, each.id)
-        )
+        fitting = (each for each in unread if only.has_view(each))
         return Page((*page, *fitting)[:limit], page.next, page.cursor)
 
     async def find_approvals(

@@ -7,18 +7,19 @@ Rules
   the others are lost with the mirror.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from temporalio.client import Client
 
 from supervisor.core.approvals.people import People
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import AgentView
+from supervisor.seam.commands import Prune
 from supervisor.seam.runs import Page
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.temporal.client.remote import TemporalSupervisor
@@ -53,10 +54,10 @@ class ServedSupervisor(TemporalSupervisor, StoreSupervisor):
             return await super().find_agents()
         return self._whole(self._agents[name].view() for name in sorted(self._agents))
 
-    async def prune(
-        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
-    ) -> PruneResult:
-        self._refuse("pruning", "the namespace removes what is older than its retention")
+    async def _prune(self, command: Prune, who: str) -> PruneResult:
+        raise InvalidInput(
+            "pruning is not possible on Temporal: the namespace removes what is older than its retention"
+        )
 
     def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
         self.near.listen(listener)

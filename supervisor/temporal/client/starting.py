@@ -8,13 +8,13 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import approval_route, check_session_id, digest_of_value, new_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.journal.view import Entry
+from supervisor.seam import commands
 from supervisor.store.memory import MemoryStore
 from supervisor.system.identity import find_folder, working_directory
 from supervisor.system.loading import holds_command
@@ -33,42 +33,33 @@ from supervisor.temporal.wire import (
     TREE,
     Carried,
     Start,
-    plain_of,
+    check_size,
     to_wire,
 )
 
 _ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
 
 
-async def start_session(
-    trees: Trees,
-    agent: Any,
-    args: tuple[Any, ...],
-    session: str | None,
-    cwd: str | None,
-    requester: str | None,
-    who: str,
-) -> tuple[str, AgentSpec[..., Any] | None, bool]:
-    """Start an agent, and wait for a bounded time until a worker has begun it. Return the session, the agent's
-    declaration if it was given, and whether the session is new. `args`: the input, or nothing; `who`: the person."""
-    spec = agent if isinstance(agent, AgentSpec) else None
-    if spec is None and not isinstance(agent, str):
-        raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
-    if isinstance(agent, str) and holds_command(agent):
+async def start_session(trees: Trees, command: commands.Start, who: str) -> tuple[str, bool]:
+    """Start an agent, and wait for a bounded time until a worker has begun it. Return the session, and whether it is
+    new. `who`: the person."""
+    agent, session, cwd = command.agent, command.session, command.cwd
+    if command.spec is None and holds_command(agent):
         raise InvalidInput(f"{agent!r} holds a command, and start takes the name of an agent of the workers")
     given: Any = msgspec.UNSET
     largest = largest_for(trees.client)
-    if args:
-        given = args[0] if spec is None else msgspec.json.decode(spec.encode_exactly(args))
-        given = plain_of(given, "the input", largest, exact=True)
+    if command.input is not None:
+        command.check_exact()
+        check_size(command.input, "the input", largest)
+        given = msgspec.json.decode(command.input)
     root = check_session_id(session) if session is not None else new_session_id()
     here = working_directory()
     start = Start(
-        agent=agent if isinstance(agent, str) else agent.name,
+        agent=agent,
         given=given,
         session=root,
         cwd=here if cwd is None else find_folder(cwd, here),
-        requester=printable_text(requester) if requester else who,
+        requester=printable_text(command.requester) if command.requester else who,
         by=who,
         largest=largest,
         has_marks=True,
@@ -82,7 +73,7 @@ async def start_session(
                 f"session {root} belongs to another agent, or was started with another input; choose another id"
             ) from None
     await trees.until_accepted(root, [Wanted(name=start.agent)])
-    return root, spec, is_new
+    return root, is_new
 
 
 def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> Start:

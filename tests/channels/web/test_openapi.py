@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.table import endpoints
+from supervisor.seam.commands import LAWS
 
 STREAMS = {"/api/events", "/api/sessions/{id}/events"}
 CHECKS = [
@@ -36,6 +37,13 @@ def test_every_endpoint_is_described():
     names = [endpoint.name for endpoint in endpoints()]
     assert len(names) == len({*names})
     assert all(endpoint.summary for endpoint in endpoints())
+
+
+def test_every_request_that_changes_something_names_its_command():
+    """So its role is that of the command's law. All other requests only look."""
+    changes = [endpoint for endpoint in endpoints() if endpoint.method != "GET"]
+    assert all(each.command in LAWS for each in changes)
+    assert all(each.command is None for each in endpoints() if each not in changes)
 
 
 def test_every_type_has_one_name_that_a_generator_can_use():

@@ -1,0 +1,198 @@
+"""What people and programs may command, as values, and the laws of each: one table.
+
+A public method of a Supervisor makes the value of its command and gives it to `Supervisor._do`. That applies the law,
+and then the store, the client of a server and the client of Temporal each carry the command out (`_METHOD`). So a check
+cannot be forgotten for one of them.
+
+Rules
+- A value is what the person said, checked as far as the value alone can be. `by` stands next to it: the law says who
+  that may be.
+- The role is checked after the place: what a supervised call runs gives no command in a person's name (A4).
+- What only looks is no command, and has no law.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from supervisor.core import values
+from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput
+from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.values import Decision, DecisionResult, SendResult, check_word
+from supervisor.seam.runs import Run, SessionImport
+
+A = TypeVar("A")
+
+
+class Command(msgspec.Struct, Generic[A], frozen=True):
+    """A command whose answer is an `A`. The methods of Supervisor say what each of them means."""
+
+
+class ChannelCommand(Command[A], Generic[A], frozen=True, kw_only=True):
+    """A command that says through which channel it came."""
+
+    channel: str | None = None
+
+    def __post_init__(self) -> None:
+        check_word("a channel", "" if self.channel is None else self.channel)
+
+
+class Start(Command[Run[Any]], frozen=True):
+    """`spec`: the declaration of the agent, next to its name; None: the name alone was given."""
+
+    agent: str
+    input: msgspec.Raw | None
+    """As JSON; None: the agent's default."""
+    inexact: str | None = None
+    """Why the JSON does not say what was given."""
+    spec: AgentSpec[..., Any] | None = None
+    session: str | None = None
+    cwd: str | None = None
+    requester: str | None = None
+
+    def check_exact(self) -> None:
+        """Raise InvalidInput if the JSON does not say what was given."""
+        if self.inexact is not None:
+            raise InvalidInput(self.inexact)
+
+
+class Resume(Command[Run[Any]], frozen=True):
+    session: str
+
+
+class ResumeAll(Command[list[Run[Any]]], frozen=True):
+    """Every open tree that no process runs."""
+
+
+class Decide(ChannelCommand[DecisionResult], frozen=True):
+    approval: str
+    decision: Decision
+
+
+class Chat(ChannelCommand[ChatResult], frozen=True):
+    session: str
+    text: str
+    shown_before: datetime | None = None
+    shown: Collection[str] | None = None
+
+
+class Reveal(ChannelCommand[Any], frozen=True):
+    approval: str
+
+
+class Cancel(Command[None], frozen=True):
+    session: str
+    reason: str | None = None
+    run: int | None = None
+
+
+class Send(Command[SendResult], frozen=True):
+    session: str
+    text: str
+
+
+class Retry(Command[Run[Any]], frozen=True):
+    session: str
+
+
+class Fork(Command[values.Fork], frozen=True):
+    session: str
+    before: int
+    new: str | None = None
+    version: str | None = None
+
+
+class AddRule(Command[Rule], frozen=True):
+    rule: Rule
+
+
+class RevokeRule(Command[Rule], frozen=True):
+    rule: str
+
+
+class NoteRefused(ChannelCommand[None], frozen=True):
+    approval: str
+    reason: str
+
+
+class NoteShown(Command[None], frozen=True):
+    session: str
+    mark: str
+    channel: str
+
+    def __post_init__(self) -> None:
+        check_word("a channel", self.channel)
+        check_word("the mark of a message", self.mark)
+
+
+class Import(Command[AbstractAsyncContextManager[SessionImport]], frozen=True):
+    session: str
+    origin: Origin
+    agent: AgentSpec[Any, Any] | None = None
+
+
+class Prune(Command[PruneResult], frozen=True):
+    before: datetime
+    only: Collection[str] | None = None
+    dry_run: bool = False
+
+
+class Law(NamedTuple):
+    """`method`: the public method of a Supervisor. `doing`: the act, as the refusal inside a call names it.
+
+    `inside`: what a process may that a supervised call started (A4).
+
+        refused    nothing: it would be a person's act, or the running of what others have started
+        own tree   the command, in the tree of its own call, or in a tree that this process runs itself
+        allowed    the command: it asks people itself, or tells what has happened
+
+    `audit`: the act in the audit trail, if an operator alone may (A15).
+    `role`: who may give the command, where people have roles.
+
+        operator   operators alone
+        approver   who may decide this approval: the handler asks that, since it has the approval
+        person     every person: what the text means is a command of its own
+        program    no person: a program or a channel gives it for itself
+
+    `program_may`: whether a program that names no person is admitted; if not, its user needs the role. `repeats`:
+    whether the command may be given again when its answer was lost, since that changes nothing.
+    """
+
+    method: str
+    doing: str
+    inside: Literal["refused", "own tree", "allowed"]
+    audit: str = ""
+    role: Literal["operator", "approver", "person", "program"] = "operator"
+    program_may: bool = False
+    repeats: bool = False
+
+
+LAWS: Final[Mapping[type[Command[Any]], Law]] = {
+    Start: Law("start", "starting", "allowed", "start agents", program_may=True, repeats=True),
+    Resume: Law("resume", "resuming", "refused", "resume sessions", program_may=True),
+    ResumeAll: Law("resume_all", "resuming", "refused", "resume sessions", program_may=True),
+    Decide: Law("decide", "deciding", "refused", role="approver", repeats=True),
+    Chat: Law("chat", "sending", "refused", role="person"),
+    Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
+    Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),
+    Send: Law("send", "sending", "refused", "send messages"),
+    Retry: Law("retry", "retrying", "refused", "retry sessions"),
+    Fork: Law("fork", "forking", "refused", "fork sessions", repeats=True),
+    AddRule: Law("add_rule", "changing rules", "refused", "make rules", repeats=True),
+    RevokeRule: Law("revoke_rule", "changing rules", "refused", "make rules"),
+    NoteRefused: Law("note_refusal", "noting that a person was refused", "allowed", role="program"),
+    NoteShown: Law("note_shown", "noting what a channel has shown", "allowed", role="program"),
+    Import: Law("import_session", "importing", "refused", role="program"),
+    Prune: Law("prune", "pruning", "refused", role="program"),
+}
+
+
+def session_of(command: Command[Any]) -> str | None:
+    """Return the session that a command names, if any."""
+    return getattr(command, "session", None)
