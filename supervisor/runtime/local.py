@@ -17,7 +17,8 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.ids import check_session_id
+from supervisor.core.ids import SCHEDULES, check_session_id
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.values import DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
@@ -26,8 +27,10 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
+from supervisor.runtime.plans.schedules import find_plan, schedule_added, schedule_changed, view_of
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
+from supervisor.runtime.scheduling import checked_schedules, start_of
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run, SessionImport
@@ -64,6 +67,38 @@ class LocalSupervisor(LocalStarting):
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
         clock = self._runner.clock
         return await self._runner.journal.append_with_answer(lambda view: revoke(view, command.rule, who, clock.now()))
+
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        (schedule,) = checked_schedules([command.schedule]).values()
+        self._with_input(start_of(schedule, None))
+        now = self._runner.clock.now()
+        await self._runner.journal.append(lambda view: list(schedule_added(view, schedule, who, now)))
+        return view_of(find_plan(self._runner.journal.look(), schedule.name))
+
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        name, now = command.schedule, self._runner.clock.now()
+
+        def plan(view: View) -> tuple[list[Entry], ScheduleView]:
+            return list(schedule_changed(view, name, command.to, who, now)), view_of(find_plan(view, name))
+
+        before = await self._runner.journal.append_with_answer(plan)
+        return before if command.to == "removed" else view_of(find_plan(self._runner.journal.look(), name))
+
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        name, now = command.schedule, self._runner.clock.now()
+        self._runner.journal.catch_up()
+        schedule = find_plan(self._runner.journal.look(), name).schedule
+        session = command.session or self._runner.environment.new_session_id()
+
+        def also(view: View) -> tuple[list[Entry], bool]:
+            is_known = view.find_session(session) is not None
+            find_plan(view, name)
+            started = e.ScheduleHandled(at=now, schedule=name, instant=now, became="started", session=session, by=who)
+            return [] if is_known else [(SCHEDULES, started)], True
+
+        run = await self.begin(start_of(schedule, session), who, also)
+        assert run is not None, "nothing holds it back"
+        return run
 
     async def _chat(self, command: c.Chat, who: str) -> ChatResult:
         return await chat(self, self.people, command, who, self._runner.clock.now())

@@ -7,7 +7,7 @@ waits for the attempts, and ends the writer last.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.schedules import Schedule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
@@ -32,6 +33,7 @@ from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.people.routing import check_routes
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
+from supervisor.runtime.scheduling import Scheduling
 from supervisor.seam.channel import Channel
 from supervisor.seam.store import Store
 from supervisor.seam.supervisor import StoreSupervisor, Supervisor
@@ -73,6 +75,7 @@ async def open_supervisor(
     routes: Sequence[Route] = (),
     traces: bool = False,
     trace_contents: bool = False,
+    schedules: Sequence[Schedule] | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -95,6 +98,8 @@ async def open_supervisor(
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
     `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
+    `schedules`: the schedules in this program's code or configuration. None: it has none, and leaves alone those that
+    the last one had. The schedules of the store whose agent is in `agents` begin in either case (R11).
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -144,8 +149,9 @@ async def open_supervisor(
         )
         signals = runner.came_for_unowned, runner.began_elsewhere
         claim_loop = ClaimLoop(runner.attempts, runner.claims, *signals) if adopt else None
+        scheduling = Scheduling(runner, supervisor, schedules)
         with tuned() if tune_interpreter else nullcontext():
-            async with serving(runner, supervisor, posting, claim_loop, channels):
+            async with serving(runner, supervisor, posting, claim_loop, channels, scheduling=scheduling):
                 yield supervisor
     finally:
         opened.close()
@@ -188,6 +194,7 @@ async def serving(
     claim_loop: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
     served: Supervisor | None = None,
+    scheduling: Scheduling | None = None,
 ) -> AsyncIterator[None]:
     """Run a supervisor on an open store, and close it as `open_supervisor` says. `served`: what the channels serve;
     None: that supervisor."""
@@ -195,10 +202,13 @@ async def serving(
     body: BaseException | None = None
     async with anyio.create_task_group() as outer:
         ready, leaving = anyio.Event(), anyio.Event()
-        outer.start_soon(_host, runner, served or supervisor, posting, claim_loop, channels, ready, leaving)
+        services = [each.run for each in (claim_loop, scheduling) if each is not None]
+        outer.start_soon(_host, runner, served or supervisor, posting, services, channels, ready, leaving)
         await ready.wait()
         try:
             yield
+            if scheduling is not None:
+                scheduling.leave()
             await _drain(runner, posting)
         except anyio.get_cancelled_exc_class():
             await _stop(runner)
@@ -223,7 +233,7 @@ async def _host(
     runner: Runner,
     supervisor: Supervisor,
     posting: Posting,
-    claim_loop: ClaimLoop | None,
+    more: Sequence[Callable[[], Awaitable[None]]],
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
@@ -242,8 +252,8 @@ async def _host(
                         services.start_soon(runner.jobs.run)
                         services.start_soon(_look_for_others, runner)
                         services.start_soon(_keep_log_short, runner.journal.store)
-                        if claim_loop is not None:
-                            services.start_soon(claim_loop.run)
+                        for service in more:
+                            services.start_soon(service)
                         for channel in channels:
                             health = anyio.CancelScope()
                             services.start_soon(watch_channel, channel, health)

@@ -32,7 +32,9 @@ from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.seam.channel import Channel
@@ -74,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     passivate_after: float = 60.0
     reminders: Reminders = Reminders()
     routes: Sequence[Route] = ()
+    schedules: Sequence[Schedule] = ()
     traces: bool = False
     trace_contents: bool = False
     offer: Offer = Offer()
@@ -170,6 +173,7 @@ class Daemon:
             traces=settings.traces,
             trace_contents=settings.trace_contents,
             tune_interpreter=True,
+            schedules=settings.schedules,
         )
 
 
@@ -250,6 +254,7 @@ def settle(  # one parameter for each option of the command
         agents=offered,
         channels=channels,
         routes=make_routes(configuration, channels, people),
+        schedules=_schedules(configuration, offered),
         rules=configuration.standing_rules(),
         host=bound,
         port=server.port if port is None else port,
@@ -263,6 +268,22 @@ def settle(  # one parameter for each option of the command
         offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
+
+
+def _schedules(configuration: Configuration, offered: Mapping[str, AgentSpec[..., Any]]) -> tuple[Schedule, ...]:
+    """Return the schedules of a configuration. Raises InvalidInput, naming the key, for one that can begin nothing."""
+    found = configuration.made_schedules()
+    for each in found:
+        if (spec := offered.get(each.agent)) is None:
+            raise InvalidInput(
+                f"schedules.{each.name}.agent: no agent {each.agent!r} is offered here; add [agents.{each.agent}], or "
+                "name its file to serve"
+            )
+        try:
+            spec.check_input(spec.default_input() if each.input is msgspec.UNSET else to_json(each.input, "it"))
+        except InvalidInput as error:
+            raise InvalidInput(f"schedules.{each.name}.input: {error}") from None
+    return found
 
 
 def _offer_of(configuration: Configuration, references: Sequence[str]) -> Offer:
@@ -293,6 +314,8 @@ def _check_for_temporal(configuration: Configuration) -> None:
         raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
     if configuration.traces:
         raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
+    if configuration.schedules:
+        raise InvalidInput(f"[schedules]: {NOT_ON_TEMPORAL}")
     if any(not rule.approvers for rule in configuration.rules):
         raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
 

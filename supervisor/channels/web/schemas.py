@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
+from supervisor.core.schedules import IfMissed, IfRunning, ScheduleView
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.values import (
     AgentView,
@@ -145,6 +146,20 @@ class RuleBody(RequestFields, frozen=True, kw_only=True):
     pattern: str | None = None
     session: str | None = None
     unreviewed: bool = False
+
+
+class ScheduleBody(RequestFields, frozen=True, kw_only=True):
+    """An agent that begins by the clock. `cron`: minute, hour, day of the month, month, day of the week. `input`: the
+    agent gets its default if this is left out. `if_missed`: begin one session for instants at which no process ran, or
+    none. `if_running`: while the session before is open, begin none, begin after it, or begin at once."""
+
+    name: str
+    agent: str
+    input: Any = msgspec.UNSET
+    cron: str
+    timezone: str = "UTC"
+    if_missed: IfMissed = "once"
+    if_running: IfRunning = "skip"
 
 
 class SessionQuery(RequestFields, frozen=True, kw_only=True):
@@ -297,6 +312,7 @@ SessionDocument = _document(
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
 RuleDocument = _document(Rule)
+ScheduleDocument = _document(ScheduleView)
 ChatResultDocument = _document(
     ChatResult,
     sent=SendResultDocument | None,

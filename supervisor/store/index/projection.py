@@ -20,7 +20,7 @@ from supervisor.core import events as e
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import CardEvent, is_copied, target_of
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.sessions.state import WAKING
@@ -84,7 +84,7 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
     made: set[str] = set()
     for row in rows:
         event = row.event
-        if row.session != RULES:
+        if row.session not in STORE_JOURNALS:
             found.sessions.add(row.session)
         if type(event) not in _INDEXED:
             continue

@@ -5,6 +5,7 @@
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
+    GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
@@ -35,9 +36,12 @@ from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
+from supervisor.channels.wording.schedules import schedule_facts
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
+from supervisor.core.ids import new_session_id
 from supervisor.core.rows import JournalEntry
+from supervisor.core.schedules import ScheduleChange
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.text.visible import visible
 from supervisor.core.values import SendResult, SessionStatus, SessionView
@@ -61,6 +65,8 @@ FILTERS: Final = {
 }
 """Statuses of sessions, and the page's words for them."""
 STATUSES: Final[dict[str, SessionStatus]] = {each: each for each in get_args(SessionStatus)}
+SCHEDULE_CHANGES: Final[dict[str, ScheduleChange]] = {"pause": "paused", "resume": "running", "remove": "removed"}
+"""What a button of a schedule does."""
 Show = Callable[[Visit], Awaitable[Response]]
 SAID: Final = {
     "delivered": "Delivered: the agent was waiting for it.",
@@ -284,6 +290,42 @@ async def revoke(visit: Visit) -> Response:
     return RedirectResponse(rendering.url("rules"), 303)
 
 
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+async def list_schedules(visit: Visit) -> Response:
+    return await _schedules(visit)
+
+
+async def _schedules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+    model = {
+        "schedules": await visit.supervisor.find_schedules(),
+        "told": told,
+        "may_change": visit.person.is_operator,
+        "facts": schedule_facts,
+        "labels": {"pause": "Pause", "resume": "Resume", "run": "Run now", "remove": "Remove"},
+        "new_session": new_session_id,
+    }
+    return await visit.page("schedules.html", "schedules", model, status=status)
+
+
+async def change_schedule(visit: Visit) -> Response:
+    """Do what the pressed button says. A session that it starts has an id from the page: the same again is the same."""
+    name, does, by = visit.path("name"), visit.form.get("do", ""), visit.person.name
+    try:
+        if does == "run":
+            run = await visit.supervisor.run_schedule(name, session=visit.form.get("session") or None, by=by)
+            return RedirectResponse(rendering.url("sessions", run.session), 303)
+        if (to := SCHEDULE_CHANGES.get(does)) is None:
+            raise InvalidInput("a schedule can be paused, resumed, run and removed")
+        await visit.supervisor.change_schedule(name, to, by=by)
+    except NotEntitled as error:
+        return await _schedules(visit, 403, told=visible(f"Not done: {error}", kind="words"))
+    except InvalidInput as error:
+        return await _schedules(visit, 422, told=visible(f"Not done: {error}", kind="words"))
+    return RedirectResponse(rendering.url("schedules"), 303)
+
+
 # -- everything --------------------------------------------------------------------------------------------------------
 
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
@@ -300,6 +342,8 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("POST", "/agents/{name}", starting.start),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
+    ("GET", "/schedules", list_schedules),
+    ("POST", "/schedules/{name}", change_schedule),
     ("GET", "/docs", reference.show_reference),
 )
 
