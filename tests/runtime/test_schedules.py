@@ -283,11 +283,11 @@ async def test_of_two_configurations_the_first_one_counts_and_both_processes_say
             await anyio.sleep(1)
             (view,) = await there.find_schedules()
             assert (view.schedule.input, view.is_disputed) == ("first", True)
-            for hours in (1.0, 2.0, 3.0):
+            for hours in (1.1, 2.1, 3.1):
                 at(wall, hours)
                 await look()
                 said = [each.outcome["value"] for each in await there.find_sessions()]
-                if hours == 2.0:
+                if hours == 2.1:
                     leave.set()
     assert said == ["first", "first", "second"]
     assert len([each for each in caplog.records if "schedule.disputed" in each.getMessage()]) == 2
