@@ -27,9 +27,10 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
-from supervisor.runtime.plans.schedules import find_plan, schedule_added, schedule_changed, view_of
+from supervisor.runtime.plans.schedules import find_plan, schedule_added, schedule_changed
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
+from supervisor.runtime.reading.schedules import view_of
 from supervisor.runtime.scheduling import checked_schedules, start_of
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from supervisor.core import events as e
-from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, SupervisorError
+from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import SCHEDULES
-from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
+from supervisor.core.schedules import Schedule, ScheduleChange
 from supervisor.core.sessions.state import Timetable
 from supervisor.core.sessions.timetable import Planned, may_handle
 from supervisor.runtime.journal.view import Entry, View
@@ -112,31 +112,3 @@ def instant_failed(view: View, schedule: Schedule, instant: datetime, now: datet
 
 def _skipped(schedule: Schedule, instant: datetime, now: datetime, reason: str) -> e.ScheduleHandled:
     return e.ScheduleHandled(at=now, schedule=schedule.name, instant=instant, became="skipped", reason=reason)
-
-
-def view_of(known: Planned) -> ScheduleView:
-    """Return a schedule as people see it."""
-    schedule, last = known.schedule, known.last
-    return ScheduleView(
-        schedule=schedule,
-        by=known.by,
-        added_at=known.added_at,
-        is_configured=known.is_configured,
-        is_paused=known.is_paused,
-        is_disputed=known.is_disputed,
-        next=None if known.is_paused else _next(schedule, known.handled),
-        waiting=known.waiting,
-        last=None if last is None else last.instant,
-        became=None if last is None else last.became,
-        reason=None if last is None else last.reason,
-        session=known.session,
-    )
-
-
-def _next(schedule: Schedule, handled: datetime) -> datetime | None:
-    from supervisor.system.cron import first_after  # few programs need it
-
-    try:
-        return first_after(schedule.cron, schedule.timezone, handled)
-    except SupervisorError:  # a time zone that this machine does not know
-        return None
