@@ -7,7 +7,7 @@ waits for the attempts, and ends the writer last.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -233,7 +233,7 @@ async def _host(
     runner: Runner,
     supervisor: Supervisor,
     posting: Posting,
-    more: Sequence[Callable[[], Awaitable[None]]],
+    more: Sequence[Callable[[], Coroutine[Any, Any, None]]],
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
