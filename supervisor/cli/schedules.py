@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 from cyclopts import App, Parameter
 
 from supervisor.channels.wording.schedules import schedule_line
@@ -17,6 +16,7 @@ from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.cli.starting import next_to_a_daemon, offered_there, read_words
+from supervisor.core.documents import schedule_document
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import new_session_id
 from supervisor.core.schedules import IfMissed, IfRunning, Schedule, ScheduleChange, ScheduleView
@@ -36,7 +36,7 @@ def schedules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
     found = anyio.run(read)
     if json:
-        answers.print_json(msgspec.to_builtins(found))
+        answers.print_json([schedule_document(view) for view in found])
     for view in () if json else found:
         print(schedule_line(view))
     if not (found or json):
@@ -131,7 +131,7 @@ def _change(name: str, to: ScheduleChange, by: str | None, place: AnyPlace, *, a
 
 def _show(view: ScheduleView, became: str, *, as_json: bool) -> int:
     if as_json:
-        answers.print_json(msgspec.to_builtins(view))
+        answers.print_json(schedule_document(view))
     else:
         print(f"{became} {visible(view.schedule.name)}")
     return Exit.DONE

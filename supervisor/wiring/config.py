@@ -32,7 +32,6 @@ from supervisor.core.schedules import IfMissed, IfRunning, Schedule, checked_sch
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
-from supervisor.system.cron import check_cron
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
 from supervisor.system.settling import note_ours
@@ -134,6 +133,8 @@ class SchedulePart(_Part, frozen=True, kw_only=True):
 
     def made(self, name: str) -> Schedule:
         """Return the schedule. Raises InvalidInput, naming the field."""
+        from supervisor.system.cron import check_cron  # few configurations need it
+
         fields = {each: getattr(self, each) for each in self.__struct_fields__}
         made = checked_schedule(Schedule(name, **fields))
         check_cron(made.cron, made.timezone)
