@@ -100,11 +100,12 @@ def _configuration() -> Iterator[str]:
     yield "\nThis page is for people who configure a daemon: every table and key. `supervisor init` writes a commented"
     yield "file to start from, and `supervisor check` says what is wrong with one.\n"
     yield from _table(
-        "Top level", config.Configuration, hidden=("folder", "file", "server", "agents", "rules", "people")
+        "Top level", config.Configuration, hidden=("folder", "file", "server", "agents", "rules", "people", "schedules")
     )
     yield from _table("[server]", config.ServerPart)
     yield from _table("[agents.NAME]", config.AgentPart)
     yield from _table("[[rules]] and [[agents.NAME.rules]]", config.RulePart)
+    yield from _table("[schedules.NAME]", config.SchedulePart)
     yield from _table("[people.NAME]", config.PersonPart)
 
 

@@ -77,6 +77,15 @@ port = 8787
 # tool = "deploy"
 # approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
 
+# Agents that begin by the clock; docs/how-to/schedules.md says more.
+# [schedules.nightly]
+# agent = "janitor"
+# input = ["/srv/a"]
+# cron = "0 3 * * *"                 # minute, hour, day of the month, month, day of the week
+# timezone = "Europe/Berlin"         # default: UTC
+# if_missed = "once"                 # of the instants at which no daemon ran, begin the last one; or "skip"
+# if_running = "skip"                # while the session before is open; or "after" it, "beside" it
+
 # People and their roles. An operator may do everything. An approver may read and decide. A person without a role may
 # read, and decide what sessions ask that they started. `supervisor token` makes a token for the person and its hash for
 # this file; `supervisor token revoke` revokes one at once.

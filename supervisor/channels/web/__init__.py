@@ -9,7 +9,7 @@
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
     bounds     how much at once                                  revocations  tokens and logins that ended early
     looks      one look at what goes on, for all clients         rules_api rules
-    rendering  templates/ and static/ become pages, harmless
+    rendering  templates/ and static/ become pages, harmless     schedules_api schedules
 
 How to add
 - **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
