@@ -30,7 +30,7 @@ def test_a_time_that_is_there_twice_counts_the_first_time():
 
 
 @pytest.mark.parametrize("day", [BEGINS, ENDS])
-def test_what_goes_by_the_hour_goes_by_the_time_that_passes(day):
+def test_an_expression_that_goes_by_the_hour_goes_by_the_time_that_passes(day):
     assert instants("0 * * * *", day, 4) == ["00:00", "01:00", "02:00", "03:00"]
 
 
@@ -51,7 +51,7 @@ def test_the_instants_do_not_depend_on_where_the_search_begins(cron, day, minute
 
 
 @pytest.mark.parametrize("cron", ["", "x", "* * * *", "61 * * * *", "0 0 30 2 *", "0 " * 200])
-def test_what_names_no_instant_is_refused(cron):
+def test_an_expression_that_names_no_instant_is_refused(cron):
     with pytest.raises(InvalidInput, match="cron"):
         check_cron(cron, "UTC")
 

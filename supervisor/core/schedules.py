@@ -5,7 +5,7 @@ them. What has become of them is the fold of a journal (core/sessions/timetable.
 
 Rules
 - The session of an instant has an id that is made of the schedule's name and the instant, in UTC. So it is one session
-  whoever begins it, and whatever the clocks on the wall say.
+  in every process, whatever the clocks say.
 - Two schedules are the same if every field is.
 """
 

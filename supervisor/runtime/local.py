@@ -27,11 +27,8 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
-from supervisor.runtime.plans.schedules import find_plan, schedule_added, schedule_changed
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
-from supervisor.runtime.reading.schedules import view_of
-from supervisor.runtime.scheduling import checked_schedules, start_of
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run, SessionImport
@@ -70,6 +67,10 @@ class LocalSupervisor(LocalStarting):
         return await self._runner.journal.append_with_answer(lambda view: revoke(view, command.rule, who, clock.now()))
 
     async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        from supervisor.runtime.plans.schedules import find_plan, schedule_added  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+        from supervisor.runtime.scheduling import checked_schedules, start_of
+
         (schedule,) = checked_schedules([command.schedule]).values()
         self._with_input(start_of(schedule, None))
         now = self._runner.clock.now()
@@ -77,6 +78,9 @@ class LocalSupervisor(LocalStarting):
         return view_of(find_plan(self._runner.journal.look(), schedule.name))
 
     async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        from supervisor.runtime.plans.schedules import find_plan, schedule_changed  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+
         name, now = command.schedule, self._runner.clock.now()
 
         def plan(view: View) -> tuple[list[Entry], ScheduleView]:
@@ -86,6 +90,9 @@ class LocalSupervisor(LocalStarting):
         return before if command.to == "removed" else view_of(find_plan(self._runner.journal.look(), name))
 
     async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        from supervisor.runtime.plans.schedules import find_plan  # few programs need them
+        from supervisor.runtime.scheduling import start_of
+
         name, now = command.schedule, self._runner.clock.now()
         self._runner.journal.catch_up()
         schedule = find_plan(self._runner.journal.look(), name).schedule

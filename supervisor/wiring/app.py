@@ -33,7 +33,6 @@ from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.people.routing import check_routes
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
-from supervisor.runtime.scheduling import Scheduling
 from supervisor.seam.channel import Channel
 from supervisor.seam.store import Store
 from supervisor.seam.supervisor import StoreSupervisor, Supervisor
@@ -47,6 +46,7 @@ from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.orphaned import end_orphaned_process
 
 if TYPE_CHECKING:
+    from supervisor.runtime.scheduling import Scheduling
     from supervisor.traces import TracedEnvironment
 
 log = FactLog(__name__)
@@ -149,7 +149,11 @@ async def open_supervisor(
         )
         signals = runner.came_for_unowned, runner.began_elsewhere
         claim_loop = ClaimLoop(runner.attempts, runner.claims, *signals) if adopt else None
-        scheduling = Scheduling(runner, supervisor, schedules)
+        scheduling = None
+        if agents or schedules is not None:  # without an agent it begins nothing
+            from supervisor.runtime.scheduling import Scheduling  # few commands need it
+
+            scheduling = Scheduling(runner, supervisor, schedules)
         with tuned() if tune_interpreter else nullcontext():
             async with serving(runner, supervisor, posting, claim_loop, channels, scheduling=scheduling):
                 yield supervisor
@@ -194,7 +198,7 @@ async def serving(
     claim_loop: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
     served: Supervisor | None = None,
-    scheduling: Scheduling | None = None,
+    scheduling: "Scheduling | None" = None,
 ) -> AsyncIterator[None]:
     """Run a supervisor on an open store, and close it as `open_supervisor` says. `served`: what the channels serve;
     None: that supervisor."""

@@ -20,7 +20,6 @@ from supervisor.core.schedules import ScheduleView
 from supervisor.core.text.masks import hide
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
 from supervisor.runtime.lifecycle.runner import Raised, Runner
-from supervisor.runtime.plans.schedules import timetable
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.counting import Counting
@@ -28,7 +27,6 @@ from supervisor.runtime.reading.lists import Lists
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
-from supervisor.runtime.reading.schedules import view_of
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal, WrittenText
 from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.store import Store
@@ -126,6 +124,9 @@ class LocalReads(StoreSupervisor):
         return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
 
     async def find_schedules(self) -> Page[ScheduleView]:
+        from supervisor.runtime.plans.schedules import timetable  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+
         await checkpoint()
         self._runner.journal.catch_up()
         view = self._runner.journal.look()
