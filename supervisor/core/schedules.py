@@ -21,6 +21,8 @@ from supervisor.core.ids import digest_of_value, id_from
 
 IfMissed: TypeAlias = Literal["once", "skip"]
 IfRunning: TypeAlias = Literal["skip", "after", "beside"]
+Signed: TypeAlias = Literal["standard", "github"]
+"""How requests of a trigger are signed."""
 ScheduleChange: TypeAlias = Literal["paused", "running", "removed"]
 Became: TypeAlias = Literal["begun", "waits", "skipped", "started"]
 """What became of an instant: a session has begun, or will when the one before has ended, or none will. `started`: a
@@ -34,19 +36,7 @@ NOT_ON_TEMPORAL: Final = (
 LONGEST_CRON_CHARACTERS: Final = 200
 
 
-class _When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    cron: str
-    """Five fields, as in Debian's cron: minute, hour, day of the month, month, day of the week. A sixth one, before
-    them, is the second."""
-    timezone: str = "UTC"
-    """The name of a time zone, such as Europe/Berlin."""
-    if_missed: IfMissed = "once"
-    """What is done about instants at which no process ran: begin one session for the latest of them, or none."""
-    if_running: IfRunning = "skip"
-    """What is done at an instant while the session before is open: nothing, begin when it has ended, or begin now."""
-
-
-class Schedule(_When, frozen=True, omit_defaults=True):
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """Begin an agent by the clock.
 
         Schedule("nightly", "report", "sales", cron="0 3 * * *", timezone="Europe/Berlin")
@@ -58,6 +48,15 @@ class Schedule(_When, frozen=True, omit_defaults=True):
     name: str
     agent: str
     input: Any = msgspec.UNSET
+    cron: str = ""
+    """Required. Five fields, as in Debian's cron: minute, hour, day of the month, month, day of the week. A sixth one,
+    before them, is the second."""
+    timezone: str = "UTC"
+    """The name of a time zone, such as Europe/Berlin."""
+    if_missed: IfMissed = "once"
+    """What is done about instants at which no process ran: begin one session for the latest of them, or none."""
+    if_running: IfRunning = "skip"
+    """What is done at an instant while the session before is open: nothing, begin when it has ended, or begin now."""
 
     @property
     def digest(self) -> str:

@@ -1,7 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]], [schedules.NAME]
+    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]], [schedules.NAME], [triggers.NAME]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -28,13 +28,13 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
-from supervisor.core.schedules import IfMissed, IfRunning, Schedule, checked_schedule
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
 from supervisor.system.settling import note_ours
+from supervisor.wiring.starts import SchedulePart, TriggerPart, schedule_problems, trigger_problems
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -121,26 +121,6 @@ class RoutePart(_Part, frozen=True, kw_only=True):
         return Route(agent=self.agent, tool=self.tool, ask=self.ask, notify=self.notify)
 
 
-class SchedulePart(_Part, frozen=True, kw_only=True):
-    """An agent that begins by the clock; core/schedules.py says what the values mean."""
-
-    agent: str
-    input: Any = msgspec.UNSET
-    cron: str
-    timezone: str = "UTC"
-    if_missed: IfMissed = "once"
-    if_running: IfRunning = "skip"
-
-    def made(self, name: str) -> Schedule:
-        """Return the schedule. Raises InvalidInput, naming the field."""
-        from supervisor.system.cron import check_cron  # few configurations need it
-
-        fields = {each: getattr(self, each) for each in self.__struct_fields__}
-        made = checked_schedule(Schedule(name, **fields))
-        check_cron(made.cron, made.timezone)
-        return made
-
-
 class Configuration(_Part, frozen=True, kw_only=True):
     """The content of the file. Its paths are relative to `folder`. The times are in seconds; `open_supervisor` says
     what they mean."""
@@ -162,6 +142,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     """Their tables as they are written: platforms.py knows the kinds, and checks each table by its own."""
     routes: tuple[RoutePart, ...] = ()
     schedules: dict[str, SchedulePart] = {}
+    triggers: dict[str, TriggerPart] = {}
     folder: str = ""
     file: str = ""
     """Its own path, for errors of other processes."""
@@ -190,9 +171,6 @@ class Configuration(_Part, frozen=True, kw_only=True):
     def standing_rules(self) -> tuple[Rule, ...]:
         return tuple(make_rule(part) for part in self.rules)
 
-    def made_schedules(self) -> tuple[Schedule, ...]:
-        return tuple(part.made(name) for name, part in self.schedules.items())
-
     def persons(self) -> list[Person]:
         return [
             Person(name=name, roles=part.roles, tokens=tuple(map(_token, part.tokens)), identities=part.identities)
@@ -210,6 +188,9 @@ class Configuration(_Part, frozen=True, kw_only=True):
                 if part.approvers
             ]
         return found
+
+
+_NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
 
 
 def read_configuration(file: Path) -> Configuration:
@@ -306,7 +287,8 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             route.made()
         except InvalidInput as error:
             yield f"routes[{place}]", str(error)
-    yield from _schedule_problems(configuration)
+    yield from schedule_problems(configuration.schedules)
+    yield from trigger_problems(configuration.triggers)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
@@ -321,14 +303,6 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
         yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
-
-
-def _schedule_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    for name, part in configuration.schedules.items():
-        try:
-            part.made(name)
-        except InvalidInput as error:
-            yield f"schedules.{name}", str(error)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:

@@ -26,13 +26,13 @@ from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.shown import shown_of
 from supervisor.channels.web.state import MAX_STREAMS
+from supervisor.channels.web.triggers import Trigger
 from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
 from supervisor.core.store_urls import TemporalStore
@@ -51,6 +51,7 @@ from supervisor.wiring.app import open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
 from supervisor.wiring.platforms import make_channels, make_routes
+from supervisor.wiring.starts import check_triggers, make_schedules, take_trigger_secrets
 
 log = FactLog(__name__)
 
@@ -77,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reminders: Reminders = Reminders()
     routes: Sequence[Route] = ()
     schedules: Sequence[Schedule] = ()
+    triggers: Sequence[Trigger] = ()
     traces: bool = False
     trace_contents: bool = False
     offer: Offer = Offer()
@@ -116,6 +118,7 @@ class Daemon:
             revoked=revocations_of(settings.store),
             shown=shown_of(settings.store),
             chronicle=chronicle,
+            triggers=settings.triggers,
         )
         async with (
             self._open(store, [*settings.channels, web]) as supervisor,
@@ -254,7 +257,8 @@ def settle(  # one parameter for each option of the command
         agents=offered,
         channels=channels,
         routes=make_routes(configuration, channels, people),
-        schedules=_schedules(configuration, offered),
+        schedules=make_schedules(configuration.schedules, offered),
+        triggers=_make_triggers(configuration, offered if temporal is None else None),
         rules=configuration.standing_rules(),
         host=bound,
         port=server.port if port is None else port,
@@ -270,20 +274,13 @@ def settle(  # one parameter for each option of the command
     )
 
 
-def _schedules(configuration: Configuration, offered: Mapping[str, AgentSpec[..., Any]]) -> tuple[Schedule, ...]:
-    """Return the schedules of a configuration. Raises InvalidInput, naming the key, for one that can begin nothing."""
-    found = configuration.made_schedules()
-    for each in found:
-        if (spec := offered.get(each.agent)) is None:
-            raise InvalidInput(
-                f"schedules.{each.name}.agent: no agent {each.agent!r} is offered here; add [agents.{each.agent}], or "
-                "name its file to serve"
-            )
-        try:
-            spec.check_input(spec.default_input() if each.input is msgspec.UNSET else to_json(each.input, "it"))
-        except InvalidInput as error:
-            raise InvalidInput(f"schedules.{each.name}.input: {error}") from None
-    return found
+def _make_triggers(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]] | None) -> list[Trigger]:
+    """Return the configured triggers. Raises InvalidInput, naming the key."""
+    parts, folder = configuration.triggers, configuration.folder
+    for key, problem in check_triggers(parts, agents, folder):
+        raise InvalidInput(f"{configuration.file}: {key}: {problem}")
+    taken = take_trigger_secrets(parts, folder)
+    return [Trigger(name, part.agent, part.signed, taken[name]) for name, part in parts.items()]
 
 
 def _offer_of(configuration: Configuration, references: Sequence[str]) -> Offer:
