@@ -72,20 +72,20 @@ def add(
     input
         Its input: JSON, or plain words for an agent that takes text.
     """
-    when = {"cron": cron, "timezone": timezone, "if_missed": if_missed, "if_running": if_running}
+    when = partial(Schedule, cron=cron, timezone=timezone, if_missed=if_missed, if_running=if_running)
 
     async def body(supervisor: Supervisor, who: str) -> ScheduleView:
         if input is None:
-            return await supervisor.add_schedule(Schedule(name, agent, **when), by=who)
+            return await supervisor.add_schedule(when(name, agent), by=who)
         is_json, value = read_words(input)
         try:
-            return await supervisor.add_schedule(Schedule(name, agent, value, **when), by=who)
+            return await supervisor.add_schedule(when(name, agent, value), by=who)
         except UnknownAgent:
             raise
         except InvalidInput:  # nothing was added
             if not is_json or isinstance(value, str | list | dict):
                 raise
-            return await supervisor.add_schedule(Schedule(name, agent, input, **when), by=who)
+            return await supervisor.add_schedule(when(name, agent, input), by=who)
 
     added = _do(place, by, body, offers=True)
     return _show(added, "added", as_json=json)

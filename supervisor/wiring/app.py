@@ -17,11 +17,13 @@ import anyio
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.schedules import Schedule
 from supervisor.core.store_urls import read_store_url
+from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
@@ -40,6 +42,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import genai_price
 from supervisor.system.refusals import UNATTENDED
 from supervisor.system.withheld import hold_hashes
 from supervisor.tools.job_watch import JobWatch
@@ -75,6 +78,8 @@ async def open_supervisor(
     routes: Sequence[Route] = (),
     traces: bool = False,
     trace_contents: bool = False,
+    prices: Callable[[Usage], float | None] = genai_price,
+    budget: Budget | None = None,
     schedules: Sequence[Schedule] | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
@@ -100,6 +105,10 @@ async def open_supervisor(
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
     `schedules`: the schedules in this program's code or configuration. None: it has none, and leaves alone those that
     the last one had. The schedules of the store whose agent is in `agents` begin in either case (R11).
+
+    `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
+    default are the prices of genai-prices, if it is installed (extra `prices`).
+    `budget`: what each tree may spend before a person is asked that was started without a budget (B2).
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -128,6 +137,8 @@ async def open_supervisor(
             orphans=OrphanedProcesses(end_orphaned_process),
             jobs=JobWatch,
             environment=environment,
+            prices=prices,
+            budget=budget,
         )
         if environment is not None:
             runner.published.connect(environment.hear)

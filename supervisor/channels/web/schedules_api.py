@@ -8,15 +8,28 @@ from starlette.responses import Response
 from supervisor.channels.web.endpoints import Call, Endpoint, json_document, page_document
 from supervisor.channels.web.schemas import (
     RequestFields,
-    ScheduleBody,
     ScheduleDocument,
     SessionId,
     Started,
     page_of,
 )
 from supervisor.core.documents import schedule_document
-from supervisor.core.schedules import Schedule, ScheduleChange
+from supervisor.core.schedules import IfMissed, IfRunning, Schedule, ScheduleChange
 from supervisor.seam import commands
+
+
+class ScheduleBody(RequestFields, frozen=True, kw_only=True):
+    """An agent that begins by the clock. `cron`: minute, hour, day of the month, month, day of the week. `input`: the
+    agent gets its default if this is left out. `if_missed`: begin one session for instants at which no process ran, or
+    none. `if_running`: while the session before is open, begin none, begin after it, or begin at once."""
+
+    name: str
+    agent: str
+    input: Any = msgspec.UNSET
+    cron: str
+    timezone: str = "UTC"
+    if_missed: IfMissed = "once"
+    if_running: IfRunning = "skip"
 
 
 class ScheduleChangeBody(RequestFields, frozen=True, kw_only=True):

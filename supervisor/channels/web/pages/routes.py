@@ -23,6 +23,7 @@ from itertools import islice
 from typing import Final, get_args
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -30,21 +31,19 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
+from supervisor.channels.web.pages import inbox, reference, schedules, starting, story, timeline, tree
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
-from supervisor.channels.wording.schedules import schedule_facts
-from supervisor.core.errors import InvalidInput, NotEntitled
-from supervisor.core.events import SessionCreated
-from supervisor.core.ids import new_session_id
+from supervisor.core.cursors import cursor_at
+from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
+from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
-from supervisor.core.schedules import ScheduleChange
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.text.visible import visible
-from supervisor.core.values import SendResult, SessionStatus, SessionView
+from supervisor.core.values import Approval, SendResult, SessionStatus, SessionView
 from supervisor.seam.supervisor import Supervisor
 
 SESSIONS_A_PAGE: Final = 50
@@ -65,8 +64,6 @@ FILTERS: Final = {
 }
 """Statuses of sessions, and the page's words for them."""
 STATUSES: Final[dict[str, SessionStatus]] = {each: each for each in get_args(SessionStatus)}
-SCHEDULE_CHANGES: Final[dict[str, ScheduleChange]] = {"pause": "paused", "resume": "running", "remove": "removed"}
-"""What a button of a schedule does."""
 Show = Callable[[Visit], Awaitable[Response]]
 SAID: Final = {
     "delivered": "Delivered: the agent was waiting for it.",
@@ -81,10 +78,11 @@ SAID: Final = {
 
 
 async def show_inbox(visit: Visit) -> Response:
-    first = await visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
+    first = await visit.supervisor.find_approvals(limit=inbox.MOST_ROWS)
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
-    visit.show(*first[: len(page.cards)])
-    model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", first.cursor)}
+    are_open = {card.id for card in page.cards}
+    visit.show(*(each for each in first if each.id in are_open))
+    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream_url("/api/events", first.cursor)}
     return await visit.page("inbox.html", "inbox", model)
 
 
@@ -103,12 +101,34 @@ async def _card(
 ) -> Response:
     after = await cursor_of_now(visit.supervisor)
     approval = await visit.supervisor.get_approval(asked)
+    if approval.blocked and approval.status == "approved" and await _has_begun(visit.supervisor, approval, after):
+        approval = replace(approval, blocked=False)
     refusal = visit.refusal(approval)
     view = inbox.card_view(approval, visit.now, refusal=refusal, typed=typed, problem=problem)
-    visit.show(approval)
-    stream = stream_url("/api/events", after)
-    model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
+    part = "card" if "x-requested-by" in visit.request.headers else ""
+    part = "row" if "folded" in visit.request.query_params else part
+    if part != "row":
+        visit.show(approval)
+    model = {
+        "view": view,
+        "told": told,
+        "problem": problem,
+        "typed": typed,
+        "stream": stream_url("/api/events", after),
+        "part": part,
+    }
     return await visit.page("approval.html", "inbox", model, status=status)
+
+
+async def _has_begun(supervisor: Supervisor, approval: Approval, cursor: str) -> bool:
+    """Return whether the call that an approval let run has begun."""
+    after: str | None = cursor_at(cursor, approval.position)
+    while after is not None:
+        page = await supervisor.find_entries(approval.session, after=after)
+        if any(isinstance(each.event, ToolCallStarted) and each.event.operation == approval.operation for each in page):
+            return True
+        after = page.next
+    return False
 
 
 async def decide(visit: Visit) -> Response:
@@ -125,7 +145,7 @@ async def decide(visit: Visit) -> Response:
         return await _card(visit, approval.id, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     except NotEntitled as error:
         return await _card(visit, approval.id, 403, problem=f"Not counted: {error}", typed=visit.form)
-    told = "" if result.kind == "accepted" else cards.told(result, visit.now)
+    told = "" if result.kind == "accepted" and not result.released else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
     return await _card(visit, approval.id, DECISION_STATUS[result.kind], told=told)
@@ -230,11 +250,16 @@ async def say(visit: Visit) -> Response:
     if not text.strip():
         return await _session(visit, session, 422, told="Not sent: there is no text.")
     try:
-        heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
+        message = visit.form.get("message") or None
+        heard = await visit.supervisor.chat(
+            session, text, by=visit.person.name, shown_before=visit.seen_at, message=message
+        )
     except NotEntitled as error:
         return await _session(visit, session, 403, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     except InvalidInput as error:
         return await _session(visit, session, 422, told=visible(f"Not sent: {error}", kind="words"), typed=text)
+    except SessionConflict as error:
+        return await _session(visit, session, 409, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)
@@ -290,42 +315,6 @@ async def revoke(visit: Visit) -> Response:
     return RedirectResponse(rendering.url("rules"), 303)
 
 
-# -- schedules ---------------------------------------------------------------------------------------------------------
-
-
-async def list_schedules(visit: Visit) -> Response:
-    return await _schedules(visit)
-
-
-async def _schedules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
-    model = {
-        "schedules": await visit.supervisor.find_schedules(),
-        "told": told,
-        "may_change": visit.person.is_operator,
-        "facts": schedule_facts,
-        "labels": {"pause": "Pause", "resume": "Resume", "run": "Run now", "remove": "Remove"},
-        "new_session": new_session_id,
-    }
-    return await visit.page("schedules.html", "schedules", model, status=status)
-
-
-async def change_schedule(visit: Visit) -> Response:
-    """Do what the pressed button says. A session that it starts has an id from the page: the same again is the same."""
-    name, does, by = visit.path("name"), visit.form.get("do", ""), visit.person.name
-    try:
-        if does == "run":
-            run = await visit.supervisor.run_schedule(name, session=visit.form.get("session") or None, by=by)
-            return RedirectResponse(rendering.url("sessions", run.session), 303)
-        if (to := SCHEDULE_CHANGES.get(does)) is None:
-            raise InvalidInput("a schedule can be paused, resumed, run and removed")
-        await visit.supervisor.change_schedule(name, to, by=by)
-    except NotEntitled as error:
-        return await _schedules(visit, 403, told=visible(f"Not done: {error}", kind="words"))
-    except InvalidInput as error:
-        return await _schedules(visit, 422, told=visible(f"Not done: {error}", kind="words"))
-    return RedirectResponse(rendering.url("schedules"), 303)
-
-
 # -- everything --------------------------------------------------------------------------------------------------------
 
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
@@ -342,8 +331,8 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("POST", "/agents/{name}", starting.start),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
-    ("GET", "/schedules", list_schedules),
-    ("POST", "/schedules/{name}", change_schedule),
+    ("GET", "/schedules", schedules.list_schedules),
+    ("POST", "/schedules/{name}", schedules.change_schedule),
     ("GET", "/docs", reference.show_reference),
 )
 
