@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from anyio.testing import wait_all_tasks_blocked
+from anyio import wait_all_tasks_blocked
 from sites import world
 from test_pages_of_a_site import site
 
