@@ -10,12 +10,12 @@ Rules
 - It looks at each instant, when the journal of schedules changes, when a session has ended after which an instant
   waits, and every LOOK_SECONDS: the loop's clock stands while a machine sleeps, and the wall clock may be set.
 - Of two processes that configure one name differently, the one counts that was there first. The other one stands back:
-  it begins what the first has not begun STAND_BACK_SECONDS after the instant, and so takes over if the first has died.
+  it begins what the first has not begun after STAND_BACK_SECONDS, and so takes over if the first has died.
   Both log it, and the journal says so.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import inf
 from typing import Final
 
@@ -24,14 +24,20 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, SessionConflict, StoreDied, StoreError, UnknownAgent
+from supervisor.core.errors import InvalidInput, SessionConflict, StoreDied, StoreError, TreeOwned, UnknownAgent
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.schedules import Schedule, checked_schedule
 from supervisor.core.sessions.timetable import Planned
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.plans.schedules import instant_failed, instant_handled, schedules_configured, timetable
+from supervisor.runtime.plans.schedules import (
+    instant_failed,
+    instant_handled,
+    schedules_configured,
+    schedules_left_out,
+    timetable,
+)
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
 from supervisor.system.logs import FactLog
@@ -60,6 +66,8 @@ class Scheduling:
         self._second: set[str] = set()
         """The names that another process has with other words, and had first."""
         self._settled_at: dict[str, float] = {}
+        self._seen: dict[str, tuple[datetime, float]] = {}
+        """The instants that are left to another process, and since when, by the loop's clock."""
         self._was_removed = self._has_left = False
         self._disputed: dict[str, None] = {}
         """The names that another process has journaled with other words, and that are not answered yet."""
@@ -93,15 +101,17 @@ class Scheduling:
     async def _declare(self, *, is_first: bool) -> None:
         by, now = self._runner.environment.user(), self._runner.clock.now()
 
-        def plan(view: View) -> tuple[list[Entry], list[str]]:
-            plans = timetable(view).plans
-            differ = [name for name, own in self._own.items() if name in plans and plans[name].schedule != own]
-            return list(schedules_configured(view, self._own, by, now, is_first=is_first)), differ
+        def plan(view: View) -> tuple[list[Entry], list[Planned]]:
+            differ = [known for known in timetable(view).plans.values() if self._differs(known.schedule)]
+            left_out = schedules_left_out(view, self._own, by, now) if is_first else ()
+            return [*schedules_configured(view, self._own, by, now, replaces=is_first), *left_out], differ
 
-        for name in await self._runner.journal.append_with_answer(plan) if self._own or is_first else ():
-            self._settled_at.setdefault(name, anyio.current_time() + SETTLING_SECONDS)
-            if not self._plans()[name].is_configured:
-                self._stand_back(name)
+        for known in await self._runner.journal.append_with_answer(plan):
+            name = known.schedule.name
+            if known.is_configured:
+                self._settled_at.setdefault(name, anyio.current_time() + SETTLING_SECONDS)
+            else:
+                log.warning("schedule.disputed", schedule=name, counts=f"that which {known.by} has added")
 
     def _hear(self, rows: Sequence[JournalEntry]) -> None:
         for row in rows:
@@ -162,8 +172,12 @@ class Scheduling:
                 break
             if known.waiting is not None and known.session is not None:
                 self._awaited.add(known.session)
-                await self._handle(own, known.waiting)
-            pause = min(pause, LOOK_SECONDS, await self._look_at(known, own))
+                await self._handle(known, own, known.waiting)
+            try:
+                pause = min(pause, LOOK_SECONDS, await self._look_at(known, own))
+            except InvalidInput as error:  # another machine knows its time zone
+                pause = min(pause, LOOK_SECONDS)
+                log.error("schedule.not_begun", schedule=own.name, reason=str(error))
         return pause
 
     async def _look_at(self, known: Planned, own: Schedule) -> float:
@@ -173,16 +187,33 @@ class Scheduling:
         due = first_after(own.cron, own.timezone, known.handled)
         if due is None:
             return inf
-        begins_at = due + timedelta(seconds=STAND_BACK_SECONDS if self._stands_back(own.name) else 0.0)
-        if begins_at > now:
-            return (begins_at - now).total_seconds()
-        await self._handle(own, max(due, last_until(own.cron, own.timezone, now) or due))
+        if due > now:
+            return (due - now).total_seconds()
+        if (left := self._stands_back(own.name, due)) > 0:
+            return left
+        if own.name in self._second:
+            await self._take_over(own)
+        await self._handle(known, own, max(due, last_until(own.cron, own.timezone, now) or due))
         return 0.0
 
-    def _stands_back(self, name: str) -> bool:
-        return name in self._second or anyio.current_time() < self._settled_at.get(name, -inf)
+    async def _take_over(self, own: Schedule) -> None:
+        """Declare a schedule whose first process has left an instant to us. If that lives, it says so again."""
+        self._second.discard(own.name)
+        by, now = self._runner.environment.user(), self._runner.clock.now()
+        mine = {own.name: own}
+        await self._runner.journal.append(lambda view: schedules_configured(view, mine, by, now, replaces=True))
 
-    async def _handle(self, schedule: Schedule, instant: datetime) -> None:
+    def _stands_back(self, name: str, due: datetime) -> float:
+        """Return how many seconds an instant is still left to another process: so many after it was seen here, since
+        both may have been asleep when it came."""
+        now = anyio.current_time()
+        if name not in self._second and now >= self._settled_at.get(name, -inf):
+            return 0.0
+        if self._seen.get(name, (None, 0.0))[0] != due:
+            self._seen[name] = due, now
+        return self._seen[name][1] + STAND_BACK_SECONDS - now
+
+    async def _handle(self, known: Planned, schedule: Schedule, instant: datetime) -> None:
         """Journal what becomes of an instant, and begin its session if one begins."""
         clock, handled = self._runner.clock, list[e.ScheduleHandled]()
 
@@ -191,11 +222,10 @@ class Scheduling:
             handled[:] = [] if found is None else [found]
             return [(SCHEDULES, each) for each in handled], found is not None and found.became == "begun"
 
-        by = self._plans()[schedule.name].by
         command = start_of(schedule, schedule.session_at(instant))
         try:
-            await self._supervisor.begin(command, by, also)
-        except (InvalidInput, SessionConflict, UnknownAgent) as error:
+            await self._supervisor.begin(command, known.by, also)
+        except (InvalidInput, SessionConflict, TreeOwned, UnknownAgent) as error:
             why = str(error)
             log.error("schedule.not_begun", schedule=schedule.name, instant=instant.isoformat(), reason=why)
             await self._runner.journal.append(lambda view: instant_failed(view, schedule, instant, clock.now(), why))

@@ -1,14 +1,30 @@
 """R11: an agent begins by the clock, once for each instant, whatever clocks, processes and machines do."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 from scenes import events, opened
 
-from supervisor import Context, InvalidInput, MemoryStore, NotFound, Schedule, UnknownAgent, agent, events as e
+from supervisor import (
+    Context,
+    InvalidInput,
+    MemoryStore,
+    NotFound,
+    Schedule,
+    StoreUnreadable,
+    UnknownAgent,
+    agent,
+    events as e,
+)
 from supervisor.core.ids import SCHEDULES
+from supervisor.core.store_urls import read_temporal_url
 from supervisor.testing import wall_clock
+from supervisor.wiring.config import Configuration
+from supervisor.wiring.daemon import settle
+from supervisor.wiring.starts import SchedulePart
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -285,10 +301,12 @@ async def test_of_two_configurations_the_first_one_counts_and_both_processes_say
             assert (view.schedule.input, view.is_disputed) == ("first", True)
             for hours in (1.1, 2.1, 3.1):
                 at(wall, hours)
-                await look()
+                await anyio.sleep(70)  # it looks, and stands back
                 said = [each.outcome["value"] for each in await there.find_sessions()]
                 if hours == 2.1:
                     leave.set()
+            (view,) = await there.find_schedules()
+            assert (view.schedule.input, view.is_disputed) == ("second", False)
     assert said == ["first", "first", "second"]
     assert len([each for each in caplog.records if "schedule.disputed" in each.getMessage()]) == 2
 
@@ -311,3 +329,49 @@ async def test_a_schedule_that_a_configuration_has_no_more_is_removed(wall):
         await look()
         values = sorted(each.outcome["value"] for each in await supervisor.find_sessions())
         assert values == ["new", "sales"]
+
+
+async def test_a_schedule_in_a_time_zone_that_this_machine_does_not_know_begins_elsewhere(wall):
+    """It says so, and the others begin."""
+    store = MemoryStore()
+    async with opened(store, agents=[report]) as supervisor:
+        odd = e.ScheduleAdded(at=MIDNIGHT, schedule=hourly(name="odd", timezone="Mars/Base"), by="ana")
+        await supervisor._runner.journal.append(lambda view: [(SCHEDULES, odd)])
+        await supervisor.add_schedule(hourly())
+        await anyio.sleep(1.5 * HOUR)
+        assert [each.next is None for each in await supervisor.find_schedules()] == [True, False]
+    assert handled(store) == [(0, "begun"), (1, "begun")]
+
+
+async def test_schedules_that_a_newer_program_wrote_begin_nothing_and_stop_nothing_else(wall, tmp_path):
+    """They have a journal of their own."""
+    path = tmp_path / "state.db"
+    async with opened(path, agents=[report]) as supervisor:
+        await supervisor.add_schedule(hourly())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (number,) = connection.execute("SELECT session FROM event WHERE id = ?", (SCHEDULES,)).fetchone()
+        body = b'{"event":"ScheduleTeleported","at":"2026-01-02T00:00:00Z"}'
+        connection.execute("INSERT INTO event (position, session, body) VALUES (99, ?, ?)", (number, body))
+    at(wall, 1.2)
+    async with opened(path, agents=[report]) as supervisor:
+        await look()
+        with pytest.raises(StoreUnreadable):
+            await supervisor.find_schedules()
+        assert await (await supervisor.start(report, "sales", session="s")).result() == "sales"
+        assert len(await supervisor.find_sessions()) == 1
+
+
+async def test_a_schedule_is_refused_on_temporal(tmp_path):
+    """With a sentence that says what to do instead."""
+    named = read_temporal_url("temporal://localhost:7233/default")
+    part = SchedulePart(agent="report", cron="0 3 * * *")
+    with pytest.raises(InvalidInput, match="cron job"):
+        settle(
+            Configuration(schedules={"nightly": part}),
+            store=tmp_path / "s",
+            agents=[],
+            host=None,
+            port=0,
+            operator=None,
+            temporal=named,
+        )

@@ -9,7 +9,7 @@ Rules
 - An instant that is skipped, missed or cannot begin is journaled with the reason.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -65,19 +65,23 @@ def schedule_changed(view: View, name: str, to: ScheduleChange, by: str, now: da
 
 
 def schedules_configured(
-    view: View, own: dict[str, Schedule], by: str, now: datetime, *, is_first: bool
+    view: View, own: Mapping[str, Schedule], by: str, now: datetime, *, replaces: bool
 ) -> Iterator[Entry]:
-    """Yield what a process journals of the schedules in its configuration, as it opens the store (`is_first`) and when
-    another process has removed one of them. Those that a configuration had before, and has no more, are removed; a
-    process that still has one adds it again."""
+    """Yield what a process journals of schedules in its configuration. `replaces`: a schedule that a configuration has
+    in other words, too."""
     plans = timetable(view).plans
     for name, schedule in own.items():
         known = plans.get(name)
-        if known is None or (is_first and known.is_configured and known.schedule != schedule):
+        if known is None or (replaces and known.is_configured and known.schedule != schedule):
             yield SCHEDULES, e.ScheduleAdded(at=now, schedule=schedule, by=by, is_configured=True)
-        elif is_first and known.schedule != schedule and not known.is_disputed:
+        elif replaces and known.schedule != schedule and not known.is_disputed:
             yield SCHEDULES, e.ScheduleDisputed(at=now, schedule=known.schedule)
-    for name, known in plans.items() if is_first else ():
+
+
+def schedules_left_out(view: View, own: Collection[str], by: str, now: datetime) -> Iterator[Entry]:
+    """Yield the removals of the schedules that a configuration had, and has no more. A process that still has one adds
+    it again."""
+    for name, known in timetable(view).plans.items():
         if known.is_configured and name not in own:
             yield SCHEDULES, e.ScheduleChanged(at=now, schedule=name, to="removed", by=by)
 
