@@ -33,3 +33,31 @@ def test_an_unknown_schedule_and_a_store_without_a_daemon_are_one_clear_line(cap
     for words in (["pause", "x"], ["run", "x"], ["add", "x", "y", "--cron", "0 0 * * *"]):
         code, out, err = call(capsys, *words)
         assert (code != 0, out, len(err.splitlines())) == (True, "", 1)
+
+
+AGENTS = """
+from supervisor import Context, agent
+
+@agent
+async def greeting(ctx: Context, name: str) -> str:
+    return f"hello {name}"
+"""
+
+
+def test_next_to_a_daemon_a_schedule_is_added_run_and_removed(supervisor):
+    """Its session is run by the daemon. Words are the input of an agent that takes text."""
+    (supervisor.folder / "agents.py").write_text(AGENTS)
+    daemon = supervisor.start("serve", "agents.py", "--port", "0")
+    while not (line := daemon.stderr.readline()).startswith("Serving"):
+        assert line, daemon.communicate()
+    added = supervisor("schedules", "add", "daily", "greeting", "Ana", "--cron", "0 3 * * *", "--json").json
+    assert (added["schedule"]["input"], added["schedule"]["timezone"]) == ("Ana", "UTC")
+    assert "Ana" in supervisor("schedules").out
+    session = supervisor("schedules", "run", "daily").out.strip()
+    assert [each["id"] for each in supervisor("sessions", "--json").json] == [session]
+    for change, word in (("pause", "paused"), ("resume", "resumed"), ("remove", "removed")):
+        assert supervisor("schedules", change, "daily").out == f"{word} daily\n"
+    assert supervisor("schedules", "--json").json == []
+    assert supervisor("schedules", "add", "x", "unknown", "--cron", "0 3 * * *").code == 2
+    daemon.terminate()
+    daemon.communicate(timeout=60)
