@@ -260,7 +260,7 @@ def settle(  # one parameter for each option of the command
         agents=offered,
         channels=channels,
         routes=make_routes(configuration, channels, people),
-        schedules=make_schedules(configuration.schedules, offered),
+        schedules=_make_schedules(configuration, offered),
         triggers=_make_triggers(configuration, offered if temporal is None else None),
         rules=configuration.standing_rules(),
         host=bound,
@@ -276,6 +276,14 @@ def settle(  # one parameter for each option of the command
         offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
+
+
+def _make_schedules(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]]) -> tuple[Schedule, ...]:
+    """Return the configured schedules. Raises InvalidInput, naming the file and the key."""
+    try:
+        return make_schedules(configuration.schedules, agents)
+    except InvalidInput as error:
+        raise InvalidInput(f"{configuration.file}: {error}") from None
 
 
 def _make_triggers(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]] | None) -> list[Trigger]:

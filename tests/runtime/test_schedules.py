@@ -375,3 +375,16 @@ async def test_a_schedule_is_refused_on_temporal(tmp_path):
             operator=None,
             temporal=named,
         )
+
+
+@pytest.mark.parametrize("day", [datetime(2027, 3, 28, tzinfo=UTC), datetime(2027, 10, 31, tzinfo=UTC)])
+async def test_a_nightly_schedule_begins_once_in_the_night_in_which_clocks_change(wall, day):
+    """Between two and three, which one of these nights has not, and the other one has twice."""
+    store = MemoryStore()
+    wall.ahead = (day - timedelta(hours=12) - datetime.now(UTC)).total_seconds()
+    async with opened(store, agents=[report]) as supervisor:
+        nightly = Schedule("nightly", "report", "x", cron="30 2 * * *", timezone="Europe/Berlin")
+        await supervisor.add_schedule(nightly)
+        await anyio.sleep(48 * HOUR)
+        assert len(await supervisor.find_sessions()) == 2
+    assert [(each.instant.date() - day.date()).days for each in events(store, SCHEDULES, e.ScheduleHandled)] == [0, 1]

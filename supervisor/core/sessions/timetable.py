@@ -65,7 +65,9 @@ def _added(event: e.ScheduleAdded, known: Planned | None, former: datetime) -> P
 
 
 def may_handle(known: Planned, event: e.ScheduleHandled) -> bool:
-    """Return whether something may become of an instant now."""
+    """Return whether this may become of an instant now."""
+    if event.became == "waits":  # a second one would be forgotten
+        return event.instant > known.handled and known.waiting is None
     return event.became == "started" or event.instant > known.handled or event.instant == known.waiting
 
 
