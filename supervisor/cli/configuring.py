@@ -80,7 +80,7 @@ port = 8787
 # Agents that begin by the clock; docs/how-to/schedules.md says more.
 # [schedules.nightly]
 # agent = "janitor"
-# input = ["/srv/a"]
+# input = "the temporary files"
 # cron = "0 3 * * *"                 # minute, hour, day of the month, month, day of the week
 # timezone = "Europe/Berlin"         # default: UTC
 # if_missed = "once"                 # of the instants at which no daemon ran, begin the last one; or "skip"

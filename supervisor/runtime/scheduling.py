@@ -9,6 +9,7 @@ Rules
   that have it. A process that leaves its runs to others begins none.
 - It looks at each instant, when the journal of schedules changes, when a session has ended after which an instant
   waits, and every LOOK_SECONDS: the loop's clock stands while a machine sleeps, and the wall clock may be set.
+- A process that a supervised call started begins nothing, and configures nothing (A4).
 - Of two processes that configure one name differently, the one counts that was there first. The other one stands back:
   it begins what the first has not begun after STAND_BACK_SECONDS, and so takes over if the first has died.
   Both log it, and the journal says so.
@@ -24,7 +25,15 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, SessionConflict, StoreDied, StoreError, TreeOwned, UnknownAgent
+from supervisor.core.errors import (
+    InvalidInput,
+    NotEntitled,
+    SessionConflict,
+    StoreDied,
+    StoreError,
+    TreeOwned,
+    UnknownAgent,
+)
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.schedules import Schedule, checked_schedule
@@ -68,7 +77,7 @@ class Scheduling:
         self._settled_at: dict[str, float] = {}
         self._seen: dict[str, tuple[datetime, float]] = {}
         """The instants that are left to another process, and since when, by the loop's clock."""
-        self._was_removed = self._has_left = False
+        self._was_removed = self._has_left = self._may_act = False
         self._disputed: dict[str, None] = {}
         """The names that another process has journaled with other words, and that are not answered yet."""
         runner.published.connect(self._hear)
@@ -84,6 +93,7 @@ class Scheduling:
         while not (self._has_left or self._runner.is_closed):
             self._news, pause = anyio.Event(), LOOK_SECONDS
             try:
+                self._refuse_inside()
                 if is_first or self._was_removed:
                     await self._declare(is_first=is_first)
                     is_first = self._was_removed = False
@@ -91,10 +101,19 @@ class Scheduling:
                 pause = await self._look()
             except StoreDied:
                 return  # all callers are told
+            except NotEntitled:
+                log.warning("schedules.not_begun", reason="a supervised call started this process")
+                return
             except StoreError as error:
                 log.error("schedules.not_begun", reason=str(error))
             with anyio.move_on_after(pause):
                 await self._news.wait()
+
+    def _refuse_inside(self) -> None:
+        """Raise NotEntitled inside a call (A4). It is looked for once, and only if there is anything to do."""
+        if not self._may_act and (self._own or self._plans()):
+            self._supervisor.refuse_inside(c.LAWS[c.AddSchedule].doing)
+            self._may_act = True
 
     # -- what this process has configured ------------------------------------------------------------------------------
 
@@ -121,7 +140,7 @@ class Scheduling:
                 continue
             self._news.set()
             match row.event:
-                case e.ScheduleAdded(schedule=schedule) if self._differs(schedule):
+                case e.ScheduleAdded(schedule=schedule, is_configured=True) if self._differs(schedule):
                     self._disputed[schedule.name] = None
                 case e.ScheduleDisputed(schedule=schedule) if self._differs(schedule):
                     self._stand_back(schedule.name)
@@ -147,7 +166,8 @@ class Scheduling:
             disputed = e.ScheduleDisputed(at=self._runner.clock.now(), schedule=self._own[name])
 
             def plan(view: View, disputed: e.ScheduleDisputed = disputed) -> list[Entry]:
-                return [(SCHEDULES, disputed)] if disputed.schedule.name in timetable(view).plans else []
+                known = timetable(view).plans.get(disputed.schedule.name)
+                return [(SCHEDULES, disputed)] if known is not None and known.is_configured else []
 
             await self._runner.journal.append(plan)
 
@@ -175,9 +195,9 @@ class Scheduling:
                 await self._handle(known, own, known.waiting)
             try:
                 pause = min(pause, LOOK_SECONDS, await self._look_at(known, own))
-            except InvalidInput as error:  # another machine knows its time zone
+            except InvalidInput:  # another machine knows its time zone
                 pause = min(pause, LOOK_SECONDS)
-                log.error("schedule.not_begun", schedule=own.name, reason=str(error))
+                log.error("schedule.not_begun", schedule=own.name, reason="its instants cannot be found here")
         return pause
 
     async def _look_at(self, known: Planned, own: Schedule) -> float:
@@ -226,8 +246,8 @@ class Scheduling:
         try:
             await self._supervisor.begin(command, known.by, also)
         except (InvalidInput, SessionConflict, TreeOwned, UnknownAgent) as error:
-            why = str(error)
-            log.error("schedule.not_begun", schedule=schedule.name, instant=instant.isoformat(), reason=why)
+            why = str(error)  # it may have words of the input, which belong into no log
+            log.error("schedule.not_begun", schedule=schedule.name, reason=f"{type(error).__name__}, see the schedule")
             await self._runner.journal.append(lambda view: instant_failed(view, schedule, instant, clock.now(), why))
             return
         for each in handled:

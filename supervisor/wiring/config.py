@@ -213,6 +213,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
 
 _NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
+"""Tables of tables: an error in one of these names its key, too."""
 
 
 def read_configuration(file: Path) -> Configuration:
@@ -233,11 +234,7 @@ def read_configuration(file: Path) -> Configuration:
         raise InvalidInput(f"{file} is not valid TOML: it is nested too deeply") from None
     except ValueError as error:  # tomllib passes on those of Python's own types, such as a number of 5,000 digits
         raise InvalidInput(f"{file} is not valid TOML: {error}") from None
-    for table, kind in (
-        ("agents", AgentPart),
-        ("people", PersonPart),
-        ("schedules", SchedulePart),
-    ):  # their names are keys, too
+    for table, kind in _NAMED.items():
         parts = document.get(table)
         for name, part in parts.items() if isinstance(parts, dict) else ():
             _convert(file, f"{table}.{name}", part, kind)

@@ -20,6 +20,7 @@ from supervisor import (
     events as e,
 )
 from supervisor.core.ids import SCHEDULES
+from supervisor.core.marker import CALL_MARKER
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.testing import wall_clock
 from supervisor.wiring.config import Configuration
@@ -388,3 +389,16 @@ async def test_a_nightly_schedule_begins_once_in_the_night_in_which_clocks_chang
         await anyio.sleep(48 * HOUR)
         assert len(await supervisor.find_sessions()) == 2
     assert [(each.instant.date() - day.date()).days for each in events(store, SCHEDULES, e.ScheduleHandled)] == [0, 1]
+
+
+async def test_a_process_that_a_supervised_call_started_begins_and_configures_nothing(wall, tmp_path, monkeypatch):
+    """A4: what an agent's command runs is no daemon."""
+    path = tmp_path / "state.db"
+    async with opened(path, agents=[report]) as supervisor:
+        await supervisor.add_schedule(hourly())
+    at(wall, 1.2)
+    monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
+    async with opened(path, agents=[report], schedules=[hourly(name="other")]) as supervisor:
+        await look()
+        assert [each.schedule.name for each in await supervisor.find_schedules()] == ["hourly"]
+        assert not await supervisor.find_sessions()
