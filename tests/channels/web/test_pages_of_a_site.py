@@ -72,7 +72,7 @@ async def test_an_unknown_person_is_asked_to_log_in_and_comes_back(tmp_path):
     """No page without a login; the form reports a wrong token; no login leads to another site."""
     async with site(tmp_path) as (_, browser):
         nobody = await browser(None)
-        for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
+        for path in ("/", "/sessions", "/rules", "/schedules", "/count", "/approvals/x", "/sessions/x"):
             answer = await nobody.get(path)
             assert (answer.status_code, answer.headers["location"][:7]) == (303, "/login?")
         assert (await nobody.client.get("/login?token=wrong", headers=TYPED)).status_code == 401
