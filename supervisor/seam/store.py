@@ -48,7 +48,8 @@ class Store(ABC):
     def write(self, rows: Sequence[JournalEntry]) -> None:
         """Add entries in order, and update the index. Raises StoreRefused; the caller then calls `rollback`.
 
-        The first entry of a session is its only SessionCreated. The journal of rules (RULES) has none.
+        The first entry of a session is its only SessionCreated. The journals of the store itself (STORE_JOURNALS)
+        have none.
         """
 
     @abstractmethod

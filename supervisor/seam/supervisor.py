@@ -21,6 +21,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
@@ -210,6 +211,31 @@ class Supervisor(ABC):
         """
         return await self._do(c.RevokeRule(rule), by)
 
+    async def add_schedule(self, schedule: Schedule, *, by: str | None = None) -> ScheduleView:
+        """Begin an agent by the clock from now on, once for each instant (R11). `by`: the person on whose behalf its
+        sessions work; None: this program. The processes begin it that were opened with an agent of that name. The same
+        schedule again changes nothing.
+
+        Raises InvalidInput for a name, a cron expression or a time zone that cannot be, for an input that does not fit,
+        and if another schedule has this name; UnknownAgent; NotEntitled for a person who is no operator.
+        """
+        return await self._do(c.AddSchedule(schedule), by)
+
+    async def change_schedule(self, name: str, to: ScheduleChange, *, by: str | None = None) -> ScheduleView:
+        """Pause a schedule, let it go on ("running"), or remove it. Return it as it is then, or was before it was
+        removed. What it has begun goes on. Instants during a pause are left out.
+
+        Raises NotFound; InvalidInput for the removal of one that a configuration has; NotEntitled as `add_schedule`.
+        """
+        return await self._do(c.ChangeSchedule(name, to), by)
+
+    async def run_schedule(self, name: str, *, session: str | None = None, by: str | None = None) -> Run[Any]:
+        """Start a session of a schedule now, between its instants, even while it is paused. `session`: as in `start`.
+
+        Raises NotFound, and as `start` does.
+        """
+        return await self._do(c.RunSchedule(name, session), by)
+
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Begin a new run of an idle root session whose latest run failed, stalled or was abandoned. It has that run's
         operations and version (R10). Operations that led to the end are done again, and so are operations that the end
@@ -389,6 +415,10 @@ class Supervisor(ABC):
         """Return all rules that hold: this program's, then the store's, oldest first. Raises StoreUnreadable."""
 
     @abstractmethod
+    async def find_schedules(self) -> Page[ScheduleView]:
+        """Return all schedules of the store, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
     async def find_agents(self) -> Page[AgentView]:
         """Return all agents that `start` finds by name, sorted by name."""
 
@@ -491,6 +521,12 @@ class Supervisor(ABC):
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule: ...
     @abstractmethod
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule: ...
+    @abstractmethod
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView: ...
+    @abstractmethod
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView: ...
+    @abstractmethod
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]: ...
     @abstractmethod
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None: ...
     @abstractmethod

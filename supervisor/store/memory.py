@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.store_urls import MEMORY
 from supervisor.core.text.words import has_words
@@ -119,7 +119,7 @@ class MemoryStore(Store):
             if row.position <= transaction.last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             is_known = row.session in draft.sessions or self._session(row.session) is not None
-            if row.session != RULES and isinstance(row.event, SessionCreated) == is_known:
+            if row.session not in STORE_JOURNALS and isinstance(row.event, SessionCreated) == is_known:
                 raise IllegalEvent(f"session {row.session} must have one beginning, and have it first")
             transaction.last = row.position
             transaction.entries.append((row.position, row.session, body_of(row)))

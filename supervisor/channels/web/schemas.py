@@ -15,6 +15,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
@@ -341,6 +342,7 @@ SessionDocument = _document(
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
 RuleDocument = _document(Rule)
+ScheduleDocument = _document(ScheduleView)
 ChatResultDocument = _document(
     ChatResult,
     sent=SendResultDocument | None,

@@ -16,6 +16,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.text.masks import hide
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
@@ -125,6 +126,15 @@ class LocalReads(StoreSupervisor):
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
         return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
+
+    async def find_schedules(self) -> Page[ScheduleView]:
+        from supervisor.runtime.plans.schedules import timetable  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+
+        await checkpoint()
+        self._runner.journal.catch_up()
+        view = self._runner.journal.look()
+        return self._lists.whole(map(view_of, timetable(view).plans.values()), view.position)
 
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()

@@ -21,7 +21,7 @@ from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, PENDING, Approv
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import is_copied
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.sessions.state import WAKING
 from supervisor.core.usage import NOTHING, Spent, spent_by
@@ -96,7 +96,7 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
     made: set[str] = set()
     for row in rows:
         event = row.event
-        if row.session != RULES:
+        if row.session not in STORE_JOURNALS:
             found.sessions.add(row.session)
         if type(event) not in _INDEXED:
             continue

@@ -31,7 +31,7 @@ import msgspec
 
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
@@ -257,16 +257,18 @@ class SqliteStore(Store):
             raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
         draft = self._index.draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
-        if any(row.session == RULES for row in rows):
-            numbers |= self._numbers(RULES)
+        for journal in STORE_JOURNALS.intersection(row.session for row in rows):
+            numbers |= self._numbers(journal)
         last = self._written or self._last
         entries = []
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            # The journal of rules begins with any entry, every other journal with its session.
-            is_first = isinstance(row.event, SessionCreated) or (row.session == RULES and RULES not in numbers)
+            # A journal of the store itself begins with any entry, every other journal with its session.
+            is_first = isinstance(row.event, SessionCreated) or (
+                row.session in STORE_JOURNALS and row.session not in numbers
+            )
             if is_first:
                 numbers[row.session] = last
             elif row.session not in numbers:

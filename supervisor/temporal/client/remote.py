@@ -26,6 +26,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import NOT_ON_TEMPORAL, ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
@@ -161,6 +162,15 @@ class TemporalSupervisor(Supervisor):
         """See Supervisor. It is noted in the mirror."""
         await self.get_approval(command.approval)
         return await self.near.reveal(command.approval, by=who, channel=command.channel)
+
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        raise InvalidInput(NOT_ON_TEMPORAL)
+
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        raise InvalidInput(NOT_ON_TEMPORAL)
+
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        raise InvalidInput(NOT_ON_TEMPORAL)
 
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
         """See Supervisor. It is noted in the mirror."""
@@ -352,6 +362,10 @@ class TemporalSupervisor(Supervisor):
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
         await self.mirror.read_all()
         return await self.near.find_audit(after=after, limit=limit)
+
+    async def find_schedules(self) -> Page[ScheduleView]:
+        await self.check()
+        return self._whole(())
 
     async def find_rules(self) -> Page[Rule]:
         """Return the rules of the namespace, and those of all trees."""

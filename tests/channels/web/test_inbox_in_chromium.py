@@ -294,7 +294,7 @@ def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
         ana.page.on("dialog", ana.complained)
         card = ana.see(ana.card("onerror"))
         assert "⟨U+202E⟩⟨U+001B⟩[2J" in card.inner_text() or "⟨U+202E⟩\\u001b[2J" in card.inner_text()
-        for page in ("/", "/sessions", "/sessions/hostile", "/history", "/rules"):
+        for page in ("/", "/sessions", "/sessions/hostile", "/history", "/rules", "/schedules"):
             ana.page.goto(page)
             assert ana.page.evaluate("document.documentElement.scrollWidth") == 320, page
 

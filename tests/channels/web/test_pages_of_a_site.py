@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
-from served_agents import asking_many, chatting, listening, noting
+from served_agents import asking_many, chatting, listening, note, noting
 from sites import csrf_of, world
 from test_who_may import log_in
 from watching import next_of
 
-from supervisor import Approve, Deny, open_supervisor
+from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
@@ -72,7 +72,7 @@ async def test_an_unknown_person_is_asked_to_log_in_and_comes_back(tmp_path):
     """No page without a login; the form reports a wrong token; no login leads to another site."""
     async with site(tmp_path) as (_, browser):
         nobody = await browser(None)
-        for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
+        for path in ("/", "/sessions", "/rules", "/schedules", "/count", "/approvals/x", "/sessions/x"):
             answer = await nobody.get(path)
             assert (answer.status_code, answer.headers["location"][:7]) == (303, "/login?")
         assert (await nobody.client.get("/login?token=wrong", headers=TYPED)).status_code == 401
@@ -249,3 +249,20 @@ async def test_an_approver_may_use_chat_words_on_the_page_of_a_session(tmp_path)
             )
             assert said.status_code == status
         assert (await supervisor.get_approval(approval)).by == "bob"
+
+
+@agent
+async def costly(ctx: Context) -> str:
+    await ctx.used(Usage("m", 1, 90, 0, 10, 0.25))
+    return (await ctx.call(note, "x", "/dev/null")).kind
+
+
+async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path):
+    async with site(tmp_path) as (supervisor, browser):
+        run = await supervisor.start(costly, session="s")
+        asked = await next_of(run.watch_approvals())
+        ana = await browser("ana")
+        for path in ("/", "/sessions", "/sessions/s"):
+            assert "0.25 USD" in (await ana.get(path)).text
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "ok"
