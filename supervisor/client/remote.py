@@ -28,7 +28,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
 from supervisor.core.schedules import ScheduleView, checked_schedule
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
@@ -250,10 +250,12 @@ class RemoteSupervisor(Supervisor):
         query["newest"] = only.newest_first or None
         return await self._pages("/api/sessions", query, _reader(SessionView), after, limit)
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
-        query = {"status": "pending" if pending else "all", "session": session}
+        query = {"session": session, "text": only.text, "by": only.by, "tool": only.tool, "agent": only.agent}
+        query |= {"before": only.before and only.before.isoformat(), "newest": only.newest_first or None}
+        query["status"] = {None: "all", True: "ended", False: "pending"}.get(only.decided, only.decided)
         return await self._pages("/api/approvals", query, _reader(Approval), after, limit)
 
     async def find_entries(

@@ -356,7 +356,8 @@ def _card(event: e.AnyEvent) -> _Words | None:
             also = (", and from now on also ", *names) if names else ()
             return "people were reminded", *also, " ", _approval_of(event.approval)
         case e.CardPosted():
-            return "told in " if event.is_notice else "shown in ", _where(event), " ", _approval_of(event.approval)
+            shown = "shown in " if event.is_whole else "shown in part in "
+            return "told in " if event.is_notice else shown, _where(event), " ", _approval_of(event.approval)
         case e.CardFailed():
             return "could not be shown in ", _where(event), *_because(event.error), " ", _approval_of(event.approval)
         case e.CardRetired():

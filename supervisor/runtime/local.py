@@ -19,6 +19,7 @@ from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import SCHEDULES, check_session_id
+from supervisor.core.rows import PENDING
 from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.trees import PruneResult
@@ -166,7 +167,7 @@ class LocalSupervisor(LocalStarting):
 
         kind = await self._runner.journal.append_with_answer(plan)
         running = await self._run_declared(root)
-        waits = self._lists.approvals(session=session, limit=MOST_WAITED_FOR)
+        waits = self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR)
         pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 

@@ -20,13 +20,14 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
+    ApprovalStatus,
     Decision,
     DecisionResult,
     Fork,
@@ -370,14 +371,33 @@ class Supervisor(ABC):
         only = SessionFilter(is_open, status, agent, root, newest_first)
         return await self._find_sessions(only, after, limit)
 
-    @abstractmethod
     async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+        self,
+        *,
+        pending: bool | None = None,
+        session: str | None = None,
+        text: str | None = None,
+        by: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        decided: bool | ApprovalStatus | None = None,
+        before: datetime | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
     ) -> Page[Approval]:
-        """Return approvals, oldest first. `pending`: only pending ones. `session`: of this session and all below it.
+        """Return approvals, oldest first: those that wait for a person, or those that a search finds (A15).
+
+        `pending`: only pending ones. None: so it is, unless one of the following is given. `session`: of this session
+        and all below it. `text`: with each of its words in what was asked, or with words that begin so; masked values
+        are not found. `by`: this person decided. `tool`, `agent`: of these names. `decided`: whether it has ended, or
+        how ("approved", "denied", "answered", "expired", "withdrawn"). `before`: asked before this instant.
 
         Raises NotFound for an unknown session.
         """
+        search = {"text": text, "by": by, "tool": tool, "agent": agent, "before": before}
+        only = ApprovalFilter.asked_for(pending=pending, decided=decided, newest_first=newest_first, **search)
+        return await self._find_approvals(only, session, after, limit)
 
     @abstractmethod
     async def find_entries(
@@ -471,6 +491,10 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]: ...
+    @abstractmethod
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
+    ) -> Page[Approval]: ...
     @abstractmethod
     async def _start(self, command: c.Start, who: str) -> Run[Any]: ...
     @abstractmethod

@@ -184,10 +184,19 @@ class SessionQuery(RequestFields, frozen=True, kw_only=True):
 
 
 class ApprovalQuery(RequestFields, frozen=True, kw_only=True):
-    """`status`: list pending approvals, or all. `session`: only approvals of this session and of sessions below it."""
+    """`status`: all approvals, those that have ended, or those of one status; if it is not given, pending ones, or all
+    that a search finds. `session`: only approvals of this session and of sessions below it. `text`: its words, or
+    longer ones that begin so, stand in what was asked. `by`: who decided. `before`: asked before this instant.
+    `newest`: list the newest first."""
 
-    status: Literal["pending", "all"] = "pending"
+    status: Literal["all", "ended", "pending", "approved", "denied", "answered", "expired", "withdrawn"] | None = None
     session: str | None = None
+    text: str | None = None
+    by: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    before: Instant | None = None
+    newest: bool = False
     limit: Limit = 100
     after: Cursor | None = None
 

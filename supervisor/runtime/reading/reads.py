@@ -15,7 +15,7 @@ from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.schedules import ScheduleView
 from supervisor.core.text.masks import hide
 from supervisor.core.usage import UsageKind, UsageReport
@@ -107,13 +107,11 @@ class LocalReads(StoreSupervisor):
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
         self.audience.has_readers = True
-        return await read_pieces(
-            self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit)
-        )
+        return await read_pieces(self.store, self._lists.approvals(only, session, after=after, limit=limit))
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000

@@ -32,7 +32,7 @@ import msgspec
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
@@ -51,7 +51,7 @@ from supervisor.store.sqlite.faults import (
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
 from supervisor.store.sqlite.schema import QUERIES
-from supervisor.store.sqlite.searches import search_approvals, search_sessions
+from supervisor.store.sqlite.searches import search_approvals, search_found, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
 from supervisor.system.forks import inherited
@@ -192,6 +192,7 @@ class SqliteStore(Store):
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
+        self._finish_upgrade()
         self._mirrored = self.find_facts(MIRRORED).get(MIRRORED)
         self._last = self.last_position()
         log_index.allocate(path)
@@ -409,6 +410,12 @@ class SqliteStore(Store):
         query, is_meant = search_approvals(pending, root, session, after)
         return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
 
+    def search_approvals(
+        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> list[Approval]:
+        start = (_END if only.newest_first else 0) if after is None else after
+        return self._read_as(columns.full_approval, *search_found(only, root, start), limit=limit)
+
     def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
         return self._read_as(columns.full_approval, "approvals_pending_in", _as_json(roots), after, limit=limit)
 
@@ -468,6 +475,7 @@ class SqliteStore(Store):
         self._change("clear_spent", [()])
         self._change("clear_sessions", [()])
         self._change("clear_approvals", [()])
+        self._change("clear_words", [()])
         last = 0
         while found := self._read("some_rows", last, writing=True):
             last = found[-1][0]
@@ -476,6 +484,21 @@ class SqliteStore(Store):
             for row in rows:
                 draft.take(row)
             self._index.put(draft)
+
+    def _finish_upgrade(self) -> None:
+        """Compute the index again where a step has left that to be done. Until then a search finds less. While another
+        process writes, a later opening does it."""
+        if not self._read("meta", schema.STALE):
+            return
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return
+            raise
+        self.rebuild()
+        self._change("remove_fact", [(schema.STALE,)])
+        self.commit()
 
     def _read_id(self) -> str:
         for (found,) in self._read("meta", "id"):

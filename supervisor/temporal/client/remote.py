@@ -25,7 +25,7 @@ from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.schedules import NOT_ON_TEMPORAL, ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
@@ -333,23 +333,24 @@ class TemporalSupervisor(Supervisor):
         fitting = (each for each in unread if only.has_view(each))
         return Page((*page, *fitting)[:limit], page.next, page.cursor)
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
         """See Supervisor. While no worker lives, what is pending is read from the server alone, without cursors."""
+        is_inbox = only.is_pending and not only.searches
         try:
             if session is None:
                 await self.mirror.read_all()
             else:
                 await self.trees.read(session)
         except ServerUnavailable:
-            found = await self.mirror.namespace.find_pending() if pending and after is None else []
+            found = await self.mirror.namespace.find_pending() if is_inbox and after is None else []
             here = tuple(each for each in found if session in (None, each.session, each.root_session))
             if not here:
                 raise
             return Page(here[:limit], None, make_cursor(self._store.id, 0))
-        page = await self.near.find_approvals(pending=pending, session=session, after=after, limit=limit)
-        unread = self.mirror.find_unread() if pending and session is None and page.next is None else []
+        page = await self.near.find_approvals(**asdict(only), pending=False, session=session, after=after, limit=limit)
+        unread = self.mirror.find_unread() if is_inbox and session is None and page.next is None else []
         return Page((*page, *unread)[:limit], page.next, page.cursor)
 
     async def find_entries(
