@@ -5,7 +5,9 @@
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
+    GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
+    GET  /history                  what was asked before, and a search
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
@@ -31,7 +33,7 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
+from supervisor.channels.web.pages import history, inbox, reference, schedules, starting, story, timeline, tree
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
@@ -341,8 +343,11 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/agents", starting.list_agents),
     ("GET", "/agents/{name}", starting.show_agent),
     ("POST", "/agents/{name}", starting.start),
+    ("GET", "/history", history.show_history),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
+    ("GET", "/schedules", schedules.list_schedules),
+    ("POST", "/schedules/{name}", schedules.change_schedule),
     ("GET", "/docs", reference.show_reference),
 )
 
