@@ -145,6 +145,18 @@ class RemoteSupervisor(Supervisor):
         self.decided[found.kind] += 1
         return found
 
+    async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
+        body: dict[str, Any] = {"batch": command.batch, "decisions": []}
+        for approval, decision in command.decisions:
+            digest = command.shown.get(approval)
+            said = {"approval": approval, "digest": digest, **_said(decision)}
+            body["decisions"].append({name: each for name, each in said.items() if each is not None})
+        if command.channel is not None:
+            body["channel"] = command.channel
+        answer = value_of(_Decided, await self._ask(command, "/api/decisions", body))
+        self.decided.update(each.kind for each in answer.results)
+        return answer.results
+
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         body = {} if command.channel is None else {"channel": command.channel}
         return (await self._ask(command, _path("approvals", command.approval, "reveal"), body))["arguments"]
@@ -321,6 +333,10 @@ class RemoteSupervisor(Supervisor):
 class _Started(msgspec.Struct, frozen=True):
     id: str
     run: int
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    results: list[DecisionResult]
 
 
 class _RunState(msgspec.Struct, frozen=True):

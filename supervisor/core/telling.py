@@ -278,7 +278,8 @@ class Telling:
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 edited = ", with other arguments" if event.edited is not None else ""
                 through = () if event.through is None else (", through ", NAME(event.through))
-                said = word, f"{wide} by ", *_by(event), edited, *through, *_because(event.reason)
+                batch = () if event.batch is None else (", in batch ", NAME(event.batch))
+                said = word, f"{wide} by ", *_by(event), edited, *through, *batch, *_because(event.reason)
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():

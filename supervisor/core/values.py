@@ -80,7 +80,8 @@ Decision = Approve | Deny | Answer
 class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a decision (A3): whether it counts, and if not, which decision stands."""
 
-    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded"]
+    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused"]
+    """refused: only in a batch, where one refusal does not stop the others; `why` says what to do instead."""
     approval: str
     status: ApprovalStatus | None = None
     by: str | None = None
@@ -93,6 +94,10 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process runs the tree now. If not, a decision that counts is kept until a process does."""
     blocked: bool = False
     """Today's code cannot follow the session that asked (R1): the decision counts, and takes effect when code can."""
+    batch: str | None = None
+    """The id of the batch in which it was decided; the audit trail has it, too."""
+    why: str = ""
+    """Why the decision was not taken although the approval waits."""
 
     @property
     def is_accepted(self) -> bool:

@@ -8,8 +8,8 @@ Rules
   an id is explicit: it also decides an approval whose card showed it in part.
 - A card that a route has sent to another place than this conversation was not shown here.
 - Yes and no answer a question of true or false. Every other question needs its own answer.
-- "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
-  does not answer questions; if only questions wait, the reply lists them.
+- "approve all" approves each waiting call whose card this person had been shown whole, as one batch (A16); the reply
+  lists the others. It does not answer questions; if only questions wait, the reply lists them.
 - "for session" also allows each of these calls in the tree, exactly as its card offers it, by rules that are listed and
   can be revoked. A call for which that is not offered, or not to this person (core/approvals/people.py), is approved
   once, and the reply says so. A whole tool is allowed by a rule only, not by a chat word.
@@ -197,7 +197,9 @@ async def _approve_all(
     wide, plain = Approve(by=by, scope=scope), Approve(by=by)
     offered = [each for each in calls if any(option.scope == scope for option in each.options)]
     granted = [each for each in offered if people is None or people.why_not_decide(by, each, wide) is None]
-    results = [await supervisor.decide(each.id, wide if each in granted else plain, channel=where) for each in calls]
+    decisions = [(each.id, wide if each in granted else plain) for each in calls]
+    digests = {each.id: each.digest for each in calls}
+    results = await supervisor.decide_all(decisions, channel=where, shown=digests)
     session = Approve(by=by, scope="session")
     could_cover_more = scope == "once" and any(
         any(option.scope == "session" for option in each.options)

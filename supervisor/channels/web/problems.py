@@ -43,6 +43,7 @@ DECISION_STATUS: Final = {
     "unknown": 404,
     "conflict": 409,
     "closed": 410,
+    "refused": 403,
 }
 """The status of the answer to a decision, by `DecisionResult.kind`, over HTTP and on pages."""
 _STATUS: Final[dict[type[SupervisorError], int]] = {

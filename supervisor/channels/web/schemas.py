@@ -91,19 +91,41 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     channel: ChannelName | None = None
 
 
-class DecisionBody(RequestFields, frozen=True, kw_only=True):
-    """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
-    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
-    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
-    decides, for the audit trail."""
+class SaidDecision(RequestFields, frozen=True, kw_only=True):
+    """The decision of one person, as its request says it."""
 
     decision: Literal["approve", "deny", "answer"]
-    channel: ChannelName = "web"
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
     reason: str | None = None
     value: Any = msgspec.UNSET
+
+
+class DecisionBody(SaidDecision, frozen=True, kw_only=True):
+    """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
+    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
+    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
+    decides, for the audit trail."""
+
+    channel: ChannelName = "web"
+
+
+class BatchedDecision(SaidDecision, frozen=True, kw_only=True):
+    """A decision in a batch. `approval`: its id. `digest`: that of the approval as you were shown it; one with another
+    digest stays pending."""
+
+    approval: str
+    digest: str | None = None
+
+
+class BatchBody(RequestFields, frozen=True, kw_only=True):
+    """Decisions of one person on several calls. Each counts by itself. `batch`: its id, for the audit trail; null: a
+    new one. `channel`: where the person decides, for the audit trail."""
+
+    decisions: Annotated[list[BatchedDecision], Meta(max_length=1000)]
+    channel: ChannelName = "web"
+    batch: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9._-]{0,63}$")] | None = None
 
 
 class RevealBody(RequestFields, frozen=True, kw_only=True):
@@ -296,6 +318,8 @@ SessionDocument = _document(
 )
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
+Batch: Any = msgspec.defstruct("Batch", [("results", list_of(DecisionResultDocument))], kw_only=True, frozen=True)
+"""The results of a batch, in the order of its decisions."""
 RuleDocument = _document(Rule)
 ChatResultDocument = _document(
     ChatResult,

@@ -311,6 +311,8 @@ def told(result: DecisionResult, now: datetime) -> str:
     """Return the result of a decision, for the person who made it (A3)."""
     by = f" by {visible(result.by)}" if result.by else ""
     when = f" at {instant_text(result.decided_at, now)}" if result.decided_at else ""
+    if result.why:
+        return f"not decided: {visible(result.why, kind='words')}"
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""

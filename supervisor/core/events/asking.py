@@ -78,6 +78,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     """Where it was made; None: by a program."""
     through: str | None = None
     """The approval whose decision made the rule, if the rule has decided this one, too."""
+    batch: str | None = None
+    """The batch of decisions of which this one is part: one act of one person."""
 
     @property
     def edited(self) -> Raw | None:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.questions import check_answer
@@ -165,6 +166,7 @@ def decision_entries(
     *,
     by: str,
     channel: str | None,
+    batch: str | None = None,
     now: datetime,
     is_in_time: Callable[[datetime], bool] = lambda expires_at: False,
     shares_rules: bool = False,
@@ -185,6 +187,8 @@ def decision_entries(
         return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+    if batch is not None and isinstance(event, e.ApprovalDecided):
+        event = replace(event, batch=batch)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
     added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
     return [(session, event), *added], (state, event)
