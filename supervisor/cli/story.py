@@ -5,8 +5,8 @@ from typing import Final
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import instant_text
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.telling import Telling, drawn, ending
 
 _PROGRESS: Final = e.having("told")

@@ -21,6 +21,7 @@ The module has more than 400 lines because it has all the sentences.
 
 from collections.abc import Iterator
 from datetime import datetime
+from string import Formatter
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -30,6 +31,7 @@ from supervisor.core.approvals.facts import argument_facts
 from supervisor.core.calls.content import content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
@@ -95,7 +97,6 @@ TRACEBACK: Final = Law("traceback", "words", is_block=True)
 _LONGEST_CREDENTIAL_CHARACTERS: Final = LONGEST_KEY_CHARACTERS + 200
 Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
 _ENDED: Final[dict[str, Tone]] = {"succeeded": "ok", "cancelled": "cancelled"}
-_DONE: Final = {"ask": "received the end of its question", "send": "sent its message"}
 _REPORTS: Final = {"text": "says", "thought": "thinks", "plan": "plans"}
 
 
@@ -193,7 +194,7 @@ class Telling:
         """Tell what a session does, apart from calls."""
         match event:
             case e.OperationStarted():
-                return "sleeps until " if event.kind == "sleep" else "set a timer until ", _instant(event.due_at)
+                return f"{kind_of(event.kind).start} ", _instant(event.due_at)
             case e.OperationFinished():
                 return self._operation(event)
             case e.StateSaved():
@@ -218,25 +219,10 @@ class Telling:
         if event.error is not None:
             kind, text = event.error
             return f"{event.kind} ", name, " ", STATE("failed"), " with ", NAME(kind), *_left(text)
-        if event.kind in _DONE:
-            return (_DONE[event.kind],)
-        match event.kind:
-            case "spawn":
-                return "started a sub-agent, ", name, *((" [", _session(event.child), "]") if event.child else ())
-            case "step":
-                return "step ", name, " gave ", _value(event.value)
-            case "sleep" | "timer":
-                return (f"{event.kind} is over",)
-            case "now" | "random":
-                return f"noted {event.kind} ", _value(event.value)
-            case "outcome":
-                return "received the outcome of ", child
-            case "cancel":
-                return "cancelled ", child
-            case "receive":
-                return "received ", _value(event.value, SAID)
-            case kind:
-                return "did ", NAME(kind), " ", child
+        told = {"kind": NAME(event.kind), "name": name, "child": child, "session": _session(event.child or "")}
+        told |= {"value": _value(event.value), "said": _value(event.value, SAID)}
+        words = Formatter().parse(kind_of(event.kind).words)
+        return tuple(each for text, field, *_ in words for each in (text, told[field] if field else "") if each)
 
     def _call(self, session: str, event: e.AnyEvent) -> _Words | None:
         match event:

@@ -24,19 +24,20 @@ Rules
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
-from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.calls.rules import deniable
-from supervisor.core.cursors import cursor_at
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.rows import ids_from
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
 from supervisor.seam.commands import Chat
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 
 
@@ -47,30 +48,14 @@ class Seen(NamedTuple):
     channel: str | None = None
     approvals: Collection[str] | None = None
 
-    async def has(self, supervisor: Supervisor, approval: Approval, cursor: str, *, whole: bool) -> bool:
-        """Return whether the person had been shown an approval; `whole`: all of it. `cursor`: any of its store. Only
-        what follows the approval is read, page by page, until its card is found."""
+    async def has(self, supervisor: Supervisor, approval: Approval, *, whole: bool) -> bool:
+        """Return whether the person had been shown an approval; `whole`: all of it."""
         if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
             return approval.id in self.approvals
         if self.channel is not None and self.channel not in approval.shown:
             return False
-        after: str | None = cursor_at(cursor, approval.position)
-        while after is not None:
-            page = await supervisor.find_entries(approval.session, after=after)
-            if any(self._is_shown_by(row.event, approval, whole=whole) for row in page):
-                return True
-            after = page.next
-        return False
-
-    def _is_shown_by(self, event: e.AnyEvent, approval: Approval, *, whole: bool) -> bool:
-        return (
-            isinstance(event, e.CardPosted)
-            and event.approval == approval.id
-            and not event.is_notice
-            and event.at <= self.before
-            and (self.channel is None or (self.channel == event.channel and not event.place))
-            and (event.is_whole or not whole)
-        )
+        is_shown = partial(ApprovalState.is_shown, channel=self.channel, whole=whole)
+        return is_shown(await read_state(supervisor, approval, until=is_shown, before=self.before))
 
 
 async def chat(supervisor: Supervisor, people: People | None, said: Chat, by: str, now: datetime) -> ChatResult:
@@ -90,13 +75,13 @@ async def chat(supervisor: Supervisor, people: People | None, said: Chat, by: st
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         scope: Scope = "session" if word.for_session else "once"
-        return await _approve_all(supervisor, people, by, waiting, here.cursor, seen, scope, where)
+        return await _approve_all(supervisor, people, by, waiting, seen, scope, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     is_weighty = word.is_yes or word.scope != "once"
-    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], here.cursor, whole=is_weighty):
+    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=is_weighty):
         return ChatResult(kind="listed", approvals=waiting)
     if (
         seen.channel is not None
@@ -130,7 +115,7 @@ async def _answer(
     waiting = [each for each in here if people is None or people.why_not_decide(by, each) is None]
     if len(waiting) != 1 or waiting[0].kind != "question":
         return None
-    if not await seen.has(supervisor, waiting[0], here.cursor, whole=True):
+    if not await seen.has(supervisor, waiting[0], whole=True):
         return None
     try:
         value = read_answer(waiting[0], text)
@@ -184,14 +169,13 @@ async def _approve_all(
     people: People | None,
     by: str,
     waiting: tuple[Approval, ...],
-    cursor: str,
     seen: Seen,
     scope: Scope,
     where: str,
 ) -> ChatResult:
     """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
     asked = [each for each in waiting if each.kind == "call"]
-    calls = tuple([each for each in asked if await seen.has(supervisor, each, cursor, whole=True)])
+    calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)
     wide, plain = Approve(by=by, scope=scope), Approve(by=by)

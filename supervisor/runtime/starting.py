@@ -35,6 +35,7 @@ from supervisor.system.loading import (
     COMMANDS,
     find_declared,
     holds_command,
+    is_configured,
     load_recorded,
     locate,
     locate_everywhere,
@@ -87,13 +88,15 @@ class LocalStarting(LocalReads):
         is_new = False
         traceparent = None if created is not None else self._runner.environment.begin_trace(spec.name)
         begun = spec if created is not None else self._runner.environment.agent_to_begin(spec, root, 1)
+        where = locate(spec)
 
         def plan(view: View) -> tuple[list[Entry], str | None]:
             nonlocal is_new
             is_new = False
             known = view.find_session(root)
             if known is not None:
-                check_same_start(known, references, spec.name, given, None if command.cwd is None else folder)
+                place = None if command.cwd is None else folder
+                check_same_start(known, references, spec.name, given, place, is_configured)
                 self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
@@ -108,7 +111,8 @@ class LocalStarting(LocalReads):
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
             facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
-            first = first_events(spec, given, attempt_started(begun.version, now), traceparent=traceparent, **facts)
+            attempt = attempt_started(begun.version, now)
+            first = first_events(spec, where, given, attempt, traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
             return [(root, event) for event in written], begun.version
 

@@ -136,7 +136,7 @@ class MemoryStore(Store):
             if approval.id not in self._approvals:
                 self._asked_in_order.add(approval.asked, approval.id, self._sessions[approval.session].root)
             self._approvals[approval.id] = approval
-            if approval.status == "pending":
+            if approval.now.status == "pending":
                 self._pending[approval.id] = approval
             else:
                 self._pending.pop(approval.id, None)
@@ -242,7 +242,7 @@ class MemoryStore(Store):
         return [self._session_row(entry) for entry in islice(found, limit)]
 
     def find_shown(self) -> list[Approval]:
-        entries = (entry for entry in self._approvals.values() if entry.shown and entry.status != "pending")
+        entries = (entry for entry in self._approvals.values() if entry.now.cards and entry.now.status != "pending")
         return [self._approval_row(entry) for entry in sorted(entries, key=lambda entry: entry.asked)]
 
     def counts(self) -> Counts:
@@ -322,10 +322,10 @@ class MemoryStore(Store):
         created, asked = self._body(session.id, session.created), self._body(session.id, entry.asked)
         assert created is not None
         assert asked is not None
-        decided, reminded = (self._body(session.id, position) for position in (entry.decided, entry.reminded))
+        ended, reminded = (self._body(session.id, position) for position in (entry.now.ended, entry.now.reminded))
         found = as_asked(entry.id, session.id, entry.asked, read_path(created), created, asked)
-        found = as_shown(found, entry.shown, reminded)
-        return found if decided is None else as_ended(found, entry.status, decided)
+        found = as_shown(found, entry.now.cards, reminded)
+        return found if ended is None else as_ended(found, entry.now.status, ended)
 
 
 SMALL = 16

@@ -48,8 +48,10 @@ _nameless: Final[WeakSet[AgentSpec[Any, Any]]] = WeakSet()
 _located: Final[WeakKeyDictionary[AgentSpec[Any, Any], tuple[str, str | None]]] = WeakKeyDictionary()
 
 
-def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
-    """Return an agent's reference, and the file of its module; None if it has no file."""
+def locate(spec: AgentSpec[Any, Any] | None) -> tuple[str, str | None]:
+    """Return an agent's reference, "" of none, and the file of its module; None if it has no file."""
+    if spec is None:
+        return "", None
     return _located.get(spec) or _locate(spec, (spec.__module__,))
 
 

@@ -37,6 +37,7 @@ from supervisor.core.values import Approval, Deny
 from supervisor.seam.channel import Channel
 from supervisor.seam.context import Context
 from supervisor.seam.runs import Run
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.store.memory import MemoryStore
 from supervisor.wiring.app import open_supervisor
@@ -172,8 +173,7 @@ class _Scene(msgspec.Struct, frozen=True):
 
     async def is_whole(self) -> bool:
         """Whether the journal says that the card shows the approval whole."""
-        rows = await self.supervisor.find_entries(self.run.session, limit=None)
-        return [row.event.is_whole for row in rows if isinstance(row.event, e.CardPosted)][-1]
+        return (await read_state(self.supervisor, self.approval)).posted()[-1].is_whole
 
     async def until_dead(self) -> None:
         """Wait until the card has no buttons."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.traces import names
@@ -118,21 +119,15 @@ class SessionFold:
                 self._waits[event.operation] = "question", at
             case e.OperationStarted():
                 self._waits[event.operation] = "timer", at
-            case e.ApprovalDecided():
-                if event.edited is not None and event.operation in self._asked:
-                    self._asked[event.operation] = self._asked[event.operation][0], event.edited
-                yield from self._end_wait(event.operation, at, event.decision)
-            case e.QuestionAnswered():
-                yield from self._end_wait(event.operation, at, "answer")
-            case e.ApprovalExpired():
-                yield from self._end_wait(event.operation, at, "expired")
-            case e.ApprovalWithdrawn():
-                yield from self._end_wait(event.operation, at, "withdrawn")
+            case _ if ends_approval(event):
+                said = PENDING.apply(event)
+                if said.edited is not None and event.operation in self._asked:
+                    self._asked[event.operation] = self._asked[event.operation][0], said.edited
+                yield from self._end_wait(event.operation, at, said.decision or said.status)
+                if isinstance(event, e.OperationAbandoned):
+                    yield from self._end_call(event.operation, at, "interrupted", event.content, "cancelled")
             case e.OperationFinished():
                 yield from self._end_wait(event.operation, at, None)
-            case e.OperationAbandoned():
-                yield from self._end_wait(event.operation, at, "withdrawn")
-                yield from self._end_call(event.operation, at, "interrupted", event.content, "cancelled")
             case e.ToolCallStarted():
                 self._began[event.operation] = at
             case e.ToolCallFinished():

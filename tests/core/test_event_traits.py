@@ -7,8 +7,9 @@ from typing import get_args
 
 import supervisor
 from supervisor.core import events as e
+from supervisor.core.approvals.state import APPROVAL, ASKS, ENDS_APPROVAL
 from supervisor.core.events.facts import TRAITS
-from supervisor.core.sessions.machine import APPROVAL, ASKS, BEGINS_OPERATION, ENDS_APPROVAL, OPERATION, RUN
+from supervisor.core.sessions.machine import BEGINS_OPERATION, OPERATION, RUN
 
 EVENTS = {*get_args(e.AnyEvent)}
 NAMES = {each.__name__ for each in EVENTS}

@@ -4,8 +4,10 @@ import pytest
 from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import APPROVAL, PENDING, ApprovalState
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.sessions.machine import APPROVAL, OPERATION, RUN, advance, next_approval_status, symbol
+from supervisor.core.events import advance, symbol
+from supervisor.core.sessions.machine import OPERATION, RUN
 from supervisor.core.sessions.state import replay_journal
 
 OPERATION_CELLS = """
@@ -195,8 +197,8 @@ def test_every_state_can_be_reached(table):
 @pytest.mark.parametrize("name", SYMBOLS)
 def test_an_event_outside_the_table_does_not_change_an_approvals_status(name):
     """When a person has answered, no later event of the call changes the answer."""
-    assert next_approval_status("pending", event_of(name)) == APPROVAL.get(("pending", name), "pending")
-    assert next_approval_status("denied", event_of(name)) == "denied"
+    assert PENDING.apply(event_of(name)).status == APPROVAL.get(("pending", name), "pending")
+    assert ApprovalState("denied").apply(event_of(name)).status == "denied"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, QUESTION, event_of, events_of, is_legal, journals, story
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import asked_by
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
-from supervisor.core.sessions.machine import OPERATION, RUN, next_approval_status, symbol
+from supervisor.core.events import symbol
+from supervisor.core.sessions.machine import OPERATION, RUN
 from supervisor.core.sessions.state import SessionState, replay_journal
 
 FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -139,20 +141,25 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
         assert state.waiting_for == waiting_for
 
 
+def is_pending(approval):
+    return approval is not None and approval.status == "pending"
+
+
 @FEW
 @given(journals())
 def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(events):
     """The table by which stores keep their index, and the fold, never contradict each other."""
     asked = (*CALLS, QUESTION)
-    status, saves = dict.fromkeys(asked, ""), 0
+    status, saves = dict.fromkeys(asked), 0
     for length, event in enumerate(events, start=1):
         if isinstance(event, e.RunStarted):
-            status = dict.fromkeys(asked, "")
-        elif getattr(event, "operation", None) in status:
-            status[event.operation] = next_approval_status(status[event.operation], event)
+            status = dict.fromkeys(asked)
+        elif (operation := getattr(event, "operation", None)) in status:
+            before = status[operation]
+            status[operation] = asked_by(event) if before is None else before.apply(event)
         state = replay_journal("s", events[:length])
         saves += isinstance(event, e.StateSaved)
-        pending = [(operation, f"approval of {operation}") for operation in asked if status[operation] == "pending"]
+        pending = [(operation, f"approval of {operation}") for operation in asked if is_pending(status[operation])]
         assert saves or sorted(state.pending_approvals()) == sorted(pending)
 
 

@@ -28,6 +28,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
+from supervisor.seam.shown import read_state, until_shown
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -139,10 +140,19 @@ class Answering:
         await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
         return _refused(why)
 
-    def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
+    async def why_unseen(
+        self, supervisor: Supervisor, channel: Channel, approval: Approval, code: str, link: str | None, card: str = ""
+    ) -> str | None:
         """Return why a press that says yes decides nothing, since the card does not show the whole request; None if it
-        may decide. Such a card has no button that says yes, but an older version of the card may still have one."""
-        if not says_yes(code) or is_whole(approval, channel.shows(approval)):
+        may decide. Such a card has no button that says yes, but an older version of the card may still have one.
+
+        `card`: the beginning of the card's id, "" if it is not known. The journal says whether the card shows all; a
+        card that is not recorded yet is drawn again. Raises StoreError."""
+        if not says_yes(code):
+            return None
+        shown = (await read_state(supervisor, approval)).posted(channel.name)
+        posted = [each.is_whole for each in shown if each.card.startswith(card)]
+        if all(posted) if posted else is_whole(approval, channel.shows(approval)):
             return None
         where = page_of(approval, link) or "supervisor approvals (on the command line)"
         done = "answered" if approval.kind == "question" else "approved"
@@ -152,13 +162,9 @@ class Answering:
         )
 
     async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
-        """Wait up to RECORDED seconds until the store holds the card that was pressed. A person may press before the
-        card is recorded; if this process died between the decision and the record, no process would retire the card
-        (R3)."""
-        with anyio.move_on_after(RECORDED_SECONDS):
-            while approval.status == "pending" and self._channel not in approval.shown:
-                await anyio.sleep(0.02)
-                approval = await supervisor.get_approval(approval.id)
+        """Wait up to RECORDED seconds until the store holds the card that was pressed: if this process died between the
+        decision and the record, no process would retire the card (R3)."""
+        await until_shown(supervisor, approval, self._channel, RECORDED_SECONDS)
 
     async def decide(self, supervisor: Supervisor, who: Pressed, code: str, text: str | None, now: datetime) -> Result:
         """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""

@@ -27,10 +27,12 @@ from supervisor.core import events as e
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.people import Person
 from supervisor.core.approvals.questions import read_answer
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, StoreError, SupervisorError, TreeOwned
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -137,14 +139,13 @@ class Conversations:
         """Return the time, by our clock, before which the cards above a message were shown (A12). Only the platform
         orders cards and messages, since our clock may differ from its clock."""
         now = datetime.now(UTC)
-        stood_below = [
-            row.event.at
-            for approval in await supervisor.find_approvals(session=incoming.session, limit=None)
-            for row in await supervisor.find_entries(approval.session, limit=None)
-            if isinstance(row.event, e.CardPosted)
-            if (row.event.approval, row.event.channel) == (approval.id, self.chat.name)
-            if self.chat.stands_below(incoming, row.event.card)
-        ]
+
+        def below(state: ApprovalState) -> list[datetime]:
+            posted = state.posted(self.chat.name)
+            return [each.at for each in posted if self.chat.stands_below(incoming, each.card)]
+
+        waiting = await supervisor.find_approvals(session=incoming.session, limit=None)
+        stood_below = [at for each in waiting for at in below(await read_state(supervisor, each, until=below))]
         return min(stood_below, default=now) - timedelta(microseconds=1 if stood_below else 0)
 
 

@@ -417,7 +417,8 @@ class Discord(Channel):
         found = await self._answering.find_pressed(self._supervisor, act.approval, act.user)
         if isinstance(found, str):
             return found
-        if (unseen := self._answering.why_unseen(self, found.approval, act.code, self._link)) is not None:
+        asked = (self._supervisor, self, found.approval, act.code, self._link)
+        if (unseen := await self._answering.why_unseen(*asked, act.card)) is not None:
             return unseen
         text = act.text
         if act.fields is not None:

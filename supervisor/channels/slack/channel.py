@@ -408,7 +408,9 @@ class Slack(Channel):
                 await self._whisper(press, f"This is over: {decided(found.approval, _now())}.")
                 await self._retire_pressed(press)
             return None
-        if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
+        asked = (self._supervisor, self, found.approval, press.code, self._link)
+        card = f"{press.conversation}:{press.message}"
+        if (unseen := await self._answering.why_unseen(*asked, card)) is not None:
             await self._whisper(press, unseen)
             return None
         text, first = press.text, "field"

@@ -343,7 +343,8 @@ class Telegram(Channel):
                 await self._tell(self._ask_field, filling, press, self._question(filling, found, press.user))
                 return ""
             return await self._ask_for_text(press, found, press.code)
-        if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
+        asked = (self._supervisor, self, found.approval, press.code, self._link)
+        if (unseen := await self._answering.why_unseen(*asked, f"{press.chat}:{press.message}")) is not None:
             return unseen
         result = await self._answering.decide(self._supervisor, found, press.code, None, _now())
         if result.is_stale:
@@ -500,7 +501,8 @@ class Telegram(Channel):
             text = None
         if not code:
             return "Nothing was decided: press a button of the card, or reply yes or no."
-        if (unseen := self._answering.why_unseen(self, found.approval, code, self._link)) is not None:
+        asked = (self._supervisor, self, found.approval, code, self._link)
+        if (unseen := await self._answering.why_unseen(*asked)) is not None:
             return unseen
         return (await self._answering.decide(self._supervisor, found, code, text, _now())).text
 

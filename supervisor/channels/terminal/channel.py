@@ -29,7 +29,7 @@ import anyio
 from supervisor.channels.terminal.commands import card_commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
-from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
+from supervisor.channels.terminal.talk import NOTING_SECONDS, Say, Talk, find_tree, reply_lines
 from supervisor.channels.wording.cards import all_facts, card_lines, decided, make_card, path_text, summary, told
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
@@ -38,6 +38,7 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
 from supervisor.seam.runs import ActivityWatch
+from supervisor.seam.shown import until_shown
 from supervisor.seam.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Terminal(Channel):
         self._draw()
         try:
             if (approval := self._desk.approval) is not None and approval.root_session == said.session:
-                await wait_until_noted(supervisor, approval, self.name)
+                await until_shown(supervisor, approval, self.name, NOTING_SECONDS)
             heard = await supervisor.chat(
                 said.session, said.text, by=self._desk.by, shown_before=began_at, channel=self.name, shown=said.shown
             )

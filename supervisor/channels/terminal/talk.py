@@ -13,20 +13,19 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, Literal
 
-import anyio
 import msgspec
 
 from supervisor.channels.chat.replies import send_text
 from supervisor.channels.terminal.line import PASTED, Line
 from supervisor.channels.wording.cards import GUTTER, headline, heard_lines, summary
 from supervisor.core.approvals.chat_words import ChatResult
-from supervisor.core.events import CardPosted
 from supervisor.core.sessions.activity import Activity
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
 
 NOTING_SECONDS: Final = 5.0
+"""How long a chat word waits until the journal says that its card was shown (A12). After that it decides nothing, and
+the reply says how to decide."""
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -72,23 +71,6 @@ async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str)
         return next((each for each in shown if each.outcome is None), shown[0]).session
     views = await supervisor.find_sessions(is_open=True, limit=None)
     return next((view.id for view in views if view.parent is None and (view.owner or "").startswith(here)), None)
-
-
-async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: str) -> None:
-    """Wait until the journal says that a channel has shown an approval: a person may be faster than the disk (A12).
-
-    Gives up after NOTING seconds. Then the chat word decides nothing, and the reply says how to decide.
-    """
-    if channel in (await supervisor.get_approval(approval.id)).shown:
-        return
-    with anyio.move_on_after(NOTING_SECONDS):
-        async with supervisor.watch_session(approval.session) as watch:
-            async for row in watch:
-                match row.event:
-                    case CardPosted(approval=approval.id, channel=where) if where == channel:
-                        return
-                    case _:
-                        pass
 
 
 def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:

@@ -10,11 +10,12 @@ Rules
 The classes are in the modules of this package, one for each subject.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeGuard, get_args
 
 import msgspec
 
-from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.errors import IllegalEvent, InvalidInput, StoreUnreadable
 from supervisor.core.events.asking import (
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
@@ -39,6 +40,7 @@ from supervisor.core.events.facts import (
     UnknownEvent as UnknownEvent,
     having as having,
 )
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.events.operations import (
     JobEnded as JobEnded,
     JobStarted as JobStarted,
@@ -131,6 +133,8 @@ AnyEvent = (
     | RunFinished
 )
 
+Ending = ApprovalDecided | QuestionAnswered | ApprovalExpired | ApprovalWithdrawn | OperationAbandoned
+"""Events that end an approval (core/approvals/state.py)."""
 SLEEPING: Final = (RunPassivated, RunRestarted)
 """Events that take a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 BEGINS_RUN: Final = having("begins run")
@@ -175,7 +179,9 @@ def read_event(document: bytes) -> AnyEvent | UnknownEvent:
 def begins(event: Any) -> str | None:
     """Return the sub-agent that begins with this event, spawned or called as a tool; None if none does."""
     match event:
-        case OperationFinished(kind="spawn", child=child) | ToolCallStarted(child=child):
+        case OperationFinished(kind=kind, child=child) if kind_of(kind).child == "begins":
+            return child
+        case ToolCallStarted(child=child):
             return child
         case _:
             return None
@@ -196,3 +202,25 @@ def approval_in(event: Any) -> str | None:
     """Return the id of the approval or question that an event names; None if it names none."""
     approval: str | None = getattr(event, "approval", None)
     return approval
+
+
+def symbol(event: Any) -> str:
+    """Return the name of this event in the tables."""
+    name = type(event).__name__
+    if name == "ApprovalDecided":
+        return f"{name}.{event.decision}"
+    return "ToolCallRequested.asking" if name == "ToolCallRequested" and event.approval is not None else name
+
+
+def advance(table: dict[tuple[str, str], str], state: str, event: AnyEvent) -> str:
+    """Return the next state; raises IllegalEvent for a pair that is not in the table."""
+    try:
+        return table[state, symbol(event)]
+    except KeyError:
+        raise IllegalEvent(f"{symbol(event)} cannot follow {state or 'nothing'!r}: {event!r}") from None
+
+
+def types_in(table: Mapping[tuple[str, str], str], state: str | None = None) -> frozenset[type[Event]]:
+    """Return the event types in a table; with `state`, those that are legal in that state."""
+    names = {symbol.partition(".")[0] for held, symbol in table if state is None or held == state}
+    return frozenset(each for each in get_args(AnyEvent) if each.__name__ in names)

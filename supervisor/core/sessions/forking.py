@@ -38,6 +38,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.masking import masked_event
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events.asking import COPIED, is_copied
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import child_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.operations import Operation
@@ -183,7 +184,7 @@ def _are_together(one: JournalEntry, other: JournalEntry) -> bool:
     match other.event:
         case e.RunStarted(again=None):
             return True  # the session, or the message, that it begins with
-        case e.OperationFinished(operation=operation, kind="send"):
+        case e.OperationFinished(operation=operation):
             return isinstance(one.event, e.MessageSent) and one.event.operation == operation
         case e.CancelRequested(origin=origin) if _tells_to_end(one.event):
             return getattr(one.event, "child", origin) == origin and one.event.at == other.event.at
@@ -193,7 +194,7 @@ def _are_together(one: JournalEntry, other: JournalEntry) -> bool:
 
 def _tells_to_end(event: e.AnyEvent) -> bool:
     """Return whether a cancel may follow from an event: of a sub-agent, or of an abandoned call's sub-agent."""
-    is_cancel = isinstance(event, e.OperationFinished) and event.kind == "cancel"
+    is_cancel = isinstance(event, e.OperationFinished) and kind_of(event.kind).child == "ends"
     return is_cancel or isinstance(event, e.OperationAbandoned)
 
 

@@ -1,8 +1,7 @@
-"""The transition tables of a run, an operation and an approval.
+"""The transition tables of a run and an operation; that of an approval is in core/approvals/state.py.
 
 A table maps (state, symbol) to the next state. A pair that is not in the table is illegal: it raises, and changes
-nothing. The code below only interprets the tables. Symbols are event names, with a suffix where one event has two
-meanings.
+nothing. Symbols are event names, with a suffix where one event has two meanings (core/events).
 
 Operations
     A call       -> requested -> executing -> finished          where no person is asked
@@ -25,50 +24,33 @@ Runs
     created -> imported -> finished: a session from another program is imported in batches, and is then idle.
 """
 
-from collections.abc import Mapping
-from typing import Final, TypeVar, get_args
+from typing import Final
 
 from supervisor.core import events as e
-from supervisor.core.errors import IllegalEvent
-
-State = TypeVar("State", bound=str)
+from supervisor.core.approvals.state import APPROVAL
+from supervisor.core.events import types_in
 
 _CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
 _QUESTION_OPEN: Final = ("posed", "settled")
 
+_ENDS: Final = [(symbol, to) for (held, symbol), to in APPROVAL.items() if held == "pending"]
+"""How an approval ends: that is the next state of its call, and settles its question."""
 OPERATION: Final[dict[tuple[str, str], str]] = {
     ("", "ToolCallRequested"): "requested",
     ("", "ToolCallRequested.asking"): "asked",
-    ("asked", "ApprovalDecided.approve"): "approved",
-    ("asked", "ApprovalDecided.deny"): "denied",
-    ("asked", "ApprovalExpired"): "expired",
-    ("asked", "ApprovalWithdrawn"): "withdrawn",
+    **{("asked", symbol): to for symbol, to in _ENDS if to != "answered"},
     ("requested", "ToolCallStarted"): "executing",
     ("approved", "ToolCallStarted"): "executing",
     ("executing", "ToolCallStarted"): "executing",
     **{(state, "ToolCallFinished"): "finished" for state in _CALL_OPEN if state != "asked"},
-    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, *_QUESTION_OPEN, "waiting")},
     ("", "QuestionAsked"): "posed",
-    ("posed", "QuestionAnswered"): "settled",
-    ("posed", "ApprovalDecided.deny"): "settled",
-    ("posed", "ApprovalExpired"): "settled",
-    ("posed", "ApprovalWithdrawn"): "settled",
+    **{("posed", symbol): "settled" for symbol, to in _ENDS if to != "approved"},
     ("settled", "OperationFinished"): "finished",
     ("", "OperationStarted"): "waiting",
     ("", "OperationFinished"): "finished",
     ("waiting", "OperationFinished"): "finished",
     ("", "OperationRecalled"): "finished",
-}
-
-APPROVAL: Final[dict[tuple[str, str], str]] = {
-    ("", "ToolCallRequested.asking"): "pending",
-    ("", "QuestionAsked"): "pending",
-    ("pending", "QuestionAnswered"): "answered",
-    ("pending", "ApprovalExpired"): "expired",
-    ("pending", "ApprovalDecided.approve"): "approved",
-    ("pending", "ApprovalDecided.deny"): "denied",
-    ("pending", "ApprovalWithdrawn"): "withdrawn",
-    ("pending", "OperationAbandoned"): "withdrawn",
+    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, *_QUESTION_OPEN, "waiting")},
 }
 
 _CARDS: Final = tuple(each.__name__ for each in e.having("card"))
@@ -111,12 +93,7 @@ _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",
     "AttemptSettled",
-    "ToolCallRequested.asking",
-    "QuestionAsked",
-    "QuestionAnswered",
-    "ApprovalDecided.approve",
-    "ApprovalDecided.deny",
-    "ApprovalExpired",
+    *(symbol for _, symbol in APPROVAL),
     "ApprovalReminded",
     "RunPassivated",
     "RunRestarted",
@@ -140,50 +117,9 @@ RUN: Final[dict[tuple[str, str], str]] = {
 }
 
 
-_TWOFOLD: Final = ("ToolCallRequested", "ApprovalDecided")
-
-
-def symbol(event: e.AnyEvent) -> str:
-    """Return the name of this event in the tables."""
-    name = type(event).__name__
-    if name in _TWOFOLD:
-        match event:
-            case e.ToolCallRequested(approval=str()):
-                return "ToolCallRequested.asking"
-            case e.ApprovalDecided(decision=decision):
-                return f"ApprovalDecided.{decision}"
-            case _:
-                pass
-    return name
-
-
-def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) -> str:
-    """Return the next state; raises IllegalEvent for a pair that is not in the table."""
-    try:
-        return table[state, symbol(event)]
-    except KeyError:
-        raise IllegalEvent(f"{symbol(event)} cannot follow {state or 'nothing'!r}: {event!r}") from None
-
-
-def types_in(table: Mapping[tuple[str, str], str], state: str | None = None) -> frozenset[type[e.Event]]:
-    """Return the event types in a table; with `state`, those that are legal in that state."""
-    names = {symbol.partition(".")[0] for held, symbol in table if state is None or held == state}
-    return frozenset(each for each in get_args(e.AnyEvent) if each.__name__ in names)
-
-
-def next_approval_status(status: str, event: e.AnyEvent) -> str:
-    """Return the status of an approval after an event of its operation; unlike in `advance`, most events do not change
-    it."""
-    return APPROVAL.get((status, symbol(event)), status)
-
-
 MOVES_OPERATION: Final = types_in(OPERATION)
 """Events that move an operation along its table."""
 BEGINS_OPERATION: Final = types_in(OPERATION, "")
 """Events that begin an operation if no earlier event has."""
 ENDS_OPERATION: Final = types_in({key: to for key, to in OPERATION.items() if to in ("finished", "abandoned")})
 """Events that are the result of an operation, or its end without one; some operations begin with it."""
-ASKS: Final = types_in(APPROVAL, "")
-"""Events that begin an approval, if a person is asked."""
-ENDS_APPROVAL: Final = types_in(APPROVAL, "pending")
-"""Events that end the approval that they name."""

@@ -4,15 +4,20 @@ Only the fold changes these values (core/sessions/state.py).
 """
 
 from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ENDS_APPROVAL, ApprovalState, asked_by
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.sessions.machine import BEGINS_OPERATION, ENDS_OPERATION
 from supervisor.core.values import JobView
 
-ASKING = ("asked", "posed")
-"""The states of operations that wait for a person."""
+_OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
+"""Events with which an operation begins that is not finished yet."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,19 +28,49 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     begun: int
     answered: int = 0
     request: e.ToolCallRequested | e.QuestionAsked | e.OperationStarted | None = None
-    decision: e.ApprovalDecided | e.QuestionAnswered | e.ApprovalExpired | e.ApprovalWithdrawn | None = None
-    """The event that ended the wait for a person."""
+    approval: ApprovalState | None = None
+    """The approval that it asks for, if it asks a person."""
     started: e.ToolCallStarted | None = None
     result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
+
+    def moved(self, state: str, event: Any, length: int) -> "Operation":
+        """Return the operation after an event that brings it into `state`. `length`: of the journal before it. Raises
+        IllegalEvent for the end of an approval that it does not ask for."""
+        if type(event) in _OPENS:
+            return replace(self, state=state, request=event, approval=asked_by(event))
+        if isinstance(event, e.ToolCallStarted):
+            return replace(self, state=state, started=event)
+        approval = self.approval
+        if type(event) in ENDS_APPROVAL and approval is not None:
+            approval = approval.apply(event)
+        if type(event) in ENDS_OPERATION:
+            return replace(self, state=state, approval=approval, result=event, answered=length)
+        if event.approval != self.pending_approval:
+            raise IllegalEvent(f"{event.operation} does not ask for approval {event.approval}")
+        return replace(self, state=state, approval=approval)
 
     @property
     def is_open(self) -> bool:
         return self.state not in ("finished", "abandoned")
 
     @property
+    def is_call(self) -> bool:
+        return isinstance(self.request, e.ToolCallRequested)
+
+    @property
     def pending_approval(self) -> str | None:
         """The id of the approval or question that waits for a person's decision, if there is one."""
-        return e.approval_in(self.request) if self.state in ASKING else None
+        return e.approval_in(self.request) if self.is_asking else None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for a person."""
+        return self.approval is not None and self.approval.status == "pending"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the wait for a person is over."""
+        return self.approval is not None and self.approval.status != "pending"
 
     @property
     def expires_at(self) -> datetime | None:
@@ -49,7 +84,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """When it goes on by itself: a timer, or an approval that expires."""
         if isinstance(self.request, e.OperationStarted):
             return self.request.due_at if self.state == "waiting" else None
-        return self.expires_at if self.state in ASKING else None
+        return self.expires_at if self.is_asking else None
 
     @property
     def began_at(self) -> datetime:
@@ -60,7 +95,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def edited(self) -> Raw | None:
         """The arguments as the approver edited them; None if the approver did not change them (A8)."""
-        return self.decision.edited if isinstance(self.decision, e.ApprovalDecided) else None
+        return None if self.approval is None else self.approval.edited
 
     @property
     def arguments(self) -> Raw:

@@ -41,18 +41,15 @@ Rules
 
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StepFailed
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.sessions.state import Operation, SessionState
-
-_ANEW: Final = ("sleep", "timer", "now", "random", "outcome", "cancel")
-"""Kinds of operations without effects."""
-_TIMERS: Final = ("sleep", "timer")
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +120,9 @@ def next_restart(
 
 def _has_failed(record: Operation | None) -> bool:
     """Return whether a step failed and is not forgotten: a save may have forgotten it."""
-    return record is not None and isinstance(record.result, e.OperationFinished) and record.result.error is not None
+    if record is None or kind_of(record.kind).effect != "again":
+        return False
+    return isinstance(record.result, e.OperationFinished) and record.result.error is not None
 
 
 def partition_operations(
@@ -133,16 +132,16 @@ def partition_operations(
     that are open again."""
     if ended.kind == "stalled":
         cut, late = ended.stopped_at - 1, set(ended.asked_late)  # the last entry before it was told to stop
-        cut_off = {name for name, record in state.operations.items() if record.kind == "step" and _has_failed(record)}
+        cut_off = {name for name, record in state.operations.items() if _has_failed(record)}
         failed = {name for name in cut_off if state.operations[name].answered > cut}
     else:
         cut = min(state.operations[step].answered for step in failed)
         late = {name for name, record in state.operations.items() if record.begun >= cut}
     forgotten, kept, reopened = [], [], []
     for name, record in _after_cut(state, cut, late):
-        if record.kind in _TIMERS and name not in late:
+        if isinstance(record.request, e.OperationStarted) and name not in late:
             reopened.append(name)
-        elif name in failed or record.kind in _ANEW or not _is_settled(record):
+        elif name in failed or kind_of(record.kind).effect == "none" or not _is_settled(record):
             forgotten.append(name)
         else:
             kept.append(name)
@@ -161,11 +160,12 @@ def _after_cut(state: SessionState, cut: int, late: Collection[str]) -> Iterator
 def _was_left_in_time(record: Operation) -> bool:
     """Return whether the agent left the block of this timer before the timer was due."""
     result = record.result
-    return record.kind == "timer" and isinstance(result, e.OperationFinished) and bytes(result.value) == b"false"
+    is_timer = isinstance(record.request, e.OperationStarted)
+    return is_timer and isinstance(result, e.OperationFinished) and bytes(result.value) == b"false"
 
 
 def _is_settled(record: Operation) -> bool:
     """Return whether it is never done again: it has a result, or it was ended after a denial or a possible effect."""
-    is_denied = isinstance(record.decision, e.ApprovalDecided) and record.decision.decision == "deny"
-    is_kept = record.kind == "call" and (record.started is not None or is_denied)
+    is_denied = record.approval is not None and record.approval.status == "denied"
+    is_kept = record.is_call and (record.started is not None or is_denied)
     return record.state == "finished" or (record.state == "abandoned" and is_kept)

@@ -102,8 +102,8 @@ def _unwound_from(journal: Sequence[e.AnyEvent]) -> int:
 def _was_cut_off(state: SessionState, operation: str) -> bool:
     """Return whether the end cut off an operation before it was answered or had any effect."""
     record = state.operations[operation]
-    if record.kind == "ask":
-        return record.state == "settled" and isinstance(record.decision, e.ApprovalWithdrawn)
+    if record.state == "settled":
+        return record.approval is not None and record.approval.status == "withdrawn"
     result = record.result
     return isinstance(result, e.ToolCallFinished) and _is_interrupted(result) and _effect(result.details) == "none"
 

@@ -30,29 +30,25 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ASKS
 from supervisor.core.blocking import Block
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.events import advance
+from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.machine import (
-    BEGINS_OPERATION,
-    ENDS_APPROVAL,
     ENDS_OPERATION,
     MOVES_OPERATION,
     OPERATION,
     RUN,
-    advance,
 )
-from supervisor.core.sessions.operations import ASKING as ASKING, Job as Job, Operation as Operation
+from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
 
-_KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
-_OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
-"""Events with which an operation begins that is not finished yet."""
-_DECIDES: Final = ENDS_APPROVAL - ENDS_OPERATION
-"""Events that end the wait for a person, and leave the result of the operation to come."""
+_KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
 WAKING: Final = e.having("wakes")
 """Events that end a passivation, whatever the run was waiting for."""
 MOST_SAID_CHARACTERS: Final = 10_000
@@ -154,7 +150,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         if key in self.children:
             return self.children[key] is not None
         operation = self.operations.get(key)
-        return operation is None or operation.state not in (*ASKING, "waiting")
+        return operation is None or not (operation.is_asking or operation.state == "waiting")
 
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""
@@ -313,7 +309,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} cannot have this event now: {event!r}")
 
-    def _advance_operation(self, event: Any) -> None:  # noqa: C901 # one case per kind of fact
+    def _advance_operation(self, event: Any) -> None:
         operation: str = event.operation
         old = self.operations.get(operation)
         state = advance(OPERATION, "" if old is None else old.state, event)
@@ -331,18 +327,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             old = Operation(state="", kind=kind, begun=self._place_after(event.given))
         if isinstance(event, e.OperationFinished) and event.message is not None:
             self._take_message(event.message)
-        match event:
-            case _ if type(event) in _OPENS:
-                new = replace(old, state=state, request=event)
-            case _ if type(event) in _DECIDES:
-                if event.approval != old.pending_approval:
-                    raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
-                new = replace(old, state=state, decision=event)
-            case e.ToolCallStarted():
-                new = replace(old, state=state, started=event)
-            case _:
-                new = replace(old, state=state, result=event, answered=self.length)
-                self.order.append(operation)
+        new = old.moved(state, event, self.length)
+        if type(event) in ENDS_OPERATION:
+            self.order.append(operation)
         if self.operations is EMPTY:
             self.operations = {operation: new}
         else:
@@ -363,7 +350,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         for operation, record in self.operations.items():
             if not _is_forgotten(operation, event):
                 kept[operation] = record
-            elif record.kind in ("call", "ask") and record.is_open:
+            elif type(record.request) in ASKS and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
         for operation in [operation for operation in self.kept if _is_forgotten(operation, event)]:
             del self.kept[operation]

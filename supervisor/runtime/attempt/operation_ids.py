@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import anyio
 
 from supervisor.core.errors import InvalidInput
+from supervisor.core.events.kinds import CALL
 from supervisor.core.ids import named_key, operation_id, operation_key, split_operation_id
 from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.replay_order import Asked
@@ -71,7 +72,7 @@ class Names:
                     f"the agent names two operations {place.name!r}: give each operation another name, or its own "
                     "branch with ctx.branch(name)"
                 )
-            key = named_key(place.branch, kind, place.name, name if kind == "call" else "")
+            key = named_key(place.branch, kind, place.name, name if kind == CALL else "")
             self._named = map_with(self._named, place, key)
             name, arguments = place.name, None
         else:

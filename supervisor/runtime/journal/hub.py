@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.runtime.journal.texts import Texts
 
 INBOX = "inbox"

@@ -236,8 +236,7 @@ class ClaimLoop:
 def _has_something_to_do(state: SessionState) -> bool:
     """Whether a session has a decision, a message, a cancel or a timer that it has not acted on, or no attempt yet."""
     is_decided = any(
-        record.decision is not None and record.started is None and record.result is None
-        for record in state.operations.values()
+        record.is_decided and record.started is None and record.result is None for record in state.operations.values()
     )
     has_timer = any(
         isinstance(record.request, e.OperationStarted) and record.is_open for record in state.operations.values()

@@ -25,7 +25,7 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.sessions.state import ASKING, SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
 from supervisor.runtime.clock.alarm import Alarm, Appointment
@@ -93,7 +93,7 @@ class Passivation:
         if not attempt.timers:
             return True
         if self.is_leaving:
-            return all(attempt.state.operations[timer].state in ASKING for timer in attempt.timers)
+            return all(attempt.state.operations[timer].is_asking for timer in attempt.timers)
         due_in, after = (min(attempt.timers.values()) - self._clock.now()).total_seconds(), self._after(attempt)
         return after is not None and due_in > after
 

@@ -22,6 +22,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
@@ -244,11 +245,11 @@ class Runner:
         interrupted although it never ran.
         """
         attempt = self.attempts.live.get(state.id)
-        if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
+        if not ends_approval(decided) or (said := PENDING.apply(decided)).status != "denied":
             return
         is_waiting = attempt is not None and attempt.stop_reason is None and decided.operation in attempt.waiting
-        if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
-            yield state.id, denial(decided, self.clock.now(), is_former=self.environment.is_former)
+        if is_waiting and state.cancel is None and state.operations[decided.operation].is_call:
+            yield state.id, denial(decided.operation, said, self.clock.now(), is_former=self.environment.is_former)
 
     # -- committed entries -------------------------------------------------------------------------------------------
 

@@ -47,6 +47,10 @@ from supervisor.runtime.plans.rules import why_not_begun
 Effect = Literal["none", "maybe", "done"]
 LATELY: Final = 50
 """The number of results among which a denial of the same call is looked for."""
+_UNDECIDED: Final[dict[str, tuple[ResultKind, str]]] = {
+    "expired": ("denied", "the approval expired before a person decided"),
+    "withdrawn": ("interrupted", "the approval was withdrawn"),
+}
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 UNFIT: Final[Mapping[str, Any]] = {"reason": "invalid_arguments", "effect": "none"}
 """The details of the result of a call that cannot be made as it was asked for."""
@@ -228,10 +232,10 @@ class Call(ABC):
         order, same = state.order, (self.content.tool, self.content.digest)
         latest = (state.operations[order[place]] for place in range(max(0, len(order) - LATELY), len(order)))
         who = [
-            record.decision.by
+            record.approval.by or ""
             for record in latest
-            if isinstance(record.decision, e.ApprovalDecided)
-            and record.decision.decision == "deny"
+            if record.approval is not None
+            and record.approval.status == "denied"
             and isinstance(record.request, e.ToolCallRequested)
             and (record.request.tool, record.request.digest) == same
         ]
@@ -262,7 +266,7 @@ class Call(ABC):
             ruled,
             self.own_policy(record.arguments) if ruled is None else ruled[0],
             self.name,
-            is_decided=record.decision is not None,
+            is_decided=record.is_decided,
             was_ruled=record.request.rule is not None,
         )
         if why is not None:
@@ -272,15 +276,11 @@ class Call(ABC):
         """Bring a call that needs no decision any more from its present state to its result."""
         record = self.record
         if record.state == "denied":
-            assert isinstance(record.decision, e.ApprovalDecided)
+            assert record.approval is not None
             is_former = self.attempt.host.environment.is_former
-            await self._commit(denial(record.decision, self.now(), is_former=is_former))
-        elif record.state == "expired":
-            late = {"reason": "expired", "effect": "none"}
-            await self.finish("denied", "the approval expired before a person decided", late)
-        elif record.state == "withdrawn":
-            gone = {"reason": "withdrawn", "effect": "none"}
-            await self.finish("interrupted", "the approval was withdrawn", gone)
+            await self._commit(denial(self.operation, record.approval, self.now(), is_former=is_former))
+        elif record.state in _UNDECIDED:
+            await self.finish(*_UNDECIDED[record.state], {"reason": record.state, "effect": "none"})
         elif record.is_open:
             await self._execute(record, is_executing=is_new and record.state == "executing")
 
@@ -331,7 +331,7 @@ class Call(ABC):
         traceback: str = "",
     ) -> None:
         record = self.record
-        is_edited = record.decision is not None and not self.attempt.host.environment.is_former
+        is_edited = record.is_decided and not self.attempt.host.environment.is_former
         if is_edited and (ran := edited_arguments(record)) is not None:
             details = {**details, "arguments": ran}
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))

@@ -26,7 +26,7 @@ from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.seam.runs import ChildRun
 from supervisor.system.identity import attempt_started
-from supervisor.system.loading import refuse_nameless
+from supervisor.system.loading import locate, refuse_nameless
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -118,7 +118,8 @@ async def begin_child(
             folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
             first = attempt_started(begun.version, now)
             rules = inherit(state.facts.rules, begun.rules)
-            for event in first_events_of_child(state, operation, agent, given, first, folder, rules, traceparent):
+            facts = (first, folder, rules, traceparent)
+            for event in first_events_of_child(state, operation, agent, locate(agent), given, *facts):
                 yield child, event
 
     attempt.host.expect(child)

@@ -264,7 +264,7 @@ class FunctionCall(Call):
             command=content.command,
             claims=content.claims,
             secret=content.secret,
-            is_decided=record.decision is not None,
+            is_decided=record.is_decided,
             was_ruled=record.request.rule is not None,
         )
 
@@ -275,7 +275,7 @@ class FunctionCall(Call):
         told to stop meanwhile, and Denied if a rule denies the call."""
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            needed_a_person = self.record.decision is not None
+            needed_a_person = self.record.is_decided
             if needed_a_person and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
             self.check_rules(view, state)
@@ -394,7 +394,7 @@ class _CallContext(ProcessToolContext):
     def is_allowed(self) -> bool:
         record = self._call.record
         assert isinstance(record.request, e.ToolCallRequested)
-        return record.decision is not None or record.request.rule is not None
+        return record.is_decided or record.request.rule is not None
 
     @property
     def is_cancelled(self) -> bool:

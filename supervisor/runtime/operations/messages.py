@@ -18,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ENDS_APPROVAL
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.seam.store import Store
@@ -119,7 +119,7 @@ class Transcript:
             case e.QuestionAsked(approval=approval):
                 asked[event.operation] = len(said), event.question, None
                 said.append(_pending("question", event.at, approval, event.question))
-            case _ if type(event) in ENDS_APPROVAL and (found := asked.get(getattr(event, "operation", ""))):
+            case _ if ends_approval(event) and (found := asked.get(event.operation)):
                 place, question, call = found
                 said[place] = _answered(said[place], question, call, event)
             case _:
@@ -171,19 +171,13 @@ def _answered(message: Message, question: str, call: e.ToolCallRequested | None,
     """Return a question with its answer. If it has one already, it was answered before it was abandoned, and stays."""
     if message.text != f"{question}: pending":
         return message
-    match event:
-        case e.ApprovalDecided():
-            came = event.decision + (f" ({event.reason})" if event.reason else "")
-            return replace(message, text=f"{_as_it_runs(question, call, event.edited)}: {came}", by=event.by)
-        case e.QuestionAnswered():
-            value = msgspec.json.decode(event.value)
-            answer = value if isinstance(value, str) else bytes(event.value).decode()
-            return replace(message, text=f"{question}: {answer}", by=event.by)
-        case e.ApprovalExpired():
-            return replace(message, text=f"{question}: expired")
-        case _:
-            reason = getattr(event, "reason", None)
-            return replace(message, text=f"{question}: withdrawn" + (f" ({reason})" if reason else ""))
+    said = PENDING.apply(event)
+    if said.answer is not None:
+        value = msgspec.json.decode(said.answer)
+        came = value if isinstance(value, str) else bytes(said.answer).decode()
+    else:
+        came = (said.decision or said.status) + (f" ({said.reason})" if said.reason else "")
+    return replace(message, text=f"{_as_it_runs(question, call, said.edited)}: {came}", by=said.by or message.by)
 
 
 def _as_it_runs(question: str, call: e.ToolCallRequested | None, edited: msgspec.Raw | None) -> str:

@@ -19,7 +19,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.questions import Question, make_question
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
-from supervisor.core.sessions.state import ASKING, Operation, SessionState
+from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
@@ -76,7 +76,7 @@ async def _wait_for_deadline(attempt: Attempt, operation: str, deadline: float) 
 
 
 def _is_settled(attempt: Attempt, operation: str) -> bool:
-    return attempt.state.operations[operation].state not in ASKING
+    return not attempt.state.operations[operation].is_asking
 
 
 async def ask(
@@ -135,13 +135,8 @@ async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: f
 
 def _value(settled: Operation, asked: Question, type_: Any) -> Any:
     """Return the answer, decoded as `type_`. Raises QuestionUnanswered if there is none."""
-    match settled.decision:
-        case e.QuestionAnswered(value=value):
-            return from_json(value, type_, f"the answer to {asked.text!r}")
-        case e.ApprovalDecided(by=by, reason=reason):
-            raise QuestionUnanswered(asked.text, "denied", by, reason)
-        case e.ApprovalExpired():
-            raise QuestionUnanswered(asked.text, "expired")
-        case withdrawn:
-            reason = withdrawn.reason if isinstance(withdrawn, e.ApprovalWithdrawn) else None
-            raise QuestionUnanswered(asked.text, "withdrawn", None, reason)
+    said = settled.approval
+    assert said is not None
+    if said.answer is not None:
+        return from_json(said.answer, type_, f"the answer to {asked.text!r}")
+    raise QuestionUnanswered(asked.text, said.status, said.by, said.reason)

@@ -8,25 +8,13 @@ Rules
 - When `note` returns, the event is kept. If that fails, the card host logs it and raises nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from supervisor.core import events as e
-from supervisor.core.events.asking import CardBegun, CardEvent, target_of
+from supervisor.core.approvals.state import Left
+from supervisor.core.events.asking import CardBegun, CardEvent
 from supervisor.core.values import Approval
-
-
-class Left:
-    """The state of one target's card by earlier events: it exists, may exist, or could not be posted."""
-
-    def __init__(
-        self, card: str | None = None, begun_at: datetime | None = None, failure: str = "", shows: str = ""
-    ) -> None:
-        self.card = card
-        self.shows = shows
-        self.begun_at = begun_at
-        self.failure = failure
 
 
 class CardHost(Protocol):
@@ -60,26 +48,3 @@ class CardHost(Protocol):
     async def note(self, approval: Approval, event: CardEvent, /) -> None:
         """Keep an event about a card of an approval."""
         ...
-
-
-def left_by(noted: Iterable[e.AnyEvent], approval: str) -> dict[str, Left]:
-    """Return the states of an approval's cards according to events, by target (`target_of`)."""
-    found: dict[str, Left] = {}
-    for event in noted:
-        match event:
-            case e.CardBegun() if event.approval == approval:
-                found[target_of(event)] = Left(begun_at=event.at)
-            case e.CardPosted() if event.approval == approval:
-                found[target_of(event)] = Left(event.card, shows=event.shows)
-            case e.CardFailed() if event.approval == approval:
-                there = found.get(target_of(event))
-                found[target_of(event)] = Left(
-                    None if there is None else there.card,
-                    failure=event.error,
-                    shows="" if there is None else there.shows,
-                )
-            case e.CardRetired() if event.approval == approval:
-                found.pop(target_of(event), None)
-            case _:
-                pass
-    return found

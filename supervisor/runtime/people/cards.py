@@ -37,10 +37,11 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import is_whole
+from supervisor.core.approvals.state import Left
 from supervisor.core.encoding import printable_text
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
-from supervisor.runtime.people.card_host import CardHost, Left
+from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.slots import URGENT, Slots
 from supervisor.seam.channel import CardGone, Channel
 from supervisor.system.logs import FactLog

@@ -8,7 +8,7 @@ Rules
 - Any process that has the store open may decide; it need not own the tree.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
-from supervisor.core.sessions.state import SessionState
-from supervisor.core.values import Approval, ApprovalStatus, Decision, DecisionResult, decider_of
+from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
     Checked,
@@ -31,16 +31,13 @@ from supervisor.runtime.plans.decisions import (
     kind_of,
     rule_of,
 )
-from supervisor.runtime.plans.release import Made, MayDecide, covered, released
+from supervisor.runtime.plans.release import Made, MayDecide, Released, covered, released
 from supervisor.runtime.reading.journals import find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.store import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
-
-
-_STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 class Deciding(NamedTuple):
@@ -155,7 +152,7 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
     result = DecisionResult(
         kind="accepted",
         approval=ready.approval,
-        status=_STATUS[checked.decision],
+        status=PENDING.apply(event).status,
         by=by,
         decided_at=event.at,
         rule=getattr(event, "rule", None),
@@ -173,7 +170,7 @@ async def _lost_to(runner: "Runner", ready: _Ready, how: Deciding) -> DecisionRe
 
 def _released(
     runner: "Runner", view: View, checked: Checked, decided: Decided, by: str, now: datetime, may: MayDecide
-) -> list[tuple[SessionState, e.ApprovalDecided]]:
+) -> list[Released]:
     """Return what the rule of a decision decides of the other calls that wait in the tree of that decision."""
     rule, (state, event) = rule_of(view, checked), decided
     assert rule is not None
@@ -256,12 +253,11 @@ def _keeps_secrets(store: Store, approval: Approval) -> Pieces[bool]:
         store,
         approval.session,
         approval.position,
-        lambda event: isinstance(event, e.ApprovalDecided) and event.approval == approval.id,
+        lambda event: ends_approval(event) and event.approval == approval.id,
     )
     assert isinstance(asked.event, e.ToolCallRequested)
     assert won is not None
-    assert isinstance(won.event, e.ApprovalDecided)
-    if won.event.edited is None:
+    if (edited := PENDING.apply(won.event).edited) is None:
         return True
-    before, runs = msgspec.json.decode(asked.event.arguments), msgspec.json.decode(won.event.edited)
+    before, runs = msgspec.json.decode(asked.event.arguments), msgspec.json.decode(edited)
     return all(before[name] == runs[name] for name in approval.secret)

@@ -27,12 +27,13 @@ from anyio.abc import TaskGroup
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.approvals.state import Left, fold
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.people.card_host import CardHost, Left, left_by
+from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.cards import SELDOM_SECONDS
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.poster import Poster
@@ -95,7 +96,7 @@ class LocalCards:
 
     def find_left(self, approval: Approval) -> dict[str, Left]:
         entries = self._runner.journal.store.journal(approval.session, approval.position)
-        return left_by((entry.event for entry in entries), approval.id)
+        return fold((entry.event for entry in entries), approval.id).left
 
     async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
         await self.note(approval, begun)

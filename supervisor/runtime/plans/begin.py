@@ -1,7 +1,7 @@
 """Plans that begin a session: the events of its first commit, whether a start means a session that exists, and the
 limits on sub-agents."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -11,16 +11,17 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import SessionConflict
 from supervisor.core.sessions.state import SessionState
-from supervisor.system.loading import is_configured, locate
+
+Where = tuple[str, str | None]
+"""An agent's reference, and the file of its module."""
 
 
 def first_events(
-    spec: AgentSpec[Any, Any], given: Raw, attempt: e.AttemptStarted, **facts: Any
+    spec: AgentSpec[Any, Any], where: Where, given: Raw, attempt: e.AttemptStarted, **facts: Any
 ) -> tuple[e.SessionCreated, e.RunStarted, e.AttemptStarted]:
     """Return the three events with which every session begins: it was created, and its run and attempt have begun."""
-    agent, file = locate(spec)
     return (
-        e.SessionCreated(at=attempt.at, agent=agent, file=file, takes_text=spec.takes_text, **facts),
+        e.SessionCreated(at=attempt.at, agent=where[0], file=where[1], takes_text=spec.takes_text, **facts),
         e.RunStarted(at=attempt.at, input=given),
         attempt,
     )
@@ -30,6 +31,7 @@ def first_events_of_child(
     parent: SessionState,
     operation: str,
     agent: AgentSpec[Any, Any],
+    where: Where,
     given: Raw,
     attempt: e.AttemptStarted,
     folder: str,
@@ -41,6 +43,7 @@ def first_events_of_child(
     facts = parent.facts
     return first_events(
         agent,
+        where,
         given,
         attempt,
         path=(*facts.path, agent.name),
@@ -56,10 +59,16 @@ def first_events_of_child(
 
 
 def check_same_start(
-    known: SessionState, references: Collection[str], name: str, given: Raw, folder: str | None
+    known: SessionState,
+    references: Collection[str],
+    name: str,
+    given: Raw,
+    folder: str | None,
+    is_configured: Callable[[str, str], bool],
 ) -> None:
     """Raise SessionConflict unless a session was started with the agent that `references` and `name` name, with this
-    input, and in this folder; None: in any folder."""
+    input, and in this folder; None: in any folder. `is_configured`: whether this process has an agent of this reference
+    under this name."""
     session, facts, first = known.id, known.facts, known.first_input
     if known.origin is not None:
         raise SessionConflict(f"session {session} was imported; send a message to continue it")

@@ -201,7 +201,7 @@ def _event(
     if checked.decision == "answer":
         return e.QuestionAnswered(**about, value=_chosen(checked.value, record.request))
     if checked.decision == "approve":
-        _check_call(about["approval"], record.kind == "call")
+        _check_call(about["approval"], record.is_call)
     edited: dict[str, Any] = {}
     if checked.edited is not None and isinstance(record.request, e.ToolCallRequested):
         edited = {"arguments": restored(checked.edited, record.request), "secret": record.request.secret}

@@ -89,7 +89,7 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         cause = ending.cause or "the run has ended"
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
-            if record.kind == "call" and record.is_open:
+            if record.is_call and record.is_open:
                 orphan = orphan_of(state, operation, found)
                 yield session, _interrupted(operation, record, ending, now, orphan)
         if (said := _last_words(ending)) is not None:

@@ -10,24 +10,28 @@ from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.system.loading import locate, refuse_nameless
+from supervisor.runtime.plans.begin import Where
 
 
 def begin_import(
-    view: View, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None, requester: str, now: datetime
+    view: View,
+    session: str,
+    origin: Origin,
+    agent: AgentSpec[Any, Any] | None,
+    where: Where,
+    requester: str,
+    now: datetime,
 ) -> list[Entry]:
     """Return the first entries of an import, none if the same one has begun before. Raises SessionConflict if another
     session has this id; TreeOwned."""
-    if agent is not None and view.store.is_durable:
-        refuse_nameless(agent)
     known = view.find_session(session)
     if known is not None:
-        check_same_import(known, origin, locate(agent)[0] if agent is not None else "")
+        check_same_import(known, origin, where[0])
         if known.phase == "imported":
             view.claim(session)
         return []
     view.claim(session)
-    return first_entries(session, origin, agent, requester, now)
+    return first_entries(session, origin, agent, where, requester, now)
 
 
 def check_agent(agent: AgentSpec[Any, Any] | None) -> None:
@@ -37,10 +41,10 @@ def check_agent(agent: AgentSpec[Any, Any] | None) -> None:
 
 
 def first_entries(
-    session: str, origin: Origin, agent: AgentSpec[Any, Any] | None, requester: str, now: datetime
+    session: str, origin: Origin, agent: AgentSpec[Any, Any] | None, where: Where, requester: str, now: datetime
 ) -> list[Entry]:
     """Return the entries with which an imported session begins."""
-    reference, file = locate(agent) if agent is not None else ("", None)
+    reference, file = where
     created = e.SessionCreated(
         at=now,
         agent=reference,

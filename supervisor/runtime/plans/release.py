@@ -26,6 +26,7 @@ from supervisor.core.values import Approval, HasPassed
 from supervisor.runtime.journal.view import View
 from supervisor.runtime.plans.rules import Ruling, Settle, book
 
+Released = tuple[SessionState, e.ApprovalDecided]
 MayDecide = Callable[[str, Approval], bool]
 """Whether a person may decide an approval once."""
 
@@ -80,7 +81,7 @@ def released(
     may: MayDecide,
     settle: Settle,
     ours: Callable[[], Collection[str]],
-) -> Iterator[tuple[SessionState, e.ApprovalDecided]]:
+) -> Iterator[Released]:
     """Yield what a rule decides of these pending calls: the session, and the event. It names the person whose decision
     made the rule, and its approval. `settle` and `ours`: as in Ruling.of_call."""
     rule = said.rule

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.encoding import JSON_NULL, from_json, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import ResultKind, ToolResult
@@ -43,13 +44,13 @@ def finished_call(
     )
 
 
-def denial(decided: e.ApprovalDecided, now: datetime, *, is_former: bool = False) -> e.ToolCallFinished:
+def denial(operation: str, said: ApprovalState, now: datetime, *, is_former: bool = False) -> e.ToolCallFinished:
     """Return the result of a call that a person denied. `is_former`: as former versions wrote it."""
-    content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
+    content = f"denied by {said.by}: {said.reason or 'no reason was given'}"
     if not is_former:
         content += NOT_AGAIN
-    said = {} if decided.reason is None else {"said": decided.reason}
-    return finished_call(decided.operation, now, "denied", content, {"effect": "none", **said})
+    why = {} if said.reason is None else {"said": said.reason}
+    return finished_call(operation, now, "denied", content, {"effect": "none", **why})
 
 
 def result_of(event: e.ToolCallFinished, type_: Any, what: str) -> ToolResult[Any]:

@@ -23,6 +23,7 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
@@ -316,7 +317,7 @@ class LocalActivityWatch(ActivityWatch):
             since = request.at if record.started is None else record.started.at
             arguments = _arguments(record)
             yield Doing(kind="call", name=request.tool, arguments=arguments, command=request.command, since=since)
-        elif isinstance(request, e.OperationStarted) and request.kind == "sleep":
+        elif isinstance(request, e.OperationStarted) and kind_of(request.kind).lane == "timer":
             yield Doing(kind="timer", since=request.at, until=request.due_at)
 
     def _waits(self, state: SessionState, keys: Collection[str]) -> Iterator[Doing]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
+from supervisor.core.approvals.state import asked_by, ends_approval
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.rows import JournalEntry, SessionFilter, TreeView, ids_from
@@ -21,7 +22,7 @@ from supervisor.core.sessions.state import Job
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionView
 from supervisor.runtime.operations.messages import Transcript
-from supervisor.runtime.reading.journals import Merge
+from supervisor.runtime.reading.journals import Merge, find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.runtime.reading.sessions import Trees, views_of
 from supervisor.seam.runs import Page
@@ -108,15 +109,16 @@ class Lists:
     def revealed(self, approval: Approval) -> Pieces[Any]:
         """Return the arguments of a call, as a person edited them if one has. Declared secrets are masked. Raises
         NotFound."""
-        kind = e.ApprovalDecided if approval.edited else e.ToolCallRequested
-        after = approval.position - 1
-        while rows := self._store.journal(approval.session, after, PIECE if approval.edited else 1):
-            for event in (row.event for row in rows):
-                if isinstance(event, kind) and event.operation == approval.operation:
-                    return mask_arguments(msgspec.json.decode(event.arguments), approval.secret)
-            after = rows[-1].position
-            yield
-        raise NotFound(f"the request of {approval.id} cannot be read any more")
+        is_meant = ends_approval if approval.edited else asked_by
+        found = yield from find_first(
+            self._store,
+            approval.session,
+            approval.position - 1,
+            lambda event: e.approval_in(event) == approval.id and bool(is_meant(event)),
+        )
+        if found is None:
+            raise NotFound(f"the request of {approval.id} cannot be read any more")
+        return mask_arguments(msgspec.json.decode(getattr(found.event, "arguments", "null")), approval.secret)
 
     def tree(self, session: str, entries: int | None) -> Pieces[TreeView]:
         """Return the tree of a session, and the journals of the session and of those below it, up to the cursor; see

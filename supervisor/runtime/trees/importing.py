@@ -24,6 +24,7 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.imports import begin_import, check_agent, end_import
 from supervisor.seam.runs import SessionImport
+from supervisor.system.loading import locate, refuse_nameless
 
 
 class LocalImport(SessionImport):
@@ -67,8 +68,10 @@ class LocalImport(SessionImport):
         await self._runner.journal.append(lambda view: end_import(view, self.session, left_out, now()))
 
     def _begin(self, view: View) -> list[Entry]:
-        environment, now = self._runner.environment, self._runner.clock.now()
-        return begin_import(view, self.session, self._origin, self._agent, environment.user(), now)
+        if self._agent is not None and view.store.is_durable:
+            refuse_nameless(self._agent)
+        environment, now, where = self._runner.environment, self._runner.clock.now(), locate(self._agent)
+        return begin_import(view, self.session, self._origin, self._agent, where, environment.user(), now)
 
     def _let_go(self) -> None:
         self._runner.attempts.let_go(self.session)

@@ -18,14 +18,14 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import PENDING, channels_of
 from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.events.asking import NOTICE
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
 from supervisor.core.values import Approval, Outcome, unchanged
-from supervisor.store.index.projection import BEGUN, SessionEntry
+from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
 
@@ -213,8 +213,7 @@ def _read_schema(schema: bytes) -> dict[str, Any] | None:
 
 def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
     """Add the channels that show it, and the last reminder; its body may be without its shared prefix."""
-    cards = (target for target in shown if not target.startswith((BEGUN, NOTICE)))
-    found = replace(asked, shown=tuple(dict.fromkeys(target.partition(":")[0] for target in cards)))
+    found = replace(asked, shown=channels_of(shown))
     if reminder is None:
         return found
     reminded = _read(_read_reminder, reminder)
@@ -223,27 +222,26 @@ def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) ->
 
 def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
     """Add the event that ended an approval: a decision, a withdrawal, or the call's own end."""
-    answer = _read(e.decode_event, end)
+    event = _read(e.decode_event, end)
     found: Approval = replace(asked, status=status)
-    if answer is None:
+    if event is None:
         return replace(found, reason=UNREADABLE)
-    found = replace(found, reason=hide(getattr(answer, "reason", None)), decided_at=answer.at)
-    if isinstance(answer, e.QuestionAnswered):
-        return replace(found, decision="answer", answer=hide(_read_json(answer.value)), by=answer.by)
-    if isinstance(answer, e.ApprovalDecided):
-        if answer.edited is not None and found.kind == "call":
-            given = mask_arguments(_read_json(answer.edited), found.secret)
+    said = PENDING.apply(event)
+    found = replace(found, reason=hide(said.reason), decided_at=event.at, decision=said.decision, by=said.by)
+    if said.answer is not None:
+        return replace(found, answer=hide(_read_json(said.answer)))
+    if said.decision is not None:
+        if said.edited is not None and found.kind == "call":
+            given = mask_arguments(_read_json(said.edited), found.secret)
             arguments = hide(given)
             is_edited = (
                 bool(found.secret or found.masked) or arguments is not given or arguments != found.arguments
             )  # masks hide whether values differ
             defaults = unchanged(found.defaults, found.arguments, arguments)
             found = replace(found, arguments=arguments, edited=is_edited, defaults=defaults)
-        scope = None if answer.decision == "deny" and answer.scope == "once" else answer.scope
-        kind, rule, through = answer.decision, answer.rule, answer.through
-        found = replace(
-            found, decision=kind, by=answer.by, scope=scope, pattern=hide(answer.pattern), rule=rule, through=through
-        )
+        made = said.ended
+        scope = None if said.decision == "deny" and made.scope == "once" else made.scope
+        found = replace(found, scope=scope, pattern=hide(made.pattern), rule=made.rule, through=made.through)
     return found
 
 

@@ -17,12 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, PENDING, ApprovalState, asked_by
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.events.asking import CardEvent, is_copied, target_of
+from supervisor.core.events.asking import is_copied
 from supervisor.core.ids import RULES
 from supervisor.core.rows import EncodedRow, JournalEntry
-from supervisor.core.sessions.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.sessions.state import WAKING
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
@@ -30,8 +30,6 @@ _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, 
 _ENDS_BLOCK: Final = e.having("ends block")
 _INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
 """Events that begin an entry, or change an approval's."""
-BEGUN: Final = "?"
-"""The prefix of a target on which a card was about to be posted, if the result is not known."""
 ROUGHLY: Final = timedelta(hours=1)
 """The precision of an entry's time of the last event: to write it each time would be a third of a decision's cost."""
 
@@ -59,16 +57,12 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
-    """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also for a withdrawal,
-    `reminded` for the last reminder. `shown`: targets (`target_of`), after BEGUN if a card may be there."""
+    """An approval in the index. `asked` is a position; `now` has positions and names."""
 
     id: str
     session: str
     asked: int
-    status: str = "pending"
-    decided: int | None = None
-    shown: tuple[str, ...] = ()
-    reminded: int | None = None
+    now: ApprovalState = PENDING
 
 
 class Touched(NamedTuple):
@@ -91,11 +85,10 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
         match event:
             case e.SessionCreated():
                 made.add(row.session)
-            case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
-                made.add(approval)
+            case _ if (approval := e.approval_in(event)) is not None:
+                (found.approvals if asked_by(event) is None else made).add(approval)
             case _:
-                if (changed := e.approval_in(event)) is not None:
-                    found.approvals.add(changed)
+                pass
     return Touched(found.sessions - made, found.approvals - made)
 
 
@@ -120,15 +113,13 @@ class Draft:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
-            case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
-                if not is_copied(approval):
-                    self.approvals[approval] = ApprovalEntry(approval, row.session, row.position)
-            case _ if type(event) in ENDS_APPROVAL:
-                self._end(e.approval_in(event), row)
-            case _ if e.is_of_card(event):
-                self._show(event)
-            case e.ApprovalReminded():
-                self._remind(row, event)
+            case _ if (approval := e.approval_in(event)) is None or is_copied(approval):
+                pass
+            case _ if (now := asked_by(event)) is not None:
+                self.approvals[approval] = ApprovalEntry(approval, row.session, row.position, now)
+            case _ if (old := self.approvals.get(approval)) is not None:
+                if (now := old.now.apply(event, row.position)) is not old.now:
+                    self.approvals[approval] = replace(old, now=now)
             case _:
                 pass
 
@@ -170,28 +161,6 @@ class Draft:
             self.sessions[row.session] = replace(
                 old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished, runs=runs
             )
-
-    def _end(self, approval: str | None, row: JournalEntry) -> None:
-        old = self.approvals.get(approval) if approval is not None else None
-        if old is not None and (status := next_approval_status(old.status, row.event)) != old.status:
-            self.approvals[old.id] = replace(old, status=status, decided=row.position)
-
-    def _remind(self, row: JournalEntry, event: e.ApprovalReminded) -> None:
-        old = self.approvals.get(event.approval)
-        if old is not None:
-            self.approvals[old.id] = replace(old, reminded=row.position)
-
-    def _show(self, event: CardEvent) -> None:
-        old = self.approvals.get(event.approval)
-        if old is None:
-            return
-        held = target_of(event)
-        begun = f"{BEGUN}{held}"
-        gone = (begun,) if isinstance(event, e.CardBegun | e.CardFailed) else (begun, held)
-        now = {e.CardBegun: (begun,), e.CardPosted: (held,)}.get(type(event), ())
-        shown = (*(each for each in old.shown if each not in gone), *now)
-        if shown != old.shown:
-            self.approvals[old.id] = replace(old, shown=shown)
 
 
 def body_of(row: JournalEntry) -> bytes:

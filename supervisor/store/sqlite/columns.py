@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
@@ -48,7 +49,7 @@ def session_entry(row: Columns) -> SessionEntry:
 
 def approval_entry(row: Columns) -> ApprovalEntry:
     approval, session, asked, status, decided, shown, reminded = row
-    return ApprovalEntry(approval, session, asked, status or "pending", decided, _names(shown), reminded)
+    return ApprovalEntry(approval, session, asked, ApprovalState(status or "pending", decided, reminded, _names(shown)))
 
 
 def new_session(entry: SessionEntry) -> Columns:
@@ -121,8 +122,9 @@ def _living(entry: SessionEntry) -> Columns:
 
 
 def _answered(entry: ApprovalEntry) -> Columns:
-    status = None if entry.status == "pending" else entry.status
-    return (status, entry.decided, _encode_names(entry.shown) if entry.shown else None, entry.reminded)
+    now = entry.now
+    status = None if now.status == "pending" else now.status
+    return (status, now.ended, _encode_names(now.cards) if now.cards else None, now.reminded)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ASKS
 from supervisor.core.events.asking import is_copied
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ASKS
 from supervisor.store.index.listing import read_path
 from supervisor.store.index.projection import body_of
 

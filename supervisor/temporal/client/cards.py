@@ -26,13 +26,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import Left
 from supervisor.core.errors import ServerError, ServerUnavailable
 from supervisor.core.events.asking import CardBegun, CardEvent, target_of
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.runtime.lifecycle.runner import Runner
-from supervisor.runtime.people.card_host import Left
 from supervisor.runtime.people.posting import LocalCards
 from supervisor.runtime.reading.inputs import Inputs
 from supervisor.seam.channel import Channel
@@ -50,6 +50,9 @@ AT_ONCE: Final = 20
 """Cards that are read at the same time."""
 LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at a card that another server is posting."""
+
+
+_KINDS: Final[dict[type[e.Event], Literal["posted", "retired"]]] = {e.CardPosted: "posted", e.CardRetired: "retired"}
 
 
 class CardNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,15 +128,7 @@ class NamespaceCards(LocalCards):
             await anyio.sleep(LOOK_SECONDS)
 
     async def note(self, approval: Approval, event: CardEvent) -> None:
-        kind: Literal["posted", "retired"] | None = None
-        match event:
-            case e.CardPosted():
-                kind = "posted"
-            case e.CardRetired():
-                kind = "retired"
-            case _:
-                pass
-        if kind is not None and event.channel in self._claimed:
+        if (kind := _KINDS.get(type(event))) is not None and event.channel in self._claimed:
             try:
                 with server_errors(self._named, maybe_done=True):
                     await self._signal(card_id(approval.id, target_of(event)), self._note(kind, event))
@@ -186,18 +181,8 @@ class NamespaceCards(LocalCards):
             yield approval.session, event
 
     def _note(self, kind: Any, event: CardEvent) -> CardNote:
-        posted: dict[str, Any] = (
-            {"card": event.card, "is_whole": event.is_whole} if isinstance(event, e.CardPosted) else {}
-        )
-        return CardNote(
-            kind=kind,
-            by=self._me,
-            approval=event.approval,
-            channel=event.channel,
-            place=event.place,
-            is_notice=event.is_notice,
-            **posted,
-        )
+        said = {name: getattr(event, name) for name in CardNote.__struct_fields__ if hasattr(event, name)}
+        return CardNote(kind=kind, by=self._me, **said)
 
     async def _signal(self, key: str, note: CardNote) -> None:
         await self._client.get_workflow_handle(key).signal("note", to_wire(note), rpc_timeout=SOON)

@@ -16,6 +16,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from supervisor.core.approvals.state import DECISIONS
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.values import Approval, Decision, DecisionResult
@@ -36,7 +37,7 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 
-_STATUS: Final = {"approve": "approved", "deny": "denied", "answer": "answered"}
+_STATUS: Final = {decision: status for status, decision in DECISIONS.items()}
 
 
 class Deciding:
@@ -103,7 +104,7 @@ class Deciding:
             running=is_blocked,  # a worker has tried
             blocked=is_blocked,
             approval=request.approval,
-            status=_STATUS[request.kind],  # type: ignore[arg-type] # the values of a constant
+            status=_STATUS[request.kind],
             by=request.by,
             decided_at=datetime.fromisoformat(request.at),
         )

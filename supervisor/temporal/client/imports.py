@@ -66,7 +66,9 @@ class NamespaceImport(SessionImport):
 
     async def finish(self, left_out: int) -> None:
         now = datetime.now(UTC)
-        entries: list[Entry] = first_entries(self.session, self._origin, self._agent, self._who, now)
+        entries: list[Entry] = first_entries(
+            self.session, self._origin, self._agent, locate(self._agent), self._who, now
+        )
         entries += [(self.session, message) for message in self._messages]
         ended = e.ImportFinished(at=now, messages=len(self._messages), left_out=left_out)
         start = start_with(self._trees, self.session, [*entries, (self.session, ended)], self._who)
@@ -81,5 +83,5 @@ class NamespaceImport(SessionImport):
         state = self._runner.journal.look().find_session(self.session)
         if state is None:
             raise SessionConflict(f"session {self.session} exists already; import under another id with --session ID")
-        check_same_import(state, self._origin, locate(self._agent)[0] if self._agent is not None else "")
+        check_same_import(state, self._origin, locate(self._agent)[0])
         self.present, self.is_finished = state.imported, True

@@ -13,7 +13,7 @@ from test_channels import Wall
 from supervisor import Approval
 from supervisor.channels.sdk import CardGone
 from supervisor.core import events as e
-from supervisor.runtime.people.card_host import Left, left_by
+from supervisor.core.approvals.state import Left, fold
 from supervisor.runtime.people.poster import Poster
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ class Kept:
         await self.note(approval, begun)
 
     def find_left(self, approval):
-        return left_by(self.noted, approval.id)
+        return fold(self.noted, approval.id).left
 
     async def note(self, approval, event):
         await anyio.lowlevel.checkpoint()  # this host is far from its store

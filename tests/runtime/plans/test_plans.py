@@ -130,10 +130,10 @@ def test_the_same_session_is_imported_once():
     origin = Origin(format="pi", source="x", file="x.jsonl", digest="d", cwd="/")
     view = viewed()
     view.store.begin()
-    first = begin_import(view, "s", origin, None, "ana", NOW)
+    first = begin_import(view, "s", origin, None, ("", None), "ana", NOW)
     for session, event in first:
         view.take(session, event)
     assert [type(event) for _, event in first] == [e.SessionCreated, e.ImportStarted]
-    assert begin_import(view, "s", origin, None, "ana", NOW) == []
+    assert begin_import(view, "s", origin, None, ("", None), "ana", NOW) == []
     with pytest.raises(SessionConflict):
-        begin_import(view, "s", replace(origin, digest="e"), None, "ana", NOW)
+        begin_import(view, "s", replace(origin, digest="e"), None, ("", None), "ana", NOW)

@@ -15,6 +15,7 @@ import msgspec
 
 from supervisor.channels.web.rendering import MOST_CHARACTERS
 from supervisor.core import events as e
+from supervisor.core.events.kinds import kind_of
 from supervisor.core.rows import JournalEntry
 from supervisor.core.telling import Part, Parts, Telling, told_at
 
@@ -137,9 +138,11 @@ def _kind_of(event: e.AnyEvent) -> EntryKind | None:  # noqa: C901 # one case pe
             return "question"
         case e.Reported():
             return "report"
-        case e.OperationFinished(kind="step"):
+        case e.OperationFinished() if kind_of(event.kind).effect == "again":
             return "step"
-        case e.OperationFinished(kind="spawn", child=str()) | e.ChildEnded():
+        case e.OperationFinished() if e.begins(event) is not None:
+            return "child"
+        case e.ChildEnded():
             return "child"
         case e.JobStarted() | e.JobEnded():
             return "job"

@@ -28,10 +28,11 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.approvals.state import ENDS_APPROVAL
+from supervisor.core.events.kinds import OTHER, Wait, kind_of
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.machine import ENDS_APPROVAL
 
-Kind = Literal["active", "tool", "person", "child", "message", "timer", "away", "rest"]
+Kind = Wait | Literal["away", "rest"]
 
 WORDS: Final[dict[Kind, str]] = {
     "active": "active",
@@ -54,9 +55,6 @@ SMALLEST: Final = 0.4
 """Width of the shortest stretch, in units."""
 MOST_STRETCHES: Final = 150
 """More would be too narrow to see. Only the latest are drawn, and the page says how much is left out."""
-
-_AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
-
 
 _PROGRESS: Final = e.having("own")
 """Entries of what the run itself did. All other entries happen to it."""
@@ -159,7 +157,8 @@ class _Reader:
             self._close(event.at, is_new_attempt=isinstance(event, e.AttemptStarted) and self._attempts > 0)
         self._last = max(event.at, self._last or event.at)
         if type(event) in _PROGRESS:
-            self._settle(_AWAITED.get(getattr(event, "kind", ""), "active"))
+            done = kind_of(event.kind) if isinstance(event, e.OperationFinished) else OTHER
+            self._settle("active" if done.is_begun else done.lane)
         elif isinstance(event, e.RunPassivated):
             for key in event.waiting_for:
                 self._settle(self._awaited(key))
@@ -219,16 +218,16 @@ class _Reader:
                 self._asleep = (_BACK_OFF,)
             case e.ToolCallRequested(approval=str()) | e.QuestionAsked():
                 self._open[event.operation] = "person"
-            case e.OperationStarted(kind="sleep"):
-                self._open[event.operation] = "timer"
+            case e.OperationStarted() if (lane := kind_of(event.kind).lane) != "active":
+                self._open[event.operation] = lane
             case e.ToolCallStarted():
                 self._open[event.operation] = "tool" if event.child is None else "child"
             case _ if type(event) in _CLOSING:
                 self._open.pop(getattr(event, "operation", ""), None)
             case e.OperationFinished():
                 self._open.pop(event.operation, None)
-                if event.kind == "spawn" and event.child is not None:
-                    self._children.add(event.child)
+                if (child := e.begins(event)) is not None:
+                    self._children.add(child)
             case e.ChildEnded():
                 self._children.discard(event.child)
             case e.RunFinished() | e.ImportStarted():

@@ -1,0 +1,183 @@
+"""What an approval is after each event about it: one value, and one fold.
+
+    pending -> approved, denied, answered, expired or withdrawn
+
+A session, the index of a store, cards and all who read a journal fold the events about an approval with `apply`, and
+ask the value. Each of them gives it only the events that it needs: a session knows no cards.
+
+Rules
+- The table says how an approval ends. The first end counts (A3): what the table does not have changes nothing.
+- The value keeps the events themselves. An index has no payload: it gives each event's position, and the value keeps
+  that, and names in place of cards.
+- An approval has at most one card for each target (`target_of`). `cards` says of each target whether a card is there,
+  may be there (BEGUN), or could not be posted (FAILED). An event takes the place of those that it makes untrue.
+- What else may become of an approval has its place here: an event that may end it is a row of the table, and one that
+  adds to it is a field.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Final, Literal, TypeGuard
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.events import symbol, types_in
+from supervisor.core.events.asking import NOTICE, target_of
+from supervisor.core.values import ApprovalStatus
+
+DecisionKind = Literal["approve", "deny", "answer"]
+APPROVAL: Final[dict[tuple[str, str], ApprovalStatus]] = {
+    ("", "ToolCallRequested.asking"): "pending",
+    ("", "QuestionAsked"): "pending",
+    ("pending", "QuestionAnswered"): "answered",
+    ("pending", "ApprovalExpired"): "expired",
+    ("pending", "ApprovalDecided.approve"): "approved",
+    ("pending", "ApprovalDecided.deny"): "denied",
+    ("pending", "ApprovalWithdrawn"): "withdrawn",
+    ("pending", "OperationAbandoned"): "withdrawn",
+}
+ASKS: Final = types_in(APPROVAL, "")
+"""Events that begin an approval, if a person is asked."""
+ENDS_APPROVAL: Final = types_in({key: to for key, to in APPROVAL.items() if to != "pending"})
+"""Events that end the approval that they name."""
+DECISIONS: Final[dict[ApprovalStatus, DecisionKind]] = {"approved": "approve", "denied": "deny", "answered": "answer"}
+"""The decision that leads to each status; the other statuses are reached without one."""
+
+BEGUN: Final = "?"
+"""The prefix of a target on which a card was about to be posted, if the result is not known."""
+FAILED: Final = "-"
+"""The prefix of a target on which no card could be posted; no index has it."""
+CARD: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
+    "CardBegun": (BEGUN, (BEGUN, FAILED)),
+    "CardPosted": ("", ("", BEGUN, FAILED)),
+    "CardFailed": (FAILED, (BEGUN, FAILED)),
+    "CardRetired": (None, ("", BEGUN, FAILED)),
+}
+"""By event of a card: what is so from now on, and what is not any more."""
+
+
+class Left(msgspec.Struct, frozen=True, gc=False):
+    """One target's card by earlier events: it exists, may exist, or could not be posted."""
+
+    card: str | None = None
+    begun_at: datetime | None = None
+    failure: str = ""
+    shows: str = ""
+
+
+class ApprovalState(msgspec.Struct, frozen=True, gc=False):
+    """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where
+    it is shown. In an index they are positions and names."""
+
+    status: ApprovalStatus = "pending"
+    ended: Any = None
+    reminded: Any = None
+    cards: tuple[Any, ...] = ()
+
+    def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
+        """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
+        event."""
+        kind, kept = type(event), event if position is None else position
+        if kind in ENDS_APPROVAL:
+            status = APPROVAL.get((self.status, symbol(event)))
+            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards)
+        if e.is_of_card(event):
+            prefix, gone = CARD[symbol(event)]
+            target = target_of(event)
+            left = {f"{each}{target}" for each in gone}
+            cards = tuple(each for each in self.cards if _name(each) not in left)
+            if prefix is not None and (position is None or prefix != FAILED):
+                cards = (*cards, event if position is None else f"{prefix}{target}")
+            return self if cards == self.cards else replace(self, cards=cards)
+        return replace(self, reminded=kept) if kind is e.ApprovalReminded else self
+
+    @property
+    def decision(self) -> DecisionKind | None:
+        """What a person decided; None if no person has."""
+        return DECISIONS.get(self.status)
+
+    @property
+    def by(self) -> str | None:
+        """The person who decided."""
+        return getattr(self.ended, "by", None)
+
+    @property
+    def reason(self) -> str | None:
+        return getattr(self.ended, "reason", None)
+
+    @property
+    def edited(self) -> Raw | None:
+        """The arguments that the approver gave; None if the approver did not change them (A8)."""
+        return getattr(self.ended, "edited", None)
+
+    @property
+    def answer(self) -> Raw | None:
+        """The answer to a question; None if there is none."""
+        return self.ended.value if self.status == "answered" else None
+
+    @property
+    def left(self) -> dict[str, Left]:
+        """The state of each card, by target."""
+        found: dict[str, Left] = {}
+        for said in self.cards:
+            target = target_of(said)
+            match said:
+                case e.CardBegun():
+                    found[target] = Left(begun_at=said.at)
+                case e.CardPosted():
+                    found[target] = Left(said.card, shows=said.shows)
+                case e.CardFailed():
+                    found[target] = replace(found.get(target, Left()), failure=said.error)
+        return found
+
+    def posted(self, channel: str | None = None) -> list[e.CardPosted]:
+        """Return the cards on which people can decide; of one channel, or of all."""
+        cards = (each for each in self.cards if isinstance(each, e.CardPosted) and not each.is_notice)
+        return [each for each in cards if channel in (None, each.channel)]
+
+    def is_shown(self, channel: str | None, *, whole: bool) -> bool:
+        """Return whether it is shown in the conversation of a channel, or anywhere; `whole`: all of it."""
+        found = self.posted(channel)
+        return any((channel is None or not each.place) and (each.is_whole or not whole) for each in found)
+
+
+PENDING: Final = ApprovalState()
+"""An approval that was just asked."""
+
+
+def asked_by(event: e.AnyEvent) -> ApprovalState | None:
+    """Return the approval that an event asks for, None for none."""
+    return PENDING if type(event) in ASKS and e.approval_in(event) is not None else None
+
+
+def ends_approval(event: e.AnyEvent) -> TypeGuard[e.Ending]:
+    return type(event) in ENDS_APPROVAL
+
+
+def fold(
+    events: Iterable[e.AnyEvent],
+    approval: str,
+    state: ApprovalState = PENDING,
+    until: Callable[[ApprovalState], object] = lambda state: False,
+) -> ApprovalState:
+    """Return an approval after those of these events that are about it; or as soon as `until` says so."""
+    for event in events:
+        if e.approval_in(event) == approval and (now := state.apply(event)) is not state:
+            state = now
+            if until(state):
+                break
+    return state
+
+
+def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
+    """Return the channels on which people can decide, by the cards of an index."""
+    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE)))
+    return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
+
+
+def _name(card: Any) -> str:
+    """Return the name of a card in an index."""
+    return card if isinstance(card, str) else f"{CARD[symbol(card)][0]}{target_of(card)}"

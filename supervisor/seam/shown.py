@@ -1,0 +1,38 @@
+"""What a session's journal says of one approval, for all who have a Supervisor alone."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import anyio
+
+from supervisor.core.approvals.state import PENDING, ApprovalState, fold
+from supervisor.core.cursors import cursor_at
+from supervisor.core.values import Approval
+from supervisor.seam.supervisor import Supervisor
+
+
+async def read_state(
+    supervisor: Supervisor,
+    approval: Approval,
+    until: Callable[[ApprovalState], object] = lambda state: False,
+    before: datetime | None = None,
+) -> ApprovalState:
+    """Return an approval after the entries about it, up to an instant. Only what follows the approval is read, page by
+    page, and no more once `until` is true. Raises NotFound; StoreError."""
+    state = PENDING
+    first = await supervisor.find_entries(approval.session, limit=1)
+    after: str | None = cursor_at(first.cursor, approval.position)
+    while after is not None and not until(state):
+        page = await supervisor.find_entries(approval.session, after=after)
+        events = (row.event for row in page if before is None or row.event.at <= before)
+        state, after = fold(events, approval.id, state, until), page.next
+    return state
+
+
+async def until_shown(supervisor: Supervisor, approval: Approval, channel: str, seconds: float) -> None:
+    """Wait until the store holds a channel's card of an approval, or it has ended; `seconds` at the most. A person may
+    be faster than the disk."""
+    with anyio.move_on_after(seconds):
+        while approval.status == "pending" and channel not in approval.shown:
+            await anyio.sleep(0.02)
+            approval = await supervisor.get_approval(approval.id)
