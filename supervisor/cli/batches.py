@@ -6,6 +6,7 @@ Rules
 - Each decision has a line of its own. The exit code says whether all of them count.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple
@@ -20,6 +21,7 @@ from supervisor.cli.options import AnyPlace
 from supervisor.core.approvals.listed import find_listed, name_of_list
 from supervisor.core.documents import approval_document, decision_document
 from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.seam.supervisor import Supervisor
 
@@ -47,7 +49,11 @@ class Named(NamedTuple):
             raise InvalidInput("say what is decided: the ids of approvals, or --session with the id of a session")
         if self.session is None and (self.tool, self.shown) != (None, None):
             raise InvalidInput("--tool and --shown go with --session")
-        return self.ids[0] if len(self.ids) == 1 else None
+        if len(self.ids) == 1:
+            return self.ids[0]
+        if strange := [each for each in self.ids if re.fullmatch(APPROVAL_ID, each) is None]:
+            raise InvalidInput(f"{strange[0]!r} is no approval's id: put a text of several words in quotes")
+        return None
 
     @property
     def wanted(self) -> tuple[str, str]:
