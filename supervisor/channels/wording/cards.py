@@ -257,7 +257,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
         case "answered":
             return f"answered {answer_text(approval.answer)}{by}{when}"
         case "pending":
-            return "still waits: asked again further down"
+            return "still waits: asked again further down, or in another conversation"
         case status:
             return f"{status}{when}{because}; {'it has no answer' if is_question else 'nothing runs'}"
 
