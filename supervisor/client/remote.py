@@ -192,6 +192,8 @@ class RemoteSupervisor(Supervisor):
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        if command.pending:
+            body["pending"] = True
         return value_of(Rule, await self._ask(command, "/api/rules", body))
 
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:

@@ -25,7 +25,9 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
+from supervisor.runtime.people.releasing import release
 from supervisor.runtime.plans.end import cancel_events
+from supervisor.runtime.plans.release import Made
 from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
@@ -93,6 +95,15 @@ class LocalSupervisor(LocalStarting):
         found = book(self._runner.journal.look()).find_same(new)
         if found is None:
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
+        if command.pending:
+            now, after = self._runner.clock.now(), self._runner.journal.position
+            for root in await release(
+                self._runner,
+                self.admission,
+                lambda view: [Made(found, who, "", now, after)] if book(view).find_same(found) else [],
+                found.session,
+            ):
+                await self._run_declared(root)
         return found
 
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:

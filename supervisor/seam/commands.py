@@ -121,7 +121,14 @@ class Fork(Command[values.Fork], frozen=True):
 
 
 class AddRule(Command[Rule], frozen=True):
+    """`pending`: whether it decides what waits already, too."""
+
     rule: Rule
+    pending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pending and self.rule.kind == "ask":
+            raise InvalidInput("an ask rule decides nothing that waits: leave pending away")
 
 
 class RevokeRule(Command[Rule], frozen=True):

@@ -216,14 +216,15 @@ class Supervisor(ABC):
         InvalidInput over HTTP."""
         await self._do(c.NoteShown(session, mark, channel), None)
 
-    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
+    async def add_rule(self, rule: Rule, *, by: str | None = None, pending: bool = False) -> Rule:
         """Add a rule for calls that begin from now on, in every process. Return it with its id.
 
         If a rule with the same meaning holds already, that one is returned. `rule.session`: a session, for its whole
-        tree. Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no operator, if
-        people have roles.
+        tree. `pending`: it also decides the calls that wait and that it covers, in this person's name, as a decision
+        for longer does (A13). Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no
+        operator, if people have roles.
         """
-        return await self._do(c.AddRule(rule), by)
+        return await self._do(c.AddRule(rule, pending), by)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         """Revoke a rule of the store by its id, and return it. It does not apply to calls that begin from now on.

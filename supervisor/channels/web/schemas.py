@@ -160,13 +160,15 @@ class CancelBody(RequestFields, frozen=True, kw_only=True):
 
 class RuleBody(RequestFields, frozen=True, kw_only=True):
     """A standing decision. `session`: the rule holds in the tree of this session; null: in the whole store.
-    `unreviewed`: also allow a prefix that is not among the reviewed ones."""
+    `unreviewed`: also allow a prefix that is not among the reviewed ones. `pending`: it also decides the calls that
+    wait and that it covers."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     session: str | None = None
     unreviewed: bool = False
+    pending: bool = False
 
 
 class SessionQuery(RequestFields, frozen=True, kw_only=True):

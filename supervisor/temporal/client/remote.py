@@ -198,6 +198,11 @@ class TemporalSupervisor(Supervisor):
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule
+        if command.pending:
+            raise InvalidInput(
+                "on Temporal a rule that is added decides nothing that waits: approve that by its ids, or by "
+                "`supervisor approve --session`"
+            )
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)

@@ -15,7 +15,9 @@ from supervisor import (
     MemoryStore,
     SqliteStore,
     agent,
+    allow,
     ask,
+    deny,
     events as e,
 )
 from supervisor.core.approvals.people import ApproverRule, People, Person
@@ -203,3 +205,33 @@ async def test_calls_decided_in_a_batch_run_in_a_later_process_once():
         run = await supervisor.resume("s")
         assert await run.result() == ["ok", "ok"]
         assert sorted(effects) == ["a", "b"]
+
+
+async def test_a_rule_with_pending_decides_what_it_covers_in_every_tree(store):
+    """Also where no process runs the tree. Without it, and after it was revoked, what waits goes on waiting."""
+    async with opened(store) as supervisor:
+        for session in "st":
+            await supervisor.start(asks_all, ["x", "y"], session=session)
+        await waiting(supervisor, 4)
+        exact = '{"target":"x"}'
+        await supervisor.add_rule(allow("deploy", exact), by="ana")
+        await anyio.sleep(5)
+        assert len(await supervisor.find_approvals()) == 4
+        rule = await supervisor.add_rule(allow("deploy", exact), by="ana", pending=True)
+        left = await waiting(supervisor, 2)
+        assert {each.arguments["target"] for each in left} == {"y"}
+        decided = [row.event for row in await audited(supervisor)]
+        assert {(each.by, each.rule, each.through) for each in decided} == {("ana", rule.id, None)}
+        with pytest.raises(InvalidInput):
+            await supervisor.add_rule(ask("deploy"), by="ana", pending=True)
+
+
+async def test_a_rule_with_pending_leaves_what_is_held():
+    """An ask rule holds a call, and so does a deny rule."""
+    async with opened(rules=[ask("deploy", '{"target":"x"}')]) as supervisor:
+        await supervisor.start(asks_all, ["x", "y"], session="s")
+        await waiting(supervisor, 2)
+        await supervisor.add_rule(allow("deploy", '{"target":"x"}'), by="ana", pending=True)
+        await supervisor.add_rule(deny("deploy", '{"target":"y"}'), by="ana", pending=True)
+        (left,) = await waiting(supervisor, 1)
+        assert left.arguments["target"] == "x"
