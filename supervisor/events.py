@@ -55,4 +55,5 @@ from supervisor.core.events import (
     ToolCallRequested as ToolCallRequested,
     ToolCallStarted as ToolCallStarted,
     UnknownEvent as UnknownEvent,
+    WordHeard as WordHeard,
 )

@@ -21,7 +21,7 @@ from supervisor.cli.options import AnyPlace
 from supervisor.core.approvals.listed import find_listed, name_of_list
 from supervisor.core.documents import approval_document, decision_document
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.ids import APPROVAL_ID
+from supervisor.core.ids import LEAST_CHARACTERS
 from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.seam.supervisor import Supervisor
 
@@ -29,6 +29,8 @@ SessionOption = Annotated[
     str | None, Parameter(name="--session", help="Instead of ids: what waits in this session and below it.")
 ]
 ToolOption = Annotated[str | None, Parameter(name="--tool", help="Of a session: only calls of this tool.")]
+_AN_ID: Final = re.compile(f"[a-z0-9]{{{LEAST_CHARACTERS},80}}")
+"""Of an id, whole or short: words of a text that has no quotes are mostly something else."""
 _EXITS: Final = {"unknown": Exit.NOT_FOUND, "refused": Exit.REFUSED}
 
 
@@ -51,7 +53,7 @@ class Named(NamedTuple):
             raise InvalidInput("--tool and --shown go with --session")
         if len(self.ids) == 1:
             return self.ids[0]
-        if strange := [each for each in self.ids if re.fullmatch(APPROVAL_ID, each) is None]:
+        if strange := [each for each in self.ids if not _AN_ID.fullmatch(each)]:
             raise InvalidInput(f"{strange[0]!r} is no approval's id: put a text of several words in quotes")
         return None
 
@@ -100,9 +102,9 @@ def decide_all(
         async with place.open(wanted=named.wanted, action="deciding") as supervisor:
             calls = await _find_calls(supervisor, named, place)
             made = decision(place.name_of(by, supervisor))
-            decisions = [(each, made) for each in (dict.fromkeys(named.ids) if named.session is None else calls)]
-            shown = {each.id: each.digest for each in calls.values()}
-            return calls, await supervisor.decide_all(decisions, channel="command line", shown=shown)
+            shown = {each.id: each.digest for each in calls.values() if each is not None}
+            results = await supervisor.decide_all([(each, made) for each in calls], channel="command line", shown=shown)
+            return {name: each for name, each in calls.items() if each is not None}, results
 
     calls, results = anyio.run(decide)
     if as_json:
@@ -126,16 +128,20 @@ def _print_results(calls: dict[str, Approval], results: Sequence[DecisionResult]
         print(f"{told(each, now)}{what} [{each.approval}]")
 
 
-async def _find_calls(supervisor: Supervisor, named: Named, place: AnyPlace) -> dict[str, Approval]:
-    """Return what is decided, as it is before. Raises InvalidInput if what was shown cannot be found again."""
+async def _find_calls(supervisor: Supervisor, named: Named, place: AnyPlace) -> dict[str, Approval | None]:
+    """Return what is decided, as it is before, by id; None for an id that no approval has. Raises InvalidInput if a
+    short id has several meanings, or if what was shown cannot be found again."""
     if named.session is None:
-        found = list[Approval]()
-        for approval in named.ids:
+        from supervisor.cli.reading import find_approval
+
+        found: dict[str, Approval | None] = {}
+        for given in named.ids:
             try:
-                found.append(await supervisor.get_approval(approval))
+                each = await find_approval(supervisor, given, place)
+                found[each.id] = each
             except NotFound:
-                continue  # its result says so
-        return {each.id: each for each in found}
+                found[given] = None  # its result says so
+        return found
     calls = await _asked_in(supervisor, named)
     listed = None
     if named.shown is None:

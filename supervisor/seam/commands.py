@@ -23,6 +23,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
+from supervisor.core.sessions.heard import check_message
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import Decision, DecisionResult, SendResult, check_word
 from supervisor.seam.runs import Run, SessionImport
@@ -88,10 +89,17 @@ class DecideAll(ChannelCommand[list[DecisionResult]], frozen=True):
 
 
 class Chat(ChannelCommand[ChatResult], frozen=True):
+    """`message`: the sender's id of the text; None: it comes once."""
+
     session: str
     text: str
     shown_before: datetime | None = None
     shown: Collection[str] | None = None
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_message(self.message)
 
 
 class Reveal(ChannelCommand[Any], frozen=True):
@@ -105,8 +113,14 @@ class Cancel(Command[None], frozen=True):
 
 
 class Send(Command[SendResult], frozen=True):
+    """`message`: the sender's id of the text; None: it comes once."""
+
     session: str
     text: str
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_message(self.message)
 
 
 class Retry(Command[Run[Any]], frozen=True):
@@ -180,7 +194,8 @@ class Law(NamedTuple):
         program    no person: a program or a channel gives it for itself
 
     `program_may`: whether a program that names no person is admitted; if not, its user needs the role. `repeats`:
-    whether the command may be given again when its answer was lost, since that changes nothing.
+    whether the command may be given again when its answer was lost, since that changes nothing; so may one that carries
+    an id of its sender.
     """
 
     method: str
@@ -211,6 +226,16 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Import: Law("import_session", "importing", "refused", role="program"),
     Prune: Law("prune", "pruning", "refused", role="program"),
 }
+
+
+def repeats(command: Command[Any]) -> bool:
+    """Return whether a command may be given again when its answer was lost."""
+    return LAWS[type(command)].repeats or getattr(command, "message", None) is not None
+
+
+def _check_message(message: str | None) -> None:
+    if message is not None:
+        check_message(message)
 
 
 def session_of(command: Command[Any]) -> str | None:

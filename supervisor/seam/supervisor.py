@@ -274,14 +274,15 @@ class Supervisor(ABC):
         """
         await self._do(c.Cancel(session, reason, run), by)
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None, message: str | None = None) -> SendResult:
         """Send a message to a session in any state. The result says whether it is delivered, kept, or begins a turn. As
         with `decide`, a program that has declared the agent runs the session if no other process does (R2).
 
+        `message`: an id of the sender; the same message again under it arrives once. None: it gets a new one.
         Raises NotFound; InvalidInput if no run could ever receive it; NotEntitled for a person who is no operator, if
-        people have roles.
+        people have roles; SessionConflict if another message has this id.
         """
-        return await self._do(c.Send(session, text), by)
+        return await self._do(c.Send(session, text, message), by)
 
     async def chat(
         self,
@@ -292,6 +293,7 @@ class Supervisor(ABC):
         shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
+        message: str | None = None,
     ) -> ChatResult:
         """Act on a text that a person writes to a session: a chat word decides, and any other text is sent (A12).
 
@@ -301,9 +303,10 @@ class Supervisor(ABC):
         ids of the approvals that the caller itself showed. With a `channel`, only cards of these approvals count;
         without one, these approvals count as shown, over HTTP those of them that the server has given to this person.
         With a `channel`, a text also answers a question that is the only approval that waits for this person, and that
-        they had been shown whole, if it fits the question. Raises as `decide` and `send` do.
+        they had been shown whole, if it fits the question. `message`: an id of the sender; the same text again under it
+        decides nothing but what it decided before. Raises as `decide` and `send` do.
         """
-        return await self._do(c.Chat(session, text, shown_before, shown, channel=channel), by)
+        return await self._do(c.Chat(session, text, shown_before, shown, message, channel=channel), by)
 
     @abstractmethod
     async def get_session(self, session: str) -> SessionView:

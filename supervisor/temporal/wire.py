@@ -247,7 +247,7 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
     the id of the rule that is revoked, a Rescue, a ForkNote, or when the decision of another tree was made whose rule
-    releases what waits. `run`: the only run that is to be cancelled."""
+    releases what waits. `run`: the only run that is to be cancelled. `message`: the sender's id of a message."""
 
     id: str
     kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked", "release"]
@@ -256,6 +256,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     rule: Rule | None = None
     run: int | None = None
+    message: str | None = None
 
 
 class ForkNote(msgspec.Struct, frozen=True, kw_only=True):

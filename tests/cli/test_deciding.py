@@ -36,6 +36,19 @@ def test_the_first_decision_counts_and_the_second_is_told(supervisor):
     assert (other.code, other.json["kind"], other.json["by"]) == (4, "conflict", "bob")
 
 
+def test_a_short_id_is_one_approval_or_names_the_candidates(supervisor):
+    """Lists print from the random part, since the first characters are the tree's. No part of these decides."""
+    first, second = supervisor.ask("x", "y", session="s")
+    listed = supervisor("approvals").out
+    assert first[16:24] in listed
+    assert second[16:24] in listed
+    for wrong in (first[:8], first[:16], first[16:20], "a" * 9):
+        refused = supervisor("approve", wrong)
+        assert (refused.code, first[16:24] in refused.err, second[16:24] in refused.err) == (5, True, True), wrong
+    assert supervisor("deny", first[16:24], "--json").json["approval"] == first
+    assert supervisor("approve", second[:30].upper(), "--json").json["approval"] == second
+
+
 def test_edited_arguments_replace_all_of_the_call(supervisor):
     """An object that lacks an argument without a default, or has one twice, is refused; a whole object runs (A8)."""
     (approval,) = supervisor.ask("it")

@@ -56,6 +56,7 @@ FIELDS = {
     "CancelRequested": {"by": "ben", "origin": "s"},
     "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
     "MessageSent": {"text": "done"},
+    "WordHeard": {"message_id": "message2", "text": "yes", "by": "ana", "approvals": ("a1",)},
     "MessageShown": {"channel": "telegram", "mark": "said:7"},
     "MessageUndelivered": {"message": "message1", "text": "go on", "by": "ana"},
     "ImportStarted": {"format": "pi v3", "source": "s", "file": "/s.jsonl", "digest": "d"},

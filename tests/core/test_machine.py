@@ -89,6 +89,7 @@ ForkTaken                 .         .         .         open      stopping  fini
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
+WordHeard                 .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished

@@ -119,7 +119,7 @@ async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
     if not body.decides:
-        sent = await call.supervisor.send(session, body.text, by=call.person.name)
+        sent = await call.supervisor.send(session, body.text, by=call.person.name, message=body.message)
         call.show(*sent.waiting_for)
         return json_document(chat_document(ChatResult(kind="sent", sent=sent)))
     seen_at, name = min(body.shown_before or now, now), call.person.name
@@ -128,7 +128,13 @@ async def send_message(call: Call) -> Response:
     if body.shown is not None:
         shown = [approval for approval in body.shown if approval in given]
     heard = await call.supervisor.chat(
-        session, body.text, by=name, shown_before=seen_at, channel=body.channel, shown=shown
+        session,
+        body.text,
+        by=name,
+        shown_before=seen_at,
+        channel=body.channel,
+        shown=shown,
+        message=body.message,
     )
     call.show(*heard.approvals, *heard.not_shown)
     return json_document(chat_document(heard))

@@ -67,7 +67,7 @@ async def show_metrics(call: Call) -> Response:
         "approval_oldest_seconds": {"": waited},
         "event_streams": {"": call.site.streams.count},
         "decisions_total": {_labels(result=kind): n for kind, n in sorted(call.supervisor.decided.items())},
-        "channel_up": {_labels(channel=each.name): each.down is None for each in call.site.channels},
+        "channel_up": {_labels(channel=each.name): not (each.down or each.failing) for each in call.site.channels},
         "cards_failed_total": {_labels(channel=name): n for name, n in sorted(call.supervisor.cards_failed.items())},
         "functions_left": {"": call.supervisor.functions_left},
         **_ended(call.site.chronicle),

@@ -75,10 +75,14 @@ class ForkBody(RequestFields, frozen=True, kw_only=True):
     version: str | None = None
 
 
+MessageId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
+
+
 class MessageBody(RequestFields, frozen=True, kw_only=True):
     """A message to a session. If the whole message is a chat word, it decides. A chat word without an id decides only
     approvals that were shown before `shown_before`, the time when the client last looked (default: now). With `decides`
-    false, the text is sent even if it is a chat word.
+    false, the text is sent even if it is a chat word. `message`: an id of the client's own. The same message again
+    under it arrives once, and decides nothing anew; another one under it is a conflict.
 
     `shown`: the ids of the approvals that the client itself has shown; only those count that this server has given to
     the person. `channel`: where the person writes, for the audit trail. Then only cards that were posted there count,
@@ -89,6 +93,7 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     shown_before: Instant | None = None
     shown: list[str] | None = None
     channel: ChannelName | None = None
+    message: MessageId | None = None
 
 
 class SaidDecision(RequestFields, frozen=True, kw_only=True):
@@ -265,11 +270,16 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True):
     status: Literal["ok", "starting", "stopping", "broken"]
     detail: str | None = None
-    channels_down: tuple[str, ...] = ()
-    """The channels on which people cannot be reached now; the log says why. They do not change the status."""
     held: bool | None = None
     """Whether the system keeps the commands of agents on this machine from deciding; with what that means in `note`."""
     note: str | None = None
+
+
+class Readiness(Health, frozen=True):
+    """`channels_down`: the channels on which people cannot be reached now; the log says why. They do not change the
+    status."""
+
+    channels_down: tuple[str, ...] = ()
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ from supervisor.core.events.sessions import (
     MessageUndelivered as MessageUndelivered,
     SessionCreated as SessionCreated,
     SessionForked as SessionForked,
+    WordHeard as WordHeard,
 )
 
 AnyEvent = (
@@ -110,6 +111,7 @@ AnyEvent = (
     | MessageReceived
     | MessageSent
     | MessageShown
+    | WordHeard
     | MessageUndelivered
     | ImportStarted
     | MessageImported

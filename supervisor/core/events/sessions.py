@@ -69,6 +69,17 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     by: str
 
 
+@event_traits("not copied", "no progress")
+class WordHeard(Event, frozen=True, kw_only=True):
+    """`by` wrote a chat word or an answer, under an id of the sender. `approvals` are all that it decides, however
+    often it comes (A12)."""
+
+    message_id: str
+    text: str
+    by: str
+    approvals: tuple[str, ...] = ()
+
+
 @event_traits("told", "last append")
 class MessageUndelivered(Event, frozen=True, kw_only=True):
     """The run ended without receiving the message, and no later run can receive it: its sender is told so (R7)."""

@@ -39,6 +39,7 @@ from supervisor.core.events import advance
 from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
+from supervisor.core.sessions.heard import Heard, heard, with_heard
 from supervisor.core.sessions.machine import (
     ENDS_OPERATION,
     MOVES_OPERATION,
@@ -82,6 +83,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = EMPTY
     """Messages that no run has received yet, in the order in which they came."""
+    heard: Mapping[str, Heard] = _NOTHING
+    """The latest messages and chat words, by their ids."""
     jobs: MutableMapping[str, Job] = EMPTY
     """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
@@ -245,6 +248,9 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.imported += 1
             case e.MessageReceived():
                 self.inbox = map_with(self.inbox, event.message, event)
+                self.heard = with_heard(self.heard, event.message, heard(event.text, event.by))
+            case e.WordHeard():
+                self.heard = with_heard(self.heard, event.message_id, heard(event.text, event.by, event.approvals))
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -274,6 +280,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             return
         if event.message is not None:
             self._take_message(event.message)
+            if (known := self.heard.get(event.message)) is not None:
+                self.heard = {**self.heard, event.message: known._replace(has_begun_turn=True)}
         fresh = SessionState(id=self.id)
         for name in _OF_A_RUN:
             setattr(self, name, getattr(fresh, name))

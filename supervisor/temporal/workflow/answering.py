@@ -83,7 +83,7 @@ class Answering:
             case "cancel":
                 await supervisor.cancel(session, reason=command.text, by=by, run=command.run)
             case "send":
-                return to_wire(await supervisor.send(session, text, by=by))
+                return to_wire(await supervisor.send(session, text, by=by, message=command.message))
             case "retry":
                 return (await supervisor.retry(session, by=by)).number
             case "forked":
