@@ -228,4 +228,4 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             say_on_stderr(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
-    return Exit.DONE if result.is_accepted else Exit.CONFLICT
+    return Exit.DONE if result.is_accepted or result.kind == "counted" else Exit.CONFLICT

@@ -46,9 +46,10 @@ class LocalSupervisor(LocalStarting):
         approval, decision, channel = command.approval, command.decision, command.channel
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
+        how = Deciding(channel, self.admission.may_decide)
         if found is not None:
             await self.admission.of_decision(found, decision, channel)
-        how = Deciding(channel, self.admission.may_decide)
+            how = how._replace(quorum=self.admission.quorum_of(found, decision))
         (result,) = await self._run_decided([await decide(self._runner, approval, decision, how)])
         return result
 

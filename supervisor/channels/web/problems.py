@@ -40,6 +40,7 @@ DECISION_STATUS: Final = {
     "accepted": 200,
     "already": 200,
     "recorded": 202,
+    "counted": 202,
     "unknown": 404,
     "conflict": 409,
     "closed": 410,

@@ -30,6 +30,7 @@ from supervisor.core.values import (
     SendResult,
     SessionStatus,
     SessionView,
+    Vote,
 )
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -321,7 +322,7 @@ class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None
 
 
-ApprovalDocument = _document(Approval, options=list_of(_document(Option)), position=...)
+ApprovalDocument = _document(Approval, options=list_of(_document(Option)), votes=list_of(_document(Vote)), position=...)
 SessionDocument = _document(
     SessionView,
     pending_approvals=list_of(ApprovalDocument),

@@ -8,6 +8,7 @@ Rules
 - A batch names its approvals by id. So what was asked after its list was read is not in it.
 - The digest that the person was shown, if it is given, must be that of the approval.
 - A question is never decided in a batch: each has an answer of its own.
+- A yes that needs more people is given one by one (A17). A no is not.
 - A person who may not decide an approval does not decide it in a batch, and the audit trail says so.
 """
 
@@ -18,6 +19,7 @@ from supervisor.core.errors import NotEntitled
 from supervisor.core.values import Approval, Decision, DecisionResult
 from supervisor.runtime.people.admission import Admission
 
+SEVERAL: Final = "it needs {} people, and a batch gives no vote: decide it by itself"
 QUESTION: Final = "it is a question: answer it by itself"
 CHANGED: Final = "it is not the call that you were shown: look at it, and decide it by itself"
 
@@ -37,5 +39,7 @@ async def left_out(
             except NotEntitled as error:
                 why = str(error)
             else:
-                return None
+                if (number := admission.quorum_of(found, decision).number) == 1:
+                    return None
+                why = SEVERAL.format(number)
     return DecisionResult(kind=kind, approval=found.id, status=found.status, why=why)

@@ -22,8 +22,11 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
+    ALONE,
     Checked,
+    Counted,
     Decided,
+    Quorum,
     check,
     check_plain,
     check_types,
@@ -47,6 +50,7 @@ class Deciding(NamedTuple):
     channel: str | None = None
     may: MayDecide = lambda by, found: True
     batch: str | None = None
+    quorum: Quorum = ALONE
 
 
 _ALONE: Final = Deciding()
@@ -135,6 +139,7 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
         by=by,
         channel=how.channel,
         batch=how.batch,
+        quorum=how.quorum,
         now=now,
         is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
         shares_rules=runner.environment.shares_rules,
@@ -142,6 +147,20 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
     )
     if decided is None:
         return entries, None
+    if isinstance(decided, Counted):
+        root = view.session(ready.asking[0]).facts.root
+        running = _is_running(runner.journal.store, root)
+        counted = DecisionResult(
+            kind="counted",
+            approval=ready.approval,
+            status="pending",
+            by=by,
+            decided_at=now,
+            running=running,
+            batch=how.batch,
+            missing=decided.missing,
+        )
+        return entries, counted
     entries += runner.follow(*decided)
     released_here: list[str] = []
     if checked.rule is not None and not runner.environment.is_former:

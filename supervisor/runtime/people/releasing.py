@@ -7,8 +7,8 @@ Rules
 - It happens when a decision makes or confirms a rule, here or in another process, and when a tree is loaded: for each
   such decision whose rule stands, if the call asked before it. Both come to the same, so a process that dies in between
   leaves nothing undone.
-- A person who adds a rule may let it decide what waits, too: in all trees at once, whoever owns them, since a decision
-  needs no owner. If the process dies meanwhile, the same rule added again decides the rest.
+- A person who adds a rule may let it decide what waits, too: in all trees at once, also in those of other processes,
+  since a decision needs no owner. If the process dies meanwhile, the same rule added again decides the rest.
 - A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
 """
 

@@ -28,7 +28,7 @@ from supervisor.core.sessions.state import WAKING
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """Events that change a session's entry."""
 _ENDS_BLOCK: Final = e.having("ends block")
-_INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
+_INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds", "votes")}
 """Events that begin an entry, or change an approval's."""
 ROUGHLY: Final = timedelta(hours=1)
 """The precision of an entry's time of the last event: to write it each time would be a third of a decision's cost."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.approvals.state import ApprovalState
+from supervisor.core.approvals.state import VOTE, ApprovalState
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
@@ -49,7 +49,10 @@ def session_entry(row: Columns) -> SessionEntry:
 
 def approval_entry(row: Columns) -> ApprovalEntry:
     approval, session, asked, status, decided, shown, reminded = row
-    return ApprovalEntry(approval, session, asked, ApprovalState(status or "pending", decided, reminded, _names(shown)))
+    names = _names(shown)
+    cards = tuple(each for each in names if not each.startswith(VOTE))
+    votes = tuple(each for each in names if each.startswith(VOTE))
+    return ApprovalEntry(approval, session, asked, ApprovalState(status or "pending", decided, reminded, cards, votes))
 
 
 def new_session(entry: SessionEntry) -> Columns:
@@ -124,7 +127,8 @@ def _living(entry: SessionEntry) -> Columns:
 def _answered(entry: ApprovalEntry) -> Columns:
     now = entry.now
     status = None if now.status == "pending" else now.status
-    return (status, now.ended, _encode_names(now.cards) if now.cards else None, now.reminded)
+    names = (*now.cards, *now.votes)
+    return (status, now.ended, _encode_names(names) if names else None, now.reminded)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
