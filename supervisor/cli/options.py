@@ -52,6 +52,13 @@ UnattendedOption = Annotated[
         help="Ask people, or allow or deny all that the sessions of this process ask, pending approvals too.",
     ),
 ]
+BudgetOption = Annotated[
+    str | None,
+    Parameter(
+        help="What the session and everything below it may spend over all its turns before a person is asked, as in "
+        "usd=5,requests=200; the kinds are usd, tokens, requests and calls.",
+    ),
+]
 WaitOption = Annotated[
     bool,
     Parameter(

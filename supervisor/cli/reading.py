@@ -27,6 +27,7 @@ from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import short_ids, with_short_id
 from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
+from supervisor.core.usage import NOTHING, spent_text
 from supervisor.core.values import Approval, SessionView
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
@@ -269,7 +270,8 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     for child in children:
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
-    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}\n")
+    spent = "" if view.usage == NOTHING else f"\nspent: {spent_text(view.usage)}"
+    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}{spent}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):

@@ -29,6 +29,7 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -100,6 +101,8 @@ class RemoteSupervisor(Supervisor):
         if given is None and spec is not None and spec.takes_input:
             given = spec.default_input()
         body = {"session": root, "agent": command.agent, **({} if given is None else {"input": given})}
+        if command.budget is not None:
+            body["budget"] = msgspec.to_builtins(command.budget)
         answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=c.repeats(command))
         if not answer.is_good:
             raise error_of(answer, self.where)
@@ -191,6 +194,9 @@ class RemoteSupervisor(Supervisor):
         body = {"reason": command.reason, "run": command.run}
         await self._ask(command, _path("sessions", command.session, "cancel"), body)
 
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        await self._ask(command, _path("sessions", command.session, "budget"), msgspec.to_builtins(command.budget))
+
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
         if command.pending:
@@ -234,6 +240,10 @@ class RemoteSupervisor(Supervisor):
 
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        query = {"session": session, "by": by}
+        return value_of(UsageReport, await self._connection.ask("GET", "/api/usage", query=query))
 
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         query = {"open": only.is_open, "status": only.status, "agent": only.agent, "root": only.root}

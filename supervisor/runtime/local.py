@@ -28,6 +28,7 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
 from supervisor.runtime.people.releasing import release
+from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.release import Made
 from supervisor.runtime.plans.rules import book, revoke, rule_added
@@ -88,6 +89,14 @@ class LocalSupervisor(LocalStarting):
             self.decided[each.kind] += 1
             told.append(each)
         return told
+
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        self.reader.get_row(command.session)
+        await self._runner.journal.append(
+            lambda view: list(
+                raise_events(view.session(command.session), command.budget, who, self._runner.clock.now())
+            )
+        )
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule

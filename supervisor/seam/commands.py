@@ -20,6 +20,7 @@ import msgspec
 
 from supervisor.core import values
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
@@ -56,6 +57,7 @@ class Start(Command[Run[Any]], frozen=True):
     session: str | None = None
     cwd: str | None = None
     requester: str | None = None
+    budget: Budget | None = None
 
     def check_exact(self) -> None:
         """Raise InvalidInput if the JSON does not say what was given."""
@@ -110,6 +112,15 @@ class Cancel(Command[None], frozen=True):
     session: str
     reason: str | None = None
     run: int | None = None
+
+
+class RaiseBudget(Command[None], frozen=True):
+    session: str
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        if not self.budget.limits:
+            raise InvalidInput("name a limit to raise, such as usd=10")
 
 
 class Send(Command[SendResult], frozen=True):
@@ -216,6 +227,7 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Chat: Law("chat", "sending", "refused", role="person"),
     Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
     Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),
+    RaiseBudget: Law("raise_budget", "raising a budget", "refused", "raise budgets", program_may=True, repeats=True),
     Send: Law("send", "sending", "refused", "send messages"),
     Retry: Law("retry", "retrying", "refused", "retry sessions"),
     Fork: Law("fork", "forking", "refused", "fork sessions", repeats=True),

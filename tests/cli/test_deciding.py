@@ -220,3 +220,34 @@ def test_a_batch_says_what_it_decides_in_one_way(supervisor, words):
     """Nothing is decided, and one line says what to give."""
     said = supervisor(*words)
     assert (said.code, said.out, len(said.err.strip().splitlines())) == (2, "", 1)
+
+
+def test_spending_is_shown_and_a_budget_asks_and_is_raised(supervisor):
+    """Whoever raises it: a decision about the question, or an operator before it."""
+    spending = (f"{AGENTS}:spending", "4", "--session", "s")
+    assert supervisor("run", *spending, "--budget", "requests=2").code == 3
+    report = supervisor("usage", "s", "--by", "model", "--json").json
+    assert (report["total"]["requests"], report["total"]["usd"]) == (2, 1.0)
+    assert "\x1b" not in supervisor("usage").out
+    assert "1.00 USD" in supervisor("show", "s").out
+    conflict = supervisor("run", *spending, "--budget", "requests=3")
+    assert (conflict.code != 0, "budget" in conflict.err) == (True, True)
+    (question,) = supervisor("approvals", "--json").json
+    assert question["arguments"] == {"requests": 4}
+    assert supervisor("approve", question["id"], "--edit", '{"requests": 2}').code == 2
+    assert supervisor("approve", question["id"], "--edit", '{"requests": 3}').code == 0
+    assert supervisor("resume", "s").code == 3
+    assert supervisor("budget", "s", "requests=2").code == 0  # it is larger already
+    assert len(supervisor("approvals", "--json").json) == 1
+    assert supervisor("budget", "s", "requests=40").code == 0
+    assert supervisor("approvals", "--json").json == []
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == 4
+
+
+@pytest.mark.parametrize(
+    "limits", ["", "usd", "usd=", "usd=x", "usd=-1", "cents=3", "usd=nan", "requests=1.5", "usd=1,usd=2"]
+)
+def test_a_text_that_is_no_budget_is_one_clear_line(supervisor, limits):
+    assert supervisor("run", f"{AGENTS}:spending", "4", "--session", "s").code == 0
+    refused = supervisor("budget", "s", limits)
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)

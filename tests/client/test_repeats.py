@@ -3,7 +3,7 @@
 import pytest
 from wires import problem, wired
 
-from supervisor import Answer, Approve, NotEntitled, ServerUnavailable, deny, open_remote
+from supervisor import Answer, Approve, Budget, NotEntitled, ServerUnavailable, deny, open_remote
 from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -32,6 +32,7 @@ REPEATED = {
     "fork": lambda remote: remote.fork("s", before=2),
     "cancel": lambda remote: remote.cancel("s"),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
+    "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=1)),
 }
 METHODS = {"approve": "decide", "answer": "decide", "approve_all": "decide_all"}
 SENT_ONCE = {

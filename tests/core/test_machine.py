@@ -94,6 +94,10 @@ MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
 WordHeard                 .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
+UsageSpent                .         .         .         open      stopping  finished
+BudgetRaised              .         .         .         open      .         finished
+BudgetNoticed             .         .         .         open      stopping  .
+BudgetAnswered            .         .         .         open      .         .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
 ImportStarted             .         imported  .         .         .         .

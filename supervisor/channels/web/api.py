@@ -21,6 +21,7 @@ from supervisor.channels.web.schemas import (
     ApproveBody,
     Batch,
     BatchBody,
+    BudgetBody,
     CancelBody,
     ChatResultDocument,
     DecisionBody,
@@ -82,8 +83,9 @@ async def list_sessions(call: Call) -> Response:
 async def start_session(call: Call) -> Response:
     body: StartBody = call.body
     given = () if body.input is msgspec.UNSET else (body.input,)
+    budget = None if body.budget is None else body.budget.made()
     try:
-        run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name)
+        run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name, budget=budget)
     except TreeOwned:  # this session exists, and another process runs it
         return json_document(Started(str(body.session), 1))
     return json_document(Started(run.session, run.number), 201 if run.is_new else 200)
@@ -144,6 +146,12 @@ async def cancel_session(call: Call) -> Response:
     body: CancelBody = call.body
     await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
     return json_document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
+
+
+async def raise_budget(call: Call) -> Response:
+    body: BudgetBody = call.body
+    await call.supervisor.raise_budget(call.path("id"), body.made(), by=call.person.name)
+    return json_document(session_document(await call.supervisor.get_session(call.path("id"))))
 
 
 async def approve_in_session(call: Call) -> Response:
@@ -328,6 +336,16 @@ ENDPOINTS: Final = (
         body=CancelBody,
         may_omit_body=True,
         answers={202: SessionDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/budget",
+        name="raiseBudget",
+        summary="Raise what a session and everything below it may spend; a lower limit changes nothing",
+        handle=raise_budget,
+        command=commands.RaiseBudget,
+        body=BudgetBody,
+        answers={200: SessionDocument},
     ),
     Endpoint(
         method="GET",

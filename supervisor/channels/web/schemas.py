@@ -1,5 +1,7 @@
 """The types of requests and answers over HTTP. The documents in answers are those of core/documents.py. Their schemas
 are derived from the values, so a field that is added to a value is in its schema, too.
+
+The module has more than 400 lines because it has the type of each request and each answer.
 """
 
 import inspect
@@ -12,9 +14,11 @@ from msgspec import Meta
 from msgspec.structs import fields
 
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
 from supervisor.core.sessions.activity import Activity, Doing
+from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -49,13 +53,29 @@ class RequestFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The query or the body of a request. An unknown field is an error."""
 
 
+class BudgetBody(RequestFields, frozen=True, kw_only=True):
+    """What a session and everything below it may spend before a person is asked: dollars, tokens, requests to models,
+    calls of tools. null: no limit. `on_exhausted`: ask a person, or end the run."""
+
+    usd: Annotated[float, Meta(ge=0, le=LARGEST_USD)] | None = None
+    tokens: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    requests: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    calls: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    on_exhausted: Literal["ask", "end"] = "ask"
+
+    def made(self) -> Budget:
+        return Budget(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
 class StartBody(RequestFields, frozen=True, kw_only=True):
     """Start an agent. `session`: the id of the new session; if that session exists, nothing is started and the answer
-    is 200. `input`: the agent gets its default if this is left out."""
+    is 200. `input`: the agent gets its default if this is left out.
+    `budget`: of the session and everything below it, over all its turns."""
 
     agent: str
     input: Any = msgspec.UNSET
     session: SessionId | None = None
+    budget: BudgetBody | None = None
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -226,6 +246,13 @@ class JobQuery(RequestFields, frozen=True, kw_only=True):
     running: bool = True
 
 
+class UsageQuery(RequestFields, frozen=True, kw_only=True):
+    """`session`: only what this session and everything below it has spent. `by`: what the parts are of."""
+
+    session: SessionId | None = None
+    by: UsageKind = "agent"
+
+
 class ActivityQuery(RequestFields, frozen=True, kw_only=True):
     """`session`: only the tree of this session; without it, every open tree. `wholly`: read all of it for this answer,
     even if that takes long."""
@@ -348,6 +375,7 @@ AgentDocument = _document(AgentView)
 JobDocument = _document(JobView)
 OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
+UsageDocument = _document(UsageReport)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)
 ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
 ForkDocument = _document(Fork, later_calls=list_of(_document(LaterCall)))

@@ -35,6 +35,12 @@ from supervisor.core.events.asking import (
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
 )
+from supervisor.core.events.budgets import (
+    BudgetAnswered as BudgetAnswered,
+    BudgetNoticed as BudgetNoticed,
+    BudgetRaised as BudgetRaised,
+    UsageSpent as UsageSpent,
+)
 from supervisor.core.events.facts import (
     ANSWERS as ANSWERS,
     Event as Event,
@@ -103,6 +109,10 @@ AnyEvent = (
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
+    | UsageSpent
+    | BudgetRaised
+    | BudgetNoticed
+    | BudgetAnswered
     | JobStarted
     | JobEnded
     | ChildEnded

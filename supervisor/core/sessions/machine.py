@@ -64,6 +64,8 @@ _ENDING: Final = (
     "ToolCallRequested",
     "ToolCallStarted",
     "ToolCallFinished",
+    "UsageSpent",
+    "BudgetNoticed",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -83,6 +85,8 @@ _ENDING: Final = (
 )
 _AFTERWARDS: Final = (
     *_CARDS,
+    "UsageSpent",
+    "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
     "MessageReceived",
@@ -103,6 +107,8 @@ _LIVING: Final = (
     "RunRestarted",
     "RunBlocked",
     "RunUnblocked",
+    "BudgetRaised",
+    "BudgetAnswered",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

@@ -28,6 +28,7 @@ from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import Left, fold
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
@@ -228,11 +229,12 @@ class Posting:
             self._check_reader_later(approval.root_session)
 
     def _needs_people(self, approval: Approval, answer: Decision) -> bool:
-        """Whether a standing answer does not decide an approval: a yes to a question, or where several must say it."""
+        """Whether a standing answer does not decide an approval: a yes to what no rule can allow, or where several must
+        say it."""
         if not isinstance(answer, Approve):
             return False
         several = self._people is not None and self._people.find_quorum(approval, answer) > 1
-        return several or approval.kind == "question"
+        return several or approval.kind == "question" or approval.tool == BUDGET
 
     def _leave_to_owner(self, approval: Approval, wait: float = OWNER_TIME_SECONDS) -> None:
         """Leave an approval to the process that owns its tree. Show it if that process has not shown it by then."""

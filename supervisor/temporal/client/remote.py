@@ -23,7 +23,7 @@ from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import printable_text
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.heard import Heard
@@ -31,6 +31,7 @@ from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
 from supervisor.core.store_urls import TemporalStore
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -190,6 +191,11 @@ class TemporalSupervisor(Supervisor):
         root = await self.trees.find_root(command.session)
         await send_command(self.trees, root, "cancel", command.session, who, command.reason, run=command.run)
 
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        session = command.session
+        root, text = await self.trees.find_root(session), to_json(command.budget, "a budget")
+        await send_command(self.trees, root, "raise_budget", session, who, bytes(text).decode(), check=any_session)
+
     async def _send(self, command: c.Send, who: str) -> SendResult:
         session, text = command.session, printable_text(command.text)
         message, root = command.message, await self.trees.find_root(session)
@@ -325,6 +331,10 @@ class TemporalSupervisor(Supervisor):
     async def get_counts(self) -> Counts:
         await self.mirror.read_all()
         return await self.near.get_counts()
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        await (self.mirror.read_all() if session is None else self.trees.read(session))
+        return await self.near.get_usage(session, by=by)
 
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         """See Supervisor. The last page also has the roots of trees that could not be read, as far as the server knows
