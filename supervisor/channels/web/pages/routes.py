@@ -6,6 +6,7 @@
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
     GET  /docs                     the HTTP API
+    POST /decisions                several calls, shown whole, and then decided
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
@@ -30,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
+from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, together, tree
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
@@ -81,7 +82,9 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream_url("/api/events", first.cursor)}
+    equal = together.count_equal(first)
+    stream = stream_url("/api/events", first.cursor)
+    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream, "equal": equal}
     return await visit.page("inbox.html", "inbox", model)
 
 
@@ -319,6 +322,7 @@ async def revoke(visit: Visit) -> Response:
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/", show_inbox),
     ("GET", "/count", count),
+    ("POST", "/decisions", together.decide_together),
     ("GET", "/approvals/{id}", show_approval),
     ("POST", "/approvals/{id}/decision", decide),
     ("GET", "/sessions", list_sessions),
