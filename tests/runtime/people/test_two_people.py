@@ -24,6 +24,7 @@ from supervisor import (
     events as e,
     tool,
 )
+from supervisor.channels import Channel
 from supervisor.core.approvals.facts import facts_of
 from supervisor.core.approvals.people import ApproverRule, People, Person
 from supervisor.core.approvals.state import PENDING, votes_of
@@ -64,6 +65,51 @@ async def test_the_second_person_decides_and_the_card_says_who_was_the_first(sto
         assert (ended.by, ended.with_votes_of, ended.votes) == ("ben", ("ana",), ())
         trail = [type(row.event) for row in await supervisor.find_audit(limit=None)]
         assert trail.index(e.ApprovalVoted) < trail.index(e.ApprovalDecided)
+
+
+class Wall(Channel):
+    """Keeps what its cards say."""
+
+    name = "wall"
+
+    def __init__(self):
+        self.posts = []
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        self.posts.append((card, *said_on_card(approval)))
+        return "card"
+
+    async def retire(self, approval, card):
+        self.posts.append(("retired", *approval.with_votes_of, approval.by))
+
+
+async def test_each_card_is_edited_when_a_person_has_voted():
+    """The vote wakes neither the run nor its reminders."""
+    wall = Wall()
+    async with opened(people=people(), channels=[wall]) as supervisor:
+        run = await supervisor.start(asks, "x", session="s", requester="rita")
+        (asked,) = await waiting(supervisor, 1)
+        await anyio.sleep(5)
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        await anyio.sleep(5)
+        assert wall.posts == [(None,), ("card", "1 of 2: ana")]
+        await supervisor.decide(asked.id, Approve(by="ben"))
+        await run.outcome()
+    assert wall.posts[2:] == [("retired", "ana", "ben")]
+
+
+async def test_escalation_adds_people_and_does_not_lower_the_number():
+    """A person to whom it was escalated has a vote, as any other."""
+    names = {"escalate_after": 60.0, "escalate_to": ["dan"]}
+    async with opened(people=people(), channels=[Wall()], **names) as supervisor:
+        await supervisor.start(asks, "x", session="s", requester="rita")
+        (asked,) = await waiting(supervisor, 1)
+        await anyio.sleep(61)
+        assert (await supervisor.decide(asked.id, Approve(by="dan"))).kind == "counted"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "accepted"
 
 
 async def test_one_person_counts_once_on_whichever_surface():
