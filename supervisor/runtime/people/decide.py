@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 class Deciding(NamedTuple):
     """How decisions are made. `may`: whether a person may decide another approval, which the rule that a decision
-    makes would decide, too. `batch`: the id of the batch to which they belong."""
+    makes would decide, too. `batch`: the id of the batch to which they belong. `quorum`: how many people must decide the
+    same."""
 
     channel: str | None = None
     may: MayDecide = lambda by, found: True
@@ -85,7 +86,7 @@ async def decide_in_tree(
         try:
             ready = _ready(runner, approval, decision)
         except InvalidInput as error:
-            found.append(refused(approval, error, how))
+            found.append(_refused(runner, approval, error, how))
         else:
             found.append(ready or DecisionResult(kind="unknown", approval=approval, batch=how.batch))
     results: dict[int, DecisionResult] = {}
@@ -98,7 +99,7 @@ async def decide_in_tree(
             try:
                 entries, result = _entries(runner, view, each, how)
             except InvalidInput as error:
-                entries, result = [], refused(each.approval, error, how)
+                entries, result = [], _refused(runner, each.approval, error, how)
             for entry in entries:
                 view.take(*entry)
             if result is not None:
@@ -112,9 +113,11 @@ async def decide_in_tree(
     ]
 
 
-def refused(approval: str, why: object, how: Deciding) -> DecisionResult:
+def _refused(runner: "Runner", approval: str, why: object, how: Deciding) -> DecisionResult:
     """Return the result of a decision that a batch does not make."""
-    return DecisionResult(kind="refused", approval=approval, status="pending", batch=how.batch, why=str(why))
+    found = runner.journal.store.get_approval(approval)
+    status = None if found is None else found.status
+    return DecisionResult(kind="refused", approval=approval, status=status, batch=how.batch, why=str(why))
 
 
 def _ready(runner: "Runner", approval: str, decision: Decision) -> _Ready | None:
