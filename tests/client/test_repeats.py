@@ -3,7 +3,7 @@
 import pytest
 from wires import problem, wired
 
-from supervisor import Answer, Approve, Budget, NotEntitled, ServerUnavailable, deny, open_remote
+from supervisor import Answer, Approve, Budget, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
 from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -33,6 +33,8 @@ REPEATED = {
     "cancel": lambda remote: remote.cancel("s"),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
     "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=1)),
+    "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
+    "run_schedule": lambda remote: remote.run_schedule("s"),
 }
 METHODS = {"approve": "decide", "answer": "decide", "approve_all": "decide_all"}
 SENT_ONCE = {
@@ -41,6 +43,7 @@ SENT_ONCE = {
     "retry": lambda remote: remote.retry("s"),
     "resume": lambda remote: remote.resume("s"),
     "resume_all": lambda remote: remote.resume_all(),
+    "change_schedule": lambda remote: remote.change_schedule("s", "paused"),
     "revoke_rule": lambda remote: remote.revoke_rule("r"),
     "reveal": lambda remote: remote.reveal(ID),
 }

@@ -4,6 +4,8 @@ Rules
 - The credential of a request names the person who decides, never a name in its body.
 - The status of a decision (A3): 200 it counts, or repeats the decision that counts; 404 unknown; 409 another decision
   counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
+
+The module is longer than 400 lines because half of it is the table of its endpoints.
 """
 
 from collections.abc import Collection
@@ -175,8 +177,19 @@ async def approve_in_session(call: Call) -> Response:
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
+    decided = {"all": None, "ended": True}.get(query.status or "all", query.status)
     page = await call.supervisor.find_approvals(
-        pending=query.status == "pending", session=query.session, after=query.after, limit=query.limit
+        pending=None if query.status is None else False,
+        session=query.session,
+        text=query.text,
+        by=query.by,
+        tool=query.tool,
+        agent=query.agent,
+        decided=decided,
+        before=query.before,
+        newest_first=query.newest,
+        after=query.after,
+        limit=query.limit,
     )
     call.show(*page)
     return page_document(page, approval_document)

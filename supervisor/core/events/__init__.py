@@ -76,6 +76,12 @@ from supervisor.core.events.runs import (
     RunUnblocked as RunUnblocked,
     StateSaved as StateSaved,
 )
+from supervisor.core.events.scheduling import (
+    ScheduleAdded as ScheduleAdded,
+    ScheduleChanged as ScheduleChanged,
+    ScheduleDisputed as ScheduleDisputed,
+    ScheduleHandled as ScheduleHandled,
+)
 from supervisor.core.events.sessions import (
     MESSAGE as MESSAGE,
     ForkTaken as ForkTaken,
@@ -144,6 +150,10 @@ AnyEvent = (
     | CredentialsShown
     | SessionForked
     | ForkTaken
+    | ScheduleAdded
+    | ScheduleChanged
+    | ScheduleDisputed
+    | ScheduleHandled
     | RunFinished
 )
 

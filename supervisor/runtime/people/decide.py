@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 class Deciding(NamedTuple):
     """How decisions are made. `may`: whether a person may decide another approval, which the rule that a decision
-    makes would decide, too. `batch`: the id of the batch to which they belong. `quorum`: how many people must decide the
+    makes would decide, too. `batch`: the id of the batch to which they belong. `quorum`: how many must decide the
     same."""
 
     channel: str | None = None

@@ -5,8 +5,10 @@
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
+    GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
     POST /decisions                several calls, shown whole, and then decided
+    GET  /history                  what was asked before, and a search
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
@@ -15,9 +17,12 @@ Rules
 - The answer to a decision is the card after the decision, with the status of A3: a person who was slower reads who
   decided first. A browser may repeat this request. After any other form the browser is redirected to the page.
 - An error is a page, too, and says what to do next.
+
+The module is longer than 400 lines because the pages of approvals and of sessions share their parts.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, get_args
@@ -31,14 +36,24 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, together, tree
+from supervisor.channels.web.pages import (
+    history,
+    inbox,
+    reference,
+    schedules,
+    starting,
+    story,
+    timeline,
+    together,
+    tree,
+)
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
 from supervisor.core.cursors import cursor_at
-from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict
 from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
@@ -82,10 +97,26 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    equal = together.count_equal(first)
+    spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
     stream = stream_url("/api/events", first.cursor)
-    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream, "equal": equal}
+    model = {
+        "page": page,
+        "most": inbox.MOST_ROWS,
+        "stream": stream,
+        "spent": spent,
+        "equal": together.count_equal(first),
+    }
     return await visit.page("inbox.html", "inbox", model)
+
+
+async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
+    """Return what the trees of open cards have spent on models. These are few (`inbox.OPEN_CARDS`)."""
+    found: dict[str, str] = {}
+    for root in roots:
+        with suppress(NotFound):  # it was pruned just now
+            if usage := (await supervisor.get_session(root)).usage:
+                found[root] = str(usage)
+    return found
 
 
 async def show_approval(visit: Visit) -> Response:
@@ -332,8 +363,11 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/agents", starting.list_agents),
     ("GET", "/agents/{name}", starting.show_agent),
     ("POST", "/agents/{name}", starting.start),
+    ("GET", "/history", history.show_history),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
+    ("GET", "/schedules", schedules.list_schedules),
+    ("POST", "/schedules/{name}", schedules.change_schedule),
     ("GET", "/docs", reference.show_reference),
 )
 
