@@ -33,7 +33,6 @@ REPEATED = {
     "cancel": lambda remote: remote.cancel("s"),
     "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=5)),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
-    "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=1)),
     "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
     "run_schedule": lambda remote: remote.run_schedule("s"),
 }
