@@ -268,7 +268,13 @@ class Telling:
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 edited = ", with other arguments" if event.edited is not None else ""
                 through = () if event.through is None else (", through ", NAME(event.through))
-                said = word, f"{wide} by ", *_by(event), edited, *through, *_because(event.reason)
+                voters = () if not event.votes else (", with the vote of ", PERSON(", ".join(event.votes)))
+                batch = () if event.batch is None else (", in batch ", NAME(event.batch))
+                said = word, f"{wide} by ", *_by(event), edited, *voters, *through, *batch, *_because(event.reason)
+            case e.ApprovalVoted():
+                wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
+                other = () if bytes(event.value) == b"null" else (", for ", _value(event.value))
+                said = "voted for", f"{wide} by ", *_by(event), f", of {event.quorum} who must", *other
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():
@@ -495,7 +501,9 @@ def _left(text: str | None) -> _Words:
     return (": ", OUTPUT(text)) if text and text.strip() else ()
 
 
-def _by(event: e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered) -> _Words:
+def _by(
+    event: e.ApprovalVoted | e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered,
+) -> _Words:
     """Return the person, and the channel that they used."""
     return PERSON(event.by), *((" (", NAME(event.channel), ")") if event.channel else ())
 

@@ -53,12 +53,14 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RulePart(_Part, frozen=True, kw_only=True):
-    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about."""
+    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about; `quorum`: so many of them
+    must say yes."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     unreviewed: bool = False
     """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
@@ -86,6 +88,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
     first_progress_timeout: float | None = None
@@ -200,16 +203,16 @@ class Configuration(_Part, frozen=True, kw_only=True):
         ]
 
     def reservations(self) -> list[ApproverRule]:
-        found = [ApproverRule(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
+        found = [_reservation(part, rule=make_rule(part)) for part in self.rules if part.approvers]
         for name, agent in self.agents.items():
             if agent.approvers:
-                found.append(ApproverRule(approvers=agent.approvers, agent=name))
-            found += [
-                ApproverRule(approvers=part.approvers, agent=name, rule=make_rule(part))
-                for part in agent.rules
-                if part.approvers
-            ]
+                found.append(_reservation(agent, agent=name))
+            found += [_reservation(part, agent=name, rule=make_rule(part)) for part in agent.rules if part.approvers]
         return found
+
+
+def _reservation(part: RulePart | AgentPart, **of: Any) -> ApproverRule:
+    return ApproverRule(approvers=part.approvers, quorum=part.quorum, **of)
 
 
 _NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
@@ -318,11 +321,11 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             yield where, str(error)
         if rule.approvers and rule.kind != "ask":
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
-        yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
+        yield from _approver_problems(where, rule, people)
     yield from _budget_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
-        yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
+        yield from _approver_problems(f"agents.{name}", agent, people)
 
 
 def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
@@ -420,6 +423,15 @@ def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:
     for name, agent in configuration.agents.items():
         for place, rule in enumerate(agent.rules):
             yield f"agents.{name}.rules[{place}]", rule
+
+
+def _approver_problems(
+    where: str, part: RulePart | AgentPart, people: Mapping[str, PersonPart]
+) -> Iterator[tuple[str, str]]:
+    yield from _unknown_people(f"{where}.approvers", part.approvers, people)
+    number, named = part.quorum, len({*part.approvers})
+    if number != 1 and not 1 < number <= named:
+        yield f"{where}.quorum", f"{number} people must decide, and approvers names {named}: name more, or lower it"
 
 
 def _unknown_people(where: str, names: tuple[str, ...], people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
