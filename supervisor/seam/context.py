@@ -254,10 +254,19 @@ class Context(Operations):
         InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
-    def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AbstractAsyncContextManager[None]:
+    def model_call(
+        self,
+        *,
+        limit: str | None = None,
+        at_entry: bool = False,
+        on_silence: Callable[[str], bool] | None = None,
+    ) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
         (W5).
 
+        `limit`: the name of a Limit. The new steps in the block wait for a place of it, and hold it to their end (L1).
+        `at_entry`: the block asks the model itself, without steps: it waits at its entry. Without it, the block waits
+        there only if no other operation of the agent is under way.
         `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
         was silent: the run does not stall, and the budget begins anew.
         """

@@ -20,6 +20,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.limits import Limit
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
@@ -73,6 +74,7 @@ async def open_supervisor(
     routes: Sequence[Route] = (),
     traces: bool = False,
     trace_contents: bool = False,
+    limits: Sequence[Limit] = (),
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -95,6 +97,8 @@ async def open_supervisor(
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
     `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
+    `limits`: how many model calls, tools and agents that name one of them run at once, or begin within a minute; the
+    others wait in order (L1). Raises InvalidInput if two have one name.
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -123,6 +127,7 @@ async def open_supervisor(
             orphans=OrphanedProcesses(end_orphaned_process),
             jobs=JobWatch,
             environment=environment,
+            limits=limits,
         )
         if environment is not None:
             runner.published.connect(environment.hear)

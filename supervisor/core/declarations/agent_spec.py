@@ -32,6 +32,7 @@ from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, JSON_NULL, from_json, is_exact, printable_text, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.limits import checked_limit
 from supervisor.core.values import AgentView
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
+        limit: str | None = None,
         version: str = "1",
         versions: Mapping[str, "AgentSpec[..., Any] | Callable[..., Awaitable[Any]]"] = MappingProxyType({}),
     ) -> None:
@@ -135,6 +137,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
+        self.limit = checked_limit(limit, f"agent {self.name}")
         self.version = version
         self.versions = dict(versions)
         if not version or version in self.versions:
@@ -348,6 +351,7 @@ def agent(
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
+    limit: str | None = None,
     version: str = "1",
     versions: Mapping[str, AgentSpec[..., Any] | Callable[..., Awaitable[Any]]] = MappingProxyType({}),
 ) -> AgentDecorator: ...
@@ -379,6 +383,7 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     each following one, and their maximum; the actual wait is random, between half and all of it.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
+    `limit`: the name of a Limit: its runs hold a place of it whenever they do not only wait (L1).
     `version`: of this code; a run keeps the version of its first attempt (R10). `versions`: older code, by version, for
     runs that began with it: a function, under this declaration, or an agent.
     """

@@ -10,6 +10,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError
 from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.attempt.places import LimitKeeper
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
@@ -51,6 +52,9 @@ class Host(Protocol[AttemptT_contra]):
     asking: MutableMapping[str, Callable[[msgspec.Raw], None]]
     """What checks the arguments that a person gives a call which waits here, by its approval."""
     bodies: Bodies
+
+    @property
+    def limits(self) -> LimitKeeper[AttemptT_contra]: ...
 
     @property
     def is_draining(self) -> bool: ...

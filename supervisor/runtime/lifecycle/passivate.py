@@ -25,6 +25,7 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.limits import name_of
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
@@ -90,6 +91,8 @@ class Passivation:
             self._attempts.start_soon(self._settle, attempt)
 
     def _may_sleep(self, attempt: Attempt) -> bool:
+        if any(name_of(key) is not None for key in attempt.waiting):
+            return False
         if not attempt.timers:
             return True
         if self.is_leaving:
@@ -134,6 +137,7 @@ class Passivation:
                 attempt.is_looked_at = False
                 return
             is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
+            is_silent = is_silent and not attempt.awaits_turn
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)

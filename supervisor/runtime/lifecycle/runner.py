@@ -27,6 +27,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES
+from supervisor.core.limits import Limit, named_limits
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
@@ -48,6 +49,7 @@ from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
 from supervisor.runtime.lifecycle.launch import Launcher
+from supervisor.runtime.lifecycle.limits import Limits
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.passivate import Passivation
 from supervisor.runtime.lifecycle.restart import restart_or_end
@@ -101,6 +103,7 @@ class Runner:
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
+    `limits` bound what runs at once (L1).
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Runner:
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
         environment: Environment | None = None,
+        limits: Sequence[Limit] = (),
     ) -> None:
         self.environment = environment or Environment()
         self.clock = self.environment.clock
@@ -145,6 +149,7 @@ class Runner:
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
+        self.limits = Limits(self.attempts, named_limits(limits))
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
@@ -217,6 +222,7 @@ class Runner:
             attempt.stop(StopReason("suspended", "the supervisor was stopped"))
 
     def grew_quiet(self, attempt: Attempt) -> None:
+        self.limits.grew_quiet(attempt)
         self.passivation.look_at(attempt)
 
     def waits_for_replay(self, attempt: Attempt) -> None:
@@ -231,6 +237,7 @@ class Runner:
         log.debug(
             "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
         )
+        self.limits.stopped(attempt)
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
@@ -315,6 +322,7 @@ class Runner:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
                 with attempt.external, attempt.inner:
+                    await attempt.wait_for_turn()
                     own_tasks(attempt.settling)
                     attempt.settling.begin()
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
@@ -391,6 +399,7 @@ class Runner:
         self.alarm.take_back(attempt.overdue)
         self.alarm.take_back(attempt.written_at)
         self.passivation.forget(attempt)
+        self.limits.left(attempt)
         attempt.has_ended = True
         attempt.seal()  # a timer that fires just now may still wait for its turn
         if not state.is_open or session not in self.attempts.endings:

@@ -23,10 +23,12 @@ from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
+from supervisor.core.limits import ELSEWHERE, checked_limit
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
+from supervisor.runtime.attempt.places import within_limit
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import run
 from supervisor.runtime.operations.children import LocalChild, spawn
@@ -235,10 +237,20 @@ class LocalContext(LocalOperations, Context):
             self._attempt.complete(opened)
 
     @asynccontextmanager
-    async def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AsyncIterator[None]:
+    async def model_call(
+        self,
+        *,
+        limit: str | None = None,
+        at_entry: bool = False,
+        on_silence: Callable[[str], bool] | None = None,
+    ) -> AsyncIterator[None]:
+        name = checked_limit(limit, "ctx.model_call")
+        if name is not None and self._attempt.host.environment.runs_elsewhere:
+            raise InvalidInput(ELSEWHERE)
         try:
-            with self._attempt.watch.working(model_call=True, on_silence=on_silence):
-                yield
+            async with within_limit(self._attempt, name, at_entry=at_entry):
+                with self._attempt.watch.working(model_call=True, on_silence=on_silence):
+                    yield
         finally:
             self._attempt.check_quiet()  # the attempt may only wait from now on
 

@@ -1,0 +1,223 @@
+"""Limits: what is bounded waits in order, without a place; what is busy is waited for once (L1 to L4)."""
+
+from collections import Counter
+
+import anyio
+import pytest
+from scenes import names, opened
+from watching import next_of
+
+from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
+
+pytestmark = pytest.mark.anyio
+running: Counter[str] = Counter()
+most: Counter[str] = Counter()
+order: list[str] = []
+busy_until = [0.0]
+refused: list[float] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    for each in (running, most, order, refused):
+        each.clear()
+    busy_until[0] = 0.0
+
+
+async def work(what: str, seconds: float = 1.0) -> str:
+    running[what] += 1
+    most[what] = max(most[what], running[what])
+    try:
+        await anyio.sleep(seconds)
+    finally:
+        running[what] -= 1
+    return what
+
+
+async def request(number: int) -> int:
+    order.append(str(number))
+    if anyio.current_time() < busy_until[0]:
+        refused.append(anyio.current_time())
+        raise RetryAfter(2.0)
+    await work("model")
+    return number
+
+
+@tool(policy="allow", limit="browser")
+async def browse(page: str) -> str:
+    return await work("browser")
+
+
+@tool(limit="browser")
+async def buy(page: str) -> str:
+    return await work("browser")
+
+
+@agent
+async def asker(ctx: Context, number: int) -> int:
+    async with ctx.model_call(limit="openai"):
+        return await ctx.step(request, number)
+
+
+@agent
+async def own_asker(ctx: Context, number: int) -> int:
+    async with ctx.model_call(limit="openai"):
+        await work("model")
+    return number
+
+
+@agent
+async def browser(ctx: Context, page: str) -> str:
+    return (await ctx.call(browse, page)).content
+
+
+@agent
+async def buyer(ctx: Context, page: str) -> str:
+    return (await ctx.call(buy, page)).content
+
+
+@agent(limit="reviewers")
+async def reviewer(ctx: Context, depth: int) -> int:
+    """Work, let a reviewer below do so, and work again."""
+    order.append(f"begins {depth}")
+    await work("reviewer")
+    below = await ctx.run(reviewer, depth - 1) if depth else 0
+    await work("reviewer")
+    return below + 1
+
+
+async def _all(spec, count, limits, store=None, **options):
+    """Run an agent so many times at once; return how long that took."""
+    began = anyio.current_time()
+    async with opened(store, limits=limits, **options) as supervisor:
+        runs = [await supervisor.start(spec, number, session=f"s{number}") for number in range(count)]
+        assert [await run.result() for run in runs] == [*range(count)]
+    return anyio.current_time() - began
+
+
+@pytest.mark.parametrize("spec", [asker, own_asker])
+async def test_model_calls_of_all_runs_hold_a_place_each_and_the_others_wait(spec):
+    """L1: with steps the place is asked for by the first new step, without steps at the entry."""
+    took = await _all(spec, 12, [Limit("openai", at_once=3)])
+    assert most["model"] == 3
+    assert took == pytest.approx(4, abs=0.5)
+
+
+async def test_so_many_begin_within_a_minute():
+    """L1: `per_minute` counts what begins."""
+    took = await _all(asker, 7, [Limit("openai", per_minute=3)])
+    assert took == pytest.approx(121, abs=1)
+
+
+async def test_a_tool_holds_its_place_from_executing_to_its_result():
+    """L1: a call that waits is not executing."""
+    store = MemoryStore()
+    async with opened(store, limits=[Limit("browser", at_once=1)]) as supervisor:
+        runs = [await supervisor.start(browser, page, session=page) for page in "ab"]
+        await anyio.sleep(0.5)
+        assert sorted(names(store, page).count("ToolCallStarted") for page in "ab") == [0, 1]
+        assert [await run.result() for run in runs] == ["browser"] * 2
+    assert most["browser"] == 1
+
+
+async def test_a_call_that_waits_for_a_person_holds_no_place():
+    """L2: the place is asked for after the approval."""
+    async with opened(limits=[Limit("browser", at_once=1)]) as supervisor:
+        first = await supervisor.start(buyer, "a")
+        asked = await next_of(first.watch_approvals())
+        assert await (await supervisor.start(browser, "b")).result() == "browser"
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await first.result() == "browser"
+
+
+async def test_an_agent_gives_its_place_back_while_it_waits_for_an_agent_of_the_same_limit():
+    """L2: nothing deadlocks at one place, however deep."""
+    async with opened(limits=[Limit("reviewers", at_once=1)]) as supervisor:
+        with anyio.fail_after(60):
+            runs = [await supervisor.start(reviewer, 3) for _ in range(3)]
+            assert [await run.result() for run in runs] == [4] * 3
+    assert most["reviewer"] == 1
+
+
+@agent(limit="reviewers")
+async def crossing(ctx: Context, is_first: bool) -> str:
+    """Hold one limit and want another, in one of two orders, and ask a person below."""
+    outer, inner = ("openai", "browser") if is_first else ("browser", "openai")
+    async with ctx.model_call(limit=outer), ctx.model_call(limit=inner):
+        await ctx.step(work, "model")
+        await ctx.call(browse, "a")
+        await ctx.step(work, "model")
+    await ctx.run(browser, "b")
+    return "done"
+
+
+async def test_opposite_orders_and_nested_calls_do_not_deadlock_at_one_place_each():
+    """L2: what waits holds nothing."""
+    limits = [Limit(name, at_once=1) for name in ("openai", "browser", "reviewers")]
+    async with opened(limits=limits) as supervisor:
+        with anyio.fail_after(600):
+            runs = [await supervisor.start(crossing, number % 2 == 0) for number in range(6)]
+            assert [await run.result() for run in runs] == ["done"] * 6
+    assert most["browser"] == 1
+
+
+async def test_a_cancelled_run_leaves_the_queue_at_once():
+    """L3: those after it move up."""
+    async with opened(limits=[Limit("openai", at_once=1)]) as supervisor:
+        runs = []
+        for number in range(3):
+            runs.append(await supervisor.start(asker, number))
+            await anyio.sleep(0.1)
+        await runs[1].cancel(reason="no")
+        assert (await runs[1].outcome()).kind == "cancelled"
+        assert await runs[2].result() == 2
+    assert order == ["0", "2"]
+
+
+async def test_the_clock_stands_while_a_run_waits_for_a_place():
+    """L3: a wait for a limit is no silence."""
+
+    @agent(inactivity_timeout=5)
+    async def patient(ctx: Context, seconds: float) -> str:
+        async with ctx.model_call(limit="openai"):
+            return await ctx.named("work").step(work, "model", seconds)
+
+    async with opened(limits=[Limit("openai", at_once=1)]) as supervisor:
+        runs = [await supervisor.start(patient, 4.0) for _ in range(4)]
+        assert [await run.result() for run in runs] == ["model"] * 4
+
+
+async def test_forty_agents_wait_once_for_an_endpoint_that_is_busy():
+    """L4: at most at_once + 1 requests are refused for each closing, and no run stalls or journals it."""
+    store = MemoryStore()
+    busy_until[0] = anyio.current_time() + 7
+    await _all(asker, 40, [Limit("openai", at_once=4)], store)
+    closings = Counter(round(instant) for instant in refused)
+    assert len(closings) == 4
+    assert max(closings.values()) <= 5
+    assert names(store, "s0").count("OperationFinished") == 1
+
+
+async def test_a_step_without_a_limit_waits_for_itself():
+    """L4: RetryAfter needs no limit."""
+
+    @agent
+    async def lone(ctx: Context) -> int:
+        return await ctx.step(request, 1)
+
+    busy_until[0] = anyio.current_time() + 3
+    async with opened() as supervisor:
+        assert await (await supervisor.start(lone)).result() == 1
+    assert order == ["1"] * 3
+
+
+def test_a_limit_says_what_is_wrong_with_it():
+    """A limit bounds something, by whole numbers, and has a name that can stand in a key."""
+    for wrong in (
+        {"name": "a"},
+        {"name": "a", "at_once": 0},
+        {"name": "a:b", "at_once": 1},
+        {"name": "", "at_once": 1},
+    ):
+        with pytest.raises(InvalidInput):
+            Limit(**wrong)
