@@ -12,14 +12,20 @@ docs/how-to/write-a-channel.md builds one.
     buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
     a form, field by field       interview_of, whose Interview says what each Prompt asks, and what a line means
     a press, by its code         Answering, which finds the person, decides, and says what became of it
+    a whole chat platform        Platform, which is subclassed, for ChatChannel: it draws, reads, writes, edits, finds,
+                                 whispers and opens forms; Limits say what it cannot do, Refused what it refuses
     sessions in chats            Chat, which is subclassed, and Conversations; IncomingMessage, Earlier, Piece
     HTTP requests                HttpClient, HttpReply (they need httpx): bounded, and without addresses in logs
 """
 
 from typing import TYPE_CHECKING
 
+from supervisor.channels.chat.acts import Act, Answer, Command, Noise, Place, Press, Replied, Said
 from supervisor.channels.chat.answering import Answering, Pressed, Reply, Result
+from supervisor.channels.chat.cards import Asking
 from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.driver import ChatChannel
+from supervisor.channels.chat.filling import FILL, Fill
 from supervisor.channels.chat.interview import NOTHING, Interview, Prompt, interview_of
 from supervisor.channels.chat.modal_fields import ModalField, modal_fields, read_modal, refused
 from supervisor.channels.chat.platform import BURIED, WRITING, Chat, Earlier, IncomingMessage, Piece
@@ -39,6 +45,19 @@ from supervisor.channels.chat.presses import (
     unseen_buttons,
 )
 from supervisor.channels.chat.prose import harmless, pieces
+from supervisor.channels.chat.refusals import Meaning, Refused, what_follows
+from supervisor.channels.chat.verbs import (
+    CARD,
+    Drawn,
+    Driver,
+    Face,
+    Limits,
+    Mentioned,
+    Platform,
+    Questions,
+    Seen,
+    Serving,
+)
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem, Secret
 from supervisor.channels.wording.cards import (
     Card,
@@ -96,42 +115,66 @@ if TYPE_CHECKING:
 __all__ = [
     "APPROVAL_ID",
     "BURIED",
+    "CARD",
     "DENY",
     "EDIT",
     "EXPLAIN",
+    "FILL",
     "FORMS",
     "NOTHING",
     "REPLY",
     "WRITING",
+    "Act",
+    "Answer",
     "Answering",
+    "Asking",
     "Button",
     "Card",
     "CardGone",
     "ChannelSettings",
     "ChannelSetup",
     "Chat",
+    "ChatChannel",
     "Choice",
+    "Command",
     "Conversations",
+    "Drawn",
     "DrawnFact",
+    "Driver",
     "Earlier",
+    "Face",
     "Fact",
     "FactLog",
+    "Fill",
     "Form",
     "Grant",
     "HttpClient",
     "HttpReply",
     "IncomingMessage",
     "Interview",
+    "Limits",
+    "Meaning",
     "Mention",
+    "Mentioned",
     "ModalField",
+    "Noise",
     "Piece",
+    "Place",
+    "Platform",
+    "Press",
     "Pressed",
     "Problem",
     "Prompt",
+    "Questions",
     "Reading",
+    "Refused",
+    "Replied",
     "Reply",
     "Result",
+    "Said",
     "Secret",
+    "Seen",
+    "Serving",
     "Word",
     "all_facts",
     "asked_facts",
@@ -169,6 +212,7 @@ __all__ = [
     "summary",
     "unseen_buttons",
     "visible",
+    "what_follows",
     "with_choices",
     "with_gutter",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
@@ -257,6 +258,7 @@ class Context(Operations):
     def model_call(
         self,
         *,
+        reserve: Usage | None = None,
         limit: str | None = None,
         at_entry: bool = False,
         on_silence: Callable[[str], bool] | None = None,
@@ -264,6 +266,9 @@ class Context(Operations):
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
         (W5).
 
+        The block is one request to a model, for which budgets wait (B2). `reserve`: the most that it may use, as far as
+        you know, such as `Usage(output_tokens=4096)`; None: as much as the largest request so far. `requests=0`: it is
+        none, and is only watched.
         `limit`: the name of a Limit. The new steps in the block wait for a place of it, and hold it to their end (L1).
         `at_entry`: the block asks the model itself, without steps: it waits at its entry. Without it, the block waits
         there only if no other operation of the agent is under way.
@@ -310,6 +315,15 @@ class Context(Operations):
         with the run's next entry, or after 5 s, so SIGKILL may lose the last ones. The entry of a text over 64 KiB ends
         there, and says how much is missing. Raises InvalidInput for another kind.
         """
+
+    @abstractmethod
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
+        """Say what a request to a model took that the agent made outside of steps and calls; in those, say it by
+        `StepContext.used` and `ToolContext.used` (B1). A replay adds nothing. Raises InvalidInput for what is no Usage,
+        and if another live task of this branch says the same.
+
+        `is_operation=False`: for an agent that says it of another program, which no replay runs again: like `report`,
+        it is no operation, and says nothing during a replay."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

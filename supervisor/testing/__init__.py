@@ -32,6 +32,7 @@ from supervisor.testing.clocks import WallClock, wall_clock
 from supervisor.testing.disks import fast_disk, slow_disk
 from supervisor.testing.journals import Journal, read_journal
 from supervisor.testing.models import ModelRequest, ModelServer, Turn, scripted_model
+from supervisor.testing.platforms import PlatformBench
 from supervisor.testing.processes import fresh_process
 from supervisor.testing.replacing import replaced, wrapped
 from supervisor.testing.stores import CopyingStore, copy_store
@@ -48,6 +49,7 @@ __all__ = [
     "Journal",
     "ModelRequest",
     "ModelServer",
+    "PlatformBench",
     "Turn",
     "WallClock",
     "check_replay",

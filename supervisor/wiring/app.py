@@ -17,11 +17,13 @@ import anyio
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.limits import Limit
 from supervisor.core.store_urls import read_store_url
+from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
@@ -40,6 +42,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import genai_price
 from supervisor.system.refusals import UNATTENDED
 from supervisor.system.withheld import hold_hashes
 from supervisor.tools.job_watch import JobWatch
@@ -75,6 +78,8 @@ async def open_supervisor(
     traces: bool = False,
     trace_contents: bool = False,
     limits: Sequence[Limit] = (),
+    prices: Callable[[Usage], float | None] = genai_price,
+    budget: Budget | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -97,6 +102,10 @@ async def open_supervisor(
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
     `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
+
+    `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
+    default are the prices of genai-prices, if it is installed (extra `prices`).
+    `budget`: what each tree may spend before a person is asked that was started without a budget (B2).
     `limits`: how many model calls, tools and agents that name one of them run at once, or begin within a minute; the
     others wait in order (L1). Raises InvalidInput if two have one name.
 
@@ -128,6 +137,8 @@ async def open_supervisor(
             jobs=JobWatch,
             environment=environment,
             limits=limits,
+            prices=prices,
+            budget=budget,
         )
         if environment is not None:
             runner.published.connect(environment.hear)

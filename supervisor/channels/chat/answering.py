@@ -28,6 +28,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Channel
+from supervisor.seam.commands import LAWS, Start
 from supervisor.seam.shown import read_state, until_shown
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
@@ -104,6 +105,10 @@ class Answering:
             f"You are not among the people of this supervisor. Its operator can add you: your {self._channel} id is "
             f"{visible(identity)}."
         )
+
+    def why_not_start(self, person: Person) -> str | None:
+        """Return why a person may not start agents; None if they may."""
+        return self._people.why_not_command(person.name, LAWS[Start].audit)
 
     async def note_stranger(self, supervisor: Supervisor, session: str, text: str, identity: str, why: str) -> None:
         """Record in the audit trail that a stranger sent a chat word to decide a session's approvals (A15).

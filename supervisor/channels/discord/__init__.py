@@ -1,6 +1,6 @@
 """Discord as a channel.
 
-channel       cards, and what people do        components  an approval as embed and buttons, within every limit
+channel       a platform, for the chat driver  components  an approval as embed and buttons, within every limit
 interactions  what Discord sends, as values    commands    slash commands
 talk          threads of conversations         rest        the REST interface, at Discord's pace
 settings      its table in the configuration

@@ -3,24 +3,18 @@
 Only the person who used a command sees its answer, except for what they say to a session.
 """
 
-from datetime import datetime
 from typing import Final
 
-from msgspec.structs import replace
-
-from supervisor.channels.chat.answering import Answering
-from supervisor.channels.chat.conversations import Conversations
+from supervisor.channels.chat.acts import Answer
+from supervisor.channels.chat.verbs import Serving
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import CONTENT, code_block
-from supervisor.channels.discord.interactions import Command, Payload
+from supervisor.channels.discord.interactions import SlashCommand
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
-from supervisor.channels.discord.talk import DiscordChat, incoming_of, session_of
+from supervisor.channels.discord.talk import DiscordChat, incoming_of
 from supervisor.core.approvals.chat_words import read_word
-from supervisor.core.approvals.people import People
 from supervisor.core.errors import NotFound
 from supervisor.core.text.visible import visible
-from supervisor.seam.commands import LAWS, Start
-from supervisor.seam.supervisor import Supervisor
 
 COMMANDS: Final = (
     {"name": "pending", "description": "List the approvals that wait for a person", "type": 1},
@@ -72,75 +66,52 @@ COMMANDS: Final = (
         ],
     },
 )
-_NO_AGENT: Final = "This supervisor has no agent to talk to in Discord. You can decide its cards here."
+_NO_AGENT: Final = Answer("This supervisor has no agent to talk to in Discord. You can decide its cards here.")
 
 
-def told(text: str) -> Payload:
-    """Return an answer, made visible before, that only the person who acted sees. Outside a code block, an agent's text
-    could make links."""
-    return interactions.told(code_block(text, CONTENT))
+async def run_command(command: SlashCommand, chat: DiscordChat, serving: Serving) -> Answer | None:
+    """Do what /start or /say says, and return its answer; None for another command. Raises StoreError, TreeOwned,
+    DiscordRefused, OSError."""
+    match command.name:
+        case "start":
+            return await _start(command, chat, serving)
+        case "say":
+            return await _say(command, serving)
+        case _:
+            return None
 
 
-class Commands:
-    """Does what slash commands say. `conversations`: None without an agent; `conversation`: where threads begin."""
-
-    def __init__(
-        self,
-        chat: DiscordChat,
-        conversations: Conversations | None,
-        answering: Answering,
-        people: People,
-        conversation: str,
-    ) -> None:
-        self._chat = chat
-        self._conversations = conversations
-        self._answering = answering
-        self._people = people
-        self._conversation = conversation
-
-    async def run(self, supervisor: Supervisor, command: Command, now: datetime) -> Payload:
-        """Do what a command says, and return its answer. Raises StoreError, TreeOwned, DiscordRefused, OSError."""
-        match command.name:
-            case "start":
-                return await self._start(supervisor, command)
-            case "say":
-                return await self._say(supervisor, command)
-            case "stop" if "id" not in command.options:
-                command = replace(command, options={"id": session_of(command.place)})
-        said = " ".join([command.name, *(command.options.get(name, "") for name in ("id", "text", "reason"))])
-        return told(await self._answering.say(supervisor, said, command.user, now, CONTENT - 100))
-
-    async def _start(self, supervisor: Supervisor, command: Command) -> Payload:
-        person = self._answering.find_person(command.user)
-        if isinstance(person, str):
-            return told(person)
-        if self._conversations is None:
-            return told(_NO_AGENT)
-        text = command.options.get("text", "")
-        if not text.strip() or read_word(text) is not None:
-            return told("Nothing was started or decided: write what the agent is to do.")
-        thread = command.id
-        may_not = self._people.why_not_command(person.name, LAWS[Start].audit)
-        if may_not is None:  # else the supervisor refuses: no thread
-            try:
-                thread = await self._chat.open_thread(self._conversation, command.user, person.name, text)
-            except (DiscordRefused, OSError) as error:
-                return told(f"Not started, since no thread could be opened: {visible(str(error), kind='words')}")
-        answer = await self._conversations.hear(supervisor, incoming_of(command, thread, begins=True))
-        return interactions.told(f"Here: <#{thread}>") if answer is None else told(answer)
-
-    async def _say(self, supervisor: Supervisor, command: Command) -> Payload:
-        if self._conversations is None:
-            return told(_NO_AGENT)
-        incoming = incoming_of(command, command.place, begins=False)
+async def _start(command: SlashCommand, chat: DiscordChat, serving: Serving) -> Answer:
+    person = serving.answering.find_person(command.user)
+    if isinstance(person, str):
+        return Answer(person)
+    if serving.conversations is None:
+        return _NO_AGENT
+    text = command.options.get("text", "")
+    if not text.strip() or read_word(text) is not None:
+        return Answer("Nothing was started or decided: write what the agent is to do.")
+    thread = command.id
+    if serving.answering.why_not_start(person) is None:  # else the supervisor refuses: no thread
         try:
-            await supervisor.get_session(incoming.session)
-        except NotFound:
-            return told("This is no thread of a session. /start begins one.")
-        answer = await self._conversations.hear(supervisor, incoming)
-        if answer is not None:
-            return told(answer)
-        return interactions.said(code_block(visible(incoming.text, kind="prose", lines=True), CONTENT))
+            thread = await chat.open_thread(serving.home.conversation, command.user, person.name, text)
+        except (DiscordRefused, OSError) as error:
+            return Answer(f"Not started, since no thread could be opened: {visible(str(error), kind='words')}")
+    answer = await serving.conversations.hear(serving.supervisor, incoming_of(command, thread, begins=True))
+    return Answer(payload=interactions.told(f"Here: <#{thread}>")) if answer is None else Answer(answer)
+
+
+async def _say(command: SlashCommand, serving: Serving) -> Answer:
+    if serving.conversations is None:
+        return _NO_AGENT
+    incoming = incoming_of(command, command.place, begins=False)
+    try:
+        await serving.supervisor.get_session(incoming.session)
+    except NotFound:
+        return Answer("This is no thread of a session. /start begins one.")
+    answer = await serving.conversations.hear(serving.supervisor, incoming)
+    if answer is not None:
+        return Answer(answer)
+    return Answer(payload=interactions.said(code_block(visible(incoming.text, kind="prose", lines=True), CONTENT)))
 
 
 async def register(rest: DiscordRest, application: str) -> int:

@@ -16,6 +16,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from supervisor.channels.chat.acts import Command, Press
 from supervisor.channels.discord.components import read_custom_id
 from supervisor.core.errors import InvalidInput
 
@@ -33,25 +34,17 @@ DEFERRED_REPLY: Final[Payload] = {"type": 5, "data": {"flags": EPHEMERAL}}
 """The answer comes later, and only the person who acted sees it. The message with the buttons does not change."""
 
 
-class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """A button was pressed, or the form that it opened was sent with `text`. `card`: the message with the button."""
+class DiscordPress(Press, frozen=True, kw_only=True):
+    """A press. `token`: by which it is answered later."""
 
-    code: str
-    approval: str
-    user: str
     token: str
-    text: str | None = None
-    fields: dict[str, str] | None = None
-    """What the person filled into a form of several fields, by their names."""
-    card: str = ""
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class SlashCommand(Command, frozen=True, kw_only=True):
     """A slash command, with its options by name."""
 
     name: str
     options: Mapping[str, str]
-    user: str
     token: str
     id: Id = "0"
     place: Id = "0"
@@ -69,7 +62,7 @@ def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, n
         return False
 
 
-def read(payload: Payload, application: str | None = None) -> Press | Command | None:
+def read(payload: Payload, application: str | None = None) -> DiscordPress | SlashCommand | None:
     """Return an interaction as a value; None for other kinds. `application`: the id that it must come from.
 
     Raises InvalidInput for an interaction that Discord would not send, or not to this application.
@@ -80,7 +73,7 @@ def read(payload: Payload, application: str | None = None) -> Press | Command | 
     return act
 
 
-def _read(payload: Payload) -> Press | Command | None:
+def _read(payload: Payload) -> DiscordPress | SlashCommand | None:
     try:
         user = (payload.get("member") or payload)["user"]["id"]
         token, data = payload["token"], payload["data"]
@@ -88,7 +81,8 @@ def _read(payload: Payload) -> Press | Command | None:
             case 2:
                 options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
                 where = {"id": payload.get("id", "0"), "place": payload.get("channel_id") or "0"}
-                return _typed(Command, name=data["name"], options=options, user=user, token=token, **where)
+                where |= {"text": _written(data["name"], options, where["place"]), "options": options}
+                return _typed(SlashCommand, name=data["name"], user=user, token=token, **where)
             case 3 | 5 as kind:
                 ids = read_custom_id(data["custom_id"])
                 text, fields = _filled(data) if kind == 5 else (None, None)
@@ -97,7 +91,7 @@ def _read(payload: Payload) -> Press | Command | None:
                 code, approval = ids
                 card = _card(payload)
                 said = {"user": user, "token": token, "text": text, "fields": fields, "card": card}
-                return _typed(Press, code=code, approval=approval, **said)
+                return _typed(DiscordPress, code=code, approval=approval, **said)
             case _:
                 return None
     except (KeyError, IndexError):
@@ -111,6 +105,17 @@ T = TypeVar("T")
 
 def _typed(kind: type[T], **fields: Any) -> T:
     return msgspec.convert(fields, kind)
+
+
+def _written(name: str, options: Mapping[str, str], place: str) -> str:
+    """Return a command as its name, an id and a text. /stop without an id is of the thread."""
+    if name == "stop" and "id" not in options:
+        return f"{name} {session_of(place)}"
+    return " ".join([name, *(options.get(each, "") for each in ("id", "text", "reason"))])
+
+
+def session_of(thread: str) -> str:
+    return f"discord-{thread}"
 
 
 def _filled(data: Payload) -> tuple[str | None, dict[str, str] | None]:

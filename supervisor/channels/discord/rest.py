@@ -1,9 +1,16 @@
 """Discord's REST interface, with the bot's token.
 
-A request that is limited (429) is repeated after the time that Discord says. A refused request raises.
+Rules
+- Discord says with each answer how many more requests of its kind it takes, and when it takes the next ones. A request
+  that it would refuse waits until then: Discord shuts out an address that is refused too often.
+- A request that is limited all the same (429) is repeated after the time that Discord says, and all others of its kind
+  wait as long; so do all requests, if the limit is for all.
+- A refused request raises.
 """
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
@@ -12,23 +19,35 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.core.errors import SupervisorError
+from supervisor.channels.chat.refusals import Meaning, Refused
 from supervisor.system.http_requests import HttpClient, HttpReply
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
 PAGE: Final = 100  # messages in one answer
+KINDS: Final = 500  # of requests that are remembered; then those are forgotten that are not limited
+_MESSAGE: Final = re.compile(r"(?<=/messages/)[0-9]+")
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
-GONE: Final = (10003, 10008)  # the channel, the message
+MEANINGS: Final[Mapping[int, Meaning]] = {
+    10003: "gone",  # the channel
+    10008: "gone",  # the message
+    50083: "closed",  # the thread is archived
+    160005: "closed",  # the thread is locked
+    50001: "out",
+    50013: "denied",
+}
+"""What Discord's error codes mean (chat/refusals.py)."""
+_OF_STATUS: Final[Mapping[int, Meaning]] = {401: "denied", 403: "out", 429: "busy"}
 
 
-class DiscordRefused(SupervisorError):
+class DiscordRefused(Refused):
     """Discord answered a request with an error; `code` is Discord's code, `status` the HTTP status."""
 
     def __init__(self, what: str, status: int, code: int, text: str) -> None:
         super().__init__(f"Discord refused {what}: {status} {text}{_ADVICE.get(code, _ADVICE.get(status, ''))}")
         self.status = status
         self.code = code
+        self.meaning = MEANINGS.get(code, _OF_STATUS.get(status, "unknown"))
 
 
 _ADVICE: Final = {
@@ -37,6 +56,35 @@ _ADVICE: Final = {
     50001: "; let the bot see the channel",
     50013: "; let the bot send messages in the channel",
 }
+
+
+class _Kind:
+    """The requests of one kind, which are made one after the other."""
+
+    def __init__(self) -> None:
+        self.turn = anyio.Lock()
+        self._left = 1
+        self._resets_at = 0.0
+
+    @property
+    def pause(self) -> float:
+        """Seconds until Discord takes the next one."""
+        return max(0.0, self._resets_at - anyio.current_time()) if self._left <= 0 else 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        return self._resets_at < anyio.current_time() and not self.turn.locked()
+
+    def note(self, reply: HttpReply) -> None:
+        """Note what an answer says of the next requests."""
+        left, seconds = 1, 0.0
+        if reply.status == 429:
+            left, seconds = 0, _seconds_to_wait(reply)
+        else:
+            with suppress(KeyError, ValueError):
+                seconds = float(reply.headers["x-ratelimit-reset-after"])
+                left = int(reply.headers["x-ratelimit-remaining"])
+        self._left, self._resets_at = left, anyio.current_time() + seconds
 
 
 class DiscordRest:
@@ -50,6 +98,8 @@ class DiscordRest:
     ) -> None:
         headers = {"authorization": f"Bot {token}", "user-agent": AGENT}
         self._client = HttpClient(base_url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport)
+        self._kinds: dict[str, _Kind] = {}
+        self._all = _Kind()
 
     async def __aenter__(self) -> "DiscordRest":
         return self
@@ -83,18 +133,18 @@ class DiscordRest:
         request is limited and does not wait (`waits`); OSError if it failed in between: then Discord may or may
         not have carried it out."""
         sent = b"" if body is None else msgspec.json.encode(body)
+        kind = self._find_kind(method, path)
         while True:
-            try:
-                reply = await self._client.request(method, path, sent, params=params)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                raise ConnectionRefusedError(f"Discord cannot be reached: {error!r}") from error
-            except httpx.RequestError as error:
-                raise OSError(f"Discord's answer broke off: {error!r}") from error
+            if not waits and (pause := max(kind.pause, self._all.pause)) > 0:
+                raise ConnectionRefusedError(f"Discord takes no {method} for {pause:g} s")
+            async with kind.turn:
+                await anyio.sleep(max(kind.pause, self._all.pause))
+                reply = await self._request(method, path, sent, params)
+                if reply.status == 429 and not waits:  # it limits no other request
+                    raise ConnectionRefusedError(f"Discord takes no {method} for {_seconds_to_wait(reply):g} s")
+                (self._all if "x-ratelimit-global" in reply.headers else kind).note(reply)
             if reply.status != 429:
                 break
-            if not waits:
-                raise ConnectionRefusedError(f"Discord takes no {method} for {_seconds_to_wait(reply):g} s")
-            await anyio.sleep(_seconds_to_wait(reply))
         if reply.status >= 500:
             raise OSError(f"Discord cannot answer now: {reply.status}")
         if not reply.is_success:
@@ -103,6 +153,20 @@ class DiscordRest:
             return msgspec.json.decode(reply.content) if reply.content else None
         except (msgspec.MsgspecError, RecursionError):  # it is cut, or a proxy's
             raise OSError(f"Discord cannot answer now: {reply.status}, and not in its form") from None
+
+    async def _request(self, method: str, path: str, sent: bytes, params: Mapping[str, str | int] | None) -> HttpReply:
+        try:
+            return await self._client.request(method, path, sent, params=params)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise ConnectionRefusedError(f"Discord cannot be reached: {error!r}") from error
+        except httpx.RequestError as error:
+            raise OSError(f"Discord's answer broke off: {error!r}") from error
+
+    def _find_kind(self, method: str, path: str) -> _Kind:
+        """Return the kind of a request: all messages of a channel are of one."""
+        if len(self._kinds) > KINDS:
+            self._kinds = {name: kind for name, kind in self._kinds.items() if not kind.is_idle}
+        return self._kinds.setdefault(f"{method} {_MESSAGE.sub('', path)}", _Kind())
 
 
 def _seconds_to_wait(reply: HttpReply) -> float:

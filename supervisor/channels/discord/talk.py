@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
+from supervisor.channels.chat.refusals import what_follows
 from supervisor.channels.discord.components import CONTENT, TITLE, code_block
-from supervisor.channels.discord.interactions import Command
-from supervisor.channels.discord.rest import EPOCH, GONE, DiscordRefused, DiscordRest
+from supervisor.channels.discord.interactions import SlashCommand, session_of
+from supervisor.channels.discord.rest import EPOCH, DiscordRefused, DiscordRest
 from supervisor.channels.wording.lengths import fit
 from supervisor.core.text.visible import visible
 from supervisor.system.logs import FactLog
@@ -31,17 +32,13 @@ _SESSION: Final = re.compile(r"discord-(\d+)")
 _BETWEEN: Final = " · "
 
 
-def session_of(thread: str) -> str:
-    return f"discord-{thread}"
-
-
 def thread_of(session: str) -> str | None:
     """Return the thread of a session that began in Discord, None for any other."""
     found = _SESSION.fullmatch(session)
     return None if found is None else found[1]
 
 
-def incoming_of(command: Command, thread: str, *, begins: bool) -> IncomingMessage:
+def incoming_of(command: SlashCommand, thread: str, *, begins: bool) -> IncomingMessage:
     """Return what a person says by a slash command. Discord orders commands and messages by their ids."""
     said_at = datetime.fromtimestamp(((int(command.id) >> 22) + EPOCH) / 1000, UTC)
     text = command.options.get("text", "")
@@ -97,8 +94,7 @@ class DiscordChat(Chat):
                 await self._rest.call("PATCH", f"{messages}/{message}", _message(piece), waits=False)
                 return message
             except DiscordRefused as error:
-                if error.code not in GONE:
-                    raise
+                what_follows(error, "rewrite")
         posted = await self._rest.call("POST", messages, {**_message(piece), "flags": SILENT}, waits=False)
         return str(posted["id"])
 
@@ -106,8 +102,7 @@ class DiscordChat(Chat):
         try:
             await self._rest.call("DELETE", f"/channels/{thread_of(session)}/messages/{message}", waits=False)
         except DiscordRefused as error:
-            if error.code not in GONE:
-                raise
+            what_follows(error, "rewrite")
 
     async def find_said(self, session: str) -> set[str]:
         thread, until = thread_of(session), datetime.now(UTC) + timedelta(minutes=1)

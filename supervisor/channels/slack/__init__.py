@@ -1,6 +1,6 @@
 """Slack as a channel.
 
-channel   cards, and what people do           blocks    an approval as Block Kit, within every limit
+channel   a platform, for the chat driver     blocks    an approval as Block Kit, within every limit
 payloads  what Slack sends, as values         talk      threads as places of conversations
 signed    requests over HTTP, proved genuine  socket    Socket Mode
 web       the Web API, at Slack's pace        settings  its table in the configuration

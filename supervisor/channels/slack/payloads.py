@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from supervisor.channels.chat.acts import Command, Press, Said
 from supervisor.core.errors import InvalidInput
 
 Payload = dict[str, Any]
@@ -33,48 +34,40 @@ _BY_APP: Final = ("bot_id", "bot_profile", "app_id")
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
-class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """A button was pressed, or the form that it opened was sent with `text`. `trigger` opens a form, within 3 s."""
+class SlackPress(Press, frozen=True, kw_only=True):
+    """A press. `trigger` opens a form, within 3 s."""
 
-    code: str
-    approval: str
-    user: str
     conversation: str
     message: str
     trigger: str = ""
-    text: str | None = None
-    fields: dict[str, str] | None = None
-    """What the person filled into a form of several fields, by their names."""
     thread: str = ""
     """The thread that the card is in; "" outside threads."""
     reply_to: str = ""
     """The address for an answer that only this person sees, also in conversations that the app is not in."""
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class Words(Said, frozen=True, kw_only=True):
     """A person's message to the app, or in a thread; `text` is without a leading mention of the app. `is_to_app`: it
     mentions the app, or is a direct message to it.
     `is_again`: Slack delivers it again, since no acknowledgement came in time."""
 
-    user: str
     text: str
     conversation: str
     message: Time
     thread: Time
-    is_to_app: bool
-    is_again: bool = False
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class SlackCommand(Command, frozen=True, kw_only=True):
     """A slash command, with the text that followed it."""
 
-    user: str
-    text: str
     conversation: str
     reply_to: str = ""
 
 
-def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> Press | Words | Command | None:
+_SlackAct = SlackPress | Words | SlackCommand
+
+
+def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> _SlackAct | None:
     """Return a payload as a value; None for other kinds. `app`, `team`: the ids that it must come from.
 
     Raises InvalidInput for a payload that Slack would not send, or not to this app.
@@ -98,7 +91,7 @@ def _team_of(payload: Payload) -> Any:
             return None
 
 
-def _read(payload: Payload) -> Press | Words | Command | None:
+def _read(payload: Payload) -> _SlackAct | None:
     try:
         match payload:
             case {"type": "block_actions", "actions": [action, *_]}:
@@ -109,7 +102,7 @@ def _read(payload: Payload) -> Press | Words | Command | None:
                 return _words(payload, event)
             case {"command": str(), "user_id": str()}:
                 return _typed(
-                    Command,
+                    SlackCommand,
                     user=payload["user_id"],
                     text=payload.get("text", ""),
                     conversation=payload["channel_id"],
@@ -130,14 +123,15 @@ def _typed(kind: type[T], **fields: Any) -> T:
     return msgspec.convert(fields, kind)
 
 
-def _press(payload: Payload, action: Payload) -> Press | None:
+def _press(payload: Payload, action: Payload) -> SlackPress | None:
     if not action["block_id"].startswith("approval:"):
         return None
     return _typed(
-        Press,
+        SlackPress,
         code=action["action_id"],
         approval=action["value"],
         user=payload["user"]["id"],
+        card=f"{payload['channel']['id']}:{payload['container']['message_ts']}",
         conversation=payload["channel"]["id"],
         message=payload["container"]["message_ts"],
         trigger=payload["trigger_id"],
@@ -146,7 +140,7 @@ def _press(payload: Payload, action: Payload) -> Press | None:
     )
 
 
-def _sent(payload: Payload, view: Payload) -> Press | None:
+def _sent(payload: Payload, view: Payload) -> SlackPress | None:
     kind, _, code = view["callback_id"].partition(".")
     if kind != "form":
         return None
@@ -154,10 +148,11 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     values = view["state"]["values"]
     is_text = "field" in values
     return _typed(
-        Press,
+        SlackPress,
         code=code,
         approval=place["approval"],
         user=payload["user"]["id"],
+        card=f"{place['conversation']}:{place['message']}",
         conversation=place["conversation"],
         message=place["message"],
         thread=place["thread"],

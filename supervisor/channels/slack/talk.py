@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from supervisor.channels.chat.platform import WRITING, Chat, Earlier, IncomingMessage, Piece
+from supervisor.channels.chat.refusals import what_follows
 from supervisor.channels.slack.blocks import SECTION, inert, plain_blocks, said_blocks
 from supervisor.channels.slack.payloads import Words, plain_text
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
@@ -35,8 +36,6 @@ WORKING: Final = "is working…"
 REACTION: Final = "eyes"
 DONE: Final = ("already_reacted", "no_reaction", "message_not_found")
 """Slack's error codes for a reaction that is as it should be."""
-GONE: Final = ("message_not_found", "cant_update_message", "edit_window_closed", "cant_delete_message")
-"""Slack's error codes for a text that is gone, or that the app can no longer change."""
 REACTED: Final = 1000  # sessions whose last message is remembered
 Write = Callable[..., Awaitable[dict[str, Any]]]
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
@@ -108,8 +107,7 @@ class SlackChat(Chat):
                 await self._put(self._web.write_passing, "chat.update", piece, where)
                 return message
             except SlackRefused as error:
-                if error.reason not in GONE:
-                    raise
+                what_follows(error, "rewrite")
         where = _in_thread(conversation, thread)
         return str((await self._put(self._web.write_passing, "chat.postMessage", piece, where))["ts"])
 
@@ -117,8 +115,7 @@ class SlackChat(Chat):
         try:
             await self._web.write_passing("chat.delete", channel=_place(session)[0], ts=message)
         except SlackRefused as error:
-            if error.reason not in GONE:
-                raise
+            what_follows(error, "rewrite")
 
     async def find_said(self, session: str) -> set[str]:
         found: set[str] = set()

@@ -13,7 +13,7 @@ Rules
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from http.client import HTTPException
 from typing import Any, Final, TypeVar
@@ -26,7 +26,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web import SlackResponse
 from slack_sdk.webhook import WebhookClient
 
-from supervisor.core.errors import SupervisorError
+from supervisor.channels.chat.refusals import Meaning, Refused
 
 T = TypeVar("T")
 
@@ -39,12 +39,13 @@ AWAITED: Final = ("views.open", "chat.postEphemeral")
 """Methods for which a person at the screen waits."""
 
 
-class SlackRefused(SupervisorError):
+class SlackRefused(Refused):
     """Slack answered a request with an error; `reason` is its code for it, such as "channel_not_found"."""
 
     def __init__(self, method: str, reason: str) -> None:
         super().__init__(f"Slack refused {method}: {reason}{_ADVICE.get(reason, '')}")
         self.reason = reason
+        self.meaning = MEANINGS.get(reason, "unknown")
 
 
 _ADVICE: Final = {
@@ -55,6 +56,16 @@ _ADVICE: Final = {
     "account_inactive": "; install the app again, and configure its new token",
     "missing_scope": "; give the app the scopes of docs/how-to/slack-manifest.yaml, and install it again",
 }
+MEANINGS: Final[Mapping[str, Meaning]] = {
+    **dict.fromkeys(("message_not_found", "thread_not_found", "channel_not_found"), "gone"),
+    "is_archived": "closed",
+    **dict.fromkeys(("cant_update_message", "edit_window_closed", "cant_delete_message"), "fixed"),
+    "not_in_channel": "out",
+    "message_limit_exceeded": "busy",
+    **dict.fromkeys(("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), "denied"),
+    **dict.fromkeys(("missing_scope", "no_permission", "restricted_action", "ekm_access_denied"), "denied"),
+}
+"""What Slack's error codes mean (chat/refusals.py)."""
 _BROKEN: Final = (HTTPException, ValueError)
 """Raised for answers that end too soon, or that their declared encoding cannot decode."""
 _CODE: Final = re.compile(r"[a-z0-9_]+")

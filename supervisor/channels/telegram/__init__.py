@@ -1,6 +1,6 @@
 """Telegram as a channel: a bot whose cards people press, and with which they talk.
 
-channel   cards, and what people do                  messages  an approval as text and buttons, within every limit
+channel   a platform, for the chat driver            messages  an approval as text and buttons, within every limit
 updates   what Telegram sends, as values             polling   fetches what Telegram sends, and confirms it
 bot_api   the methods of the Bot API, with the token in no URL that a log or an error shows
 talk      chats as places of sessions

@@ -14,14 +14,14 @@ import anyio
 import httpx
 import msgspec
 
-from supervisor.core.errors import SupervisorError
+from supervisor.channels.chat.refusals import Meaning, Refused
 from supervisor.system.http_requests import HttpClient
 
 LONGEST_SECONDS: Final = 60.0
 """The longest pause that is waited for. After a longer one the caller tries again by itself."""
 
 
-class TelegramRefused(SupervisorError):
+class TelegramRefused(Refused):
     """Telegram answered a request with an error; `status` is its code, such as 403, and `text` its description."""
 
     def __init__(self, method: str, status: int, text: str, moved_to: int | None = None) -> None:
@@ -31,6 +31,7 @@ class TelegramRefused(SupervisorError):
         super().__init__(f"Telegram refused {method}: {status} {text}{advice}")
         self.status = status
         self.text = text
+        self.meaning = "gone" if moved_to is not None else _meaning(status, text)
 
 
 _ADVICE: Final = (
@@ -47,6 +48,28 @@ _ADVICE: Final = (
     (409, "webhook", "the bot has a webhook, of another program: remove it (deleteWebhook), or use a bot of its own"),
     (409, "", "another program fetches the messages of this bot: stop it, or use a bot of its own"),
 )
+
+
+MEANINGS: Final[tuple[tuple[int, str, Meaning], ...]] = (
+    (400, "message to edit not found", "gone"),
+    (400, "message to delete not found", "gone"),
+    (400, "message_id_invalid", "gone"),
+    (400, "message can't be edited", "gone"),  # it is not the bot's: no card of ours can be shown on it
+    (400, "chat not found", "gone"),
+    (400, "message can't be deleted", "fixed"),  # it is older than 48 hours
+    (400, "topic_closed", "closed"),
+    (400, "not enough rights", "denied"),
+    (401, "", "denied"),
+    (403, "", "out"),
+    (404, "", "denied"),
+    (429, "", "busy"),
+)
+"""What Telegram's errors mean (chat/refusals.py): the status, a part of the description, the meaning."""
+
+
+def _meaning(status: int, text: str) -> Meaning:
+    found = (meaning for code, part, meaning in MEANINGS if code == status and part in text.lower())
+    return next(found, "unknown")
 
 
 def _advice(status: int, text: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from supervisor.channels.chat.filling import FILL, Fill
 from supervisor.channels.chat.interview import Prompt
 from supervisor.channels.chat.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.channels.wording.cards import (
@@ -67,10 +68,6 @@ Message = dict[str, Any]
 Mentioned = Sequence[tuple[str, str]]
 """(id, name) of each person whom a message mentions."""
 
-FILL: Final = "fill."
-"""The beginning of the code of a question of a form; its token follows."""
-KEEP, SKIP, EMPTY, BACK, LEAVE, JSON, SEND = "keep", "skip", "empty", "back", "leave", "json", "send"
-"""What the buttons of a question do; a number is one of its choices."""
 _REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}|{re.escape(FILL)}[0-9a-f]{{6}}) )?({APPROVAL_ID})")
 _BYLINE: Final = re.compile(r".+ #([0-9]{1,18})")
 _TRAPS: Final = re.compile(r"(?<![\w`])[@#$](?=\w)[\w@]+|(?<![\w/<>])/[A-Za-z0-9_]{1,64}(?:@\w+)?(?![\w/<>])")
@@ -103,18 +100,21 @@ class _Text:
 def card_message(
     approval: Approval, link: str | None = None, mentioned: Mentioned = (), *, is_open: bool = True
 ) -> Message:
-    """Return the message of a pending approval. `link`: the address of the web inbox. `is_open`: with its buttons."""
+    """Return the message of a pending approval. `link`: the address of the web inbox. `is_open`: with its buttons, and
+    with what they grant."""
     facts, unseen = _fit(approval)
     buttons, missing = _that_fit(approval)
     if unseen:
         buttons = unseen_buttons(buttons)
-    grants = [f"{button.label}: {button.grants}" for button in buttons if button.grants]
+    grants = [f"{button.label}: {button.grants}" for button in buttons if button.grants and is_open]
     text = _mentions(mentioned).add(_headline(approval), "code").add("\n")
     text.add("\n".join([fact_lines(facts), *grants]), "pre").add("\n")
     if approval.reminded_at is not None:
         text.add(f"{_reminded(approval.reminded_at)}\n")
     if lacks := remark(approval, unseen, missing, link):
         text.add(f"{lacks}\n")
+    if not is_open:
+        text.add("Its buttons follow, here or on another card.\n")
     text.add(approval.id, "code")
     return text.message(_rows(buttons, approval) if is_open else ())
 
@@ -149,7 +149,7 @@ def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Mes
 
 
 def prompt_message(
-    code: str, approval: Approval, message: int, person: tuple[str, str], link: str | None = None
+    code: str, approval: Approval, message: str, person: tuple[str, str], link: str | None = None
 ) -> Message:
     """Return the message that asks a person for the text that a press needs, in a reply. `link`: of the web inbox,
     where the approval has fields. Raises InvalidInput for a press without a form."""
@@ -160,7 +160,7 @@ def prompt_message(
         text.add(form.text, "pre").add("\n")
     if (page := page_of(approval, link)) is not None and code != EXPLAIN:
         text.add(f"Or fill it in here: {page}\n")
-    prompt = _reply(text.add(f"{code} {approval.id}", "code"), message)
+    prompt = _reply(text.add(f"{code} {approval.id}", "code"), int(message))
     return prompt | {"reply_markup": {"force_reply": True, "selective": True}}
 
 
@@ -176,13 +176,13 @@ def field_message(
     buttons = [(str(number), f"{mark}{offer}") for number, (mark, offer) in enumerate(zip(marks, offers, strict=True))]
     if prompt.text and not offers:
         text.add("It is now:\n").add(fit(visible(prompt.text, kind="words", lines=True), SHOWN_UNITS), "pre").add("\n")
-        buttons.append((KEEP, "Keep it"))
+        buttons.append((Fill.KEEP, "Keep it"))
     if prompt.may_skip:
-        buttons.append((SKIP, "Leave it out"))
+        buttons.append((Fill.SKIP, "Leave it out"))
     if prompt.takes_empty and not offers:
-        buttons.append((EMPTY, "Empty text"))
+        buttons.append((Fill.EMPTY, "Empty text"))
     text.add("Press a button.\n" if offers else "Reply to this message with it.\n")
-    buttons += [(BACK, "Back")] * (part[0] > 1) + [(JSON, "As JSON"), (LEAVE, "Leave the form")]
+    buttons += [(Fill.BACK, "Back")] * (part[0] > 1) + [(Fill.JSON, "As JSON"), (Fill.LEAVE, "Leave the form")]
     return _form_message(text, buttons, token, approval)
 
 
@@ -190,7 +190,7 @@ def filled_message(
     shown: str, problems: Sequence[str], token: str, code: str, approval: Approval, person: tuple[str, str]
 ) -> Message:
     """Return the message that shows what was filled in, or its problems, with the button that decides."""
-    buttons = [(BACK, "Back"), (JSON, "As JSON"), (LEAVE, "Leave the form")]
+    buttons = [(Fill.BACK, "Back"), (Fill.JSON, "As JSON"), (Fill.LEAVE, "Leave the form")]
     text = _mentions([person])
     if problems:
         text.add("It does not fit as a whole. Go back and change it:\n").add(
@@ -200,7 +200,7 @@ def filled_message(
         text.add("It is too long to be shown here, so it cannot be sent here: give it as JSON.")
     else:
         text.add("Nothing is decided yet. You filled in:\n").add(shown, "pre")
-        buttons.insert(0, (SEND, form_of(code, approval).submit))
+        buttons.insert(0, (Fill.SEND, form_of(code, approval).submit))
     return _form_message(text.add("\n"), buttons, token, approval)
 
 
@@ -214,20 +214,12 @@ def fits_data(approval: Approval) -> bool:
     return len(f"{FILL}{'f' * 6}.{'9' * 5}:{approval.id}") <= DATA_BYTES
 
 
-def read_fill(code: str) -> tuple[str, str] | None:
-    """Return the token and the action of a button of a form, the action "" for a reply; None for another code."""
-    if not code.startswith(FILL):
-        return None
-    token, _, action = code.removeprefix(FILL).partition(".")
-    return token, action
-
-
 def _form_message(text: _Text, buttons: Sequence[tuple[str, str]], token: str, approval: Approval) -> Message:
     rows: list[list[Message]] = []
     room = 0
     for action, words in buttons:
         label = fit(words, LABEL, remark=False) or "(empty)"
-        if length(label) > room or action == BACK:
+        if length(label) > room or action == Fill.BACK:
             rows.append([])
             room = ROW_UNITS
         room -= length(label)

@@ -36,20 +36,19 @@ Take = Callable[[Any, bool], Awaitable[None]]
 
 
 class Polling:
-    """Fetches updates and gives them to `take`. `failure`: why the last try failed, None if it did not."""
+    """Fetches updates. `failure`: why the last try failed, None if it did not."""
 
     again_in: float = 1.0
     """Seconds until the next try after a failure; doubled each time."""
 
-    def __init__(self, api: BotApi, take: Take) -> None:
+    def __init__(self, api: BotApi) -> None:
         self._api = api
-        self._take = take
         self._taken: deque[int] = deque(maxlen=REMEMBERED)
         self._unconfirmed: int | None = None
         self.failure: str | None = None
 
-    async def run(self) -> None:
-        """Fetch until cancelled."""
+    async def run(self, take: Take) -> None:
+        """Fetch updates and give them to `take`, until cancelled."""
         is_first, wait = True, self.again_in
         try:
             while True:
@@ -63,7 +62,7 @@ class Polling:
                     continue
                 self.failure, wait = None, self.again_in
                 for update in found:
-                    await self._take_one(update, is_again=is_first)
+                    await self._take_one(take, update, is_again=is_first)
                 is_first = False
         finally:
             await self._confirm()
@@ -76,12 +75,12 @@ class Polling:
         self._unconfirmed = None
         return updates.batch(found)
 
-    async def _take_one(self, update: Any, *, is_again: bool) -> None:
+    async def _take_one(self, take: Take, update: Any, *, is_again: bool) -> None:
         """Take an update, once it can be written."""
         number, wait = updates.number_of(update), self.again_in
         while number not in self._taken:
             try:
-                await self._take(update, is_again)
+                await take(update, is_again)
                 self._taken.append(number)
             except msgspec.ValidationError as error:
                 log.warning("update.refused", channel="telegram", reason=str(error))

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from supervisor.channels.chat.platform import WRITING, Chat, IncomingMessage, Piece
+from supervisor.channels.chat.refusals import what_follows
 from supervisor.channels.telegram.bot_api import BotApi, TelegramRefused
 from supervisor.channels.telegram.messages import TEXT, byline, said_message
 from supervisor.channels.telegram.updates import Words
@@ -30,15 +31,6 @@ from supervisor.seam.supervisor import Supervisor
 ROOM: Final = TEXT - 200
 """UTF-16 units of what an agent says in one message; the rest is for the line that names the session."""
 IN_GROUPS_SECONDS: Final = 6.0  # seconds between two edits
-GONE: Final = (
-    "message to edit not found",
-    "message can't be edited",
-    "message to delete not found",
-    "message_id_invalid",
-)
-"""What Telegram says of a message that is gone, or that can no longer be changed."""
-NOT_DELETED: Final = "message can't be deleted"
-"""What Telegram says of a message that is older than 48 hours."""
 STARTED: Final = "…"
 REMOVED: Final = f"un{WRITING}"
 """The mark of the note that a text is gone."""
@@ -142,10 +134,9 @@ class TelegramChat(Chat):
         try:
             await self._api.call_passing("deleteMessage", chat_id=place.chat, message_id=int(message))
         except TelegramRefused as error:
-            if NOT_DELETED in error.text.lower():
+            what_follows(error, "rewrite")
+            if error.meaning == "fixed":  # it is there, and can still be edited
                 await self._edit(place, message, said_message(STARTED))
-            elif not _is_gone(error):
-                raise
         await self._serving().note_shown(session, f"{REMOVED}:{message}", channel=self.name)
 
     async def _edit(self, place: Place, message: str, shown: dict[str, Any]) -> bool:
@@ -154,8 +145,7 @@ class TelegramChat(Chat):
         try:
             await self._api.call_passing("editMessageText", **where, **shown)
         except TelegramRefused as error:
-            if not _is_gone(error):
-                raise
+            what_follows(error, "rewrite")
             return False
         return True
 
@@ -199,7 +189,3 @@ def _later(last: dict[tuple[int, int], int], place: Place) -> None:
 def in_topic(thread: int) -> dict[str, int]:
     """Return the argument that names a topic."""
     return {"message_thread_id": thread} if thread else {}
-
-
-def _is_gone(error: TelegramRefused) -> bool:
-    return any(gone in error.text.lower() for gone in GONE)

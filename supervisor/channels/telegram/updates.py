@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.channels.chat.acts import Noise, Place, Press
 from supervisor.channels.telegram.messages import marked_end, read_byline, read_data, read_reference
 
 ALLOWED: Final = ("message", "callback_query")
@@ -80,18 +81,6 @@ class _Update(msgspec.Struct, frozen=True):
     callback_query: _Query | None = None
 
 
-class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """A button was pressed. `query`: the id by which the person is answered, alone."""
-
-    code: str
-    approval: str
-    user: int
-    query: str
-    chat: int
-    message: int
-    thread: int = 0
-
-
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """A person wrote a message. `about`: the code and the approval of the message of ours that it replies to."""
 
@@ -119,12 +108,6 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """The message that began the session to which the message that it replies to belongs, if that says so."""
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """A button of ours that this version does not know; or one of no message."""
-
-    query: str
-
-
 class _Number(msgspec.Struct, frozen=True):
     update_id: int
 
@@ -140,8 +123,9 @@ def number_of(update: Any) -> int:
     return msgspec.convert(update, _Number).update_id
 
 
-def read(update: Any, bot: int, username: str) -> Press | Words | Unknown | None:
-    """Return an update as a value; None for one that is not for us. `bot`, `username`: of this bot.
+def read(update: Any, bot: int, username: str) -> Press | Words | Noise | None:
+    """Return an update as a value; None for one that is not for us. `bot`, `username`: of this bot. The `origin` of a
+    press is the id by which the person is answered, alone.
 
     Raises msgspec.ValidationError for an update that Telegram would not send.
     """
@@ -153,20 +137,19 @@ def read(update: Any, bot: int, username: str) -> Press | Words | Unknown | None
     return None
 
 
-def _press(query: _Query) -> Press | Unknown:
+def _press(query: _Query) -> Press | Noise:
     ids = read_data(query.data or "")
     if ids is None or query.message is None:
-        return Unknown(query.id)
+        return Noise(text="This supervisor does not know that button.", origin=query.id)
     code, approval = ids
     at = query.message
     return Press(
         code=code,
         approval=approval,
-        user=query.from_.id,
-        query=query.id,
-        chat=at.chat.id,
-        message=at.message_id,
-        thread=_thread(at),
+        user=str(query.from_.id),
+        card=f"{at.chat.id}:{at.message_id}",
+        place=place_of(at.chat.id, _thread(at)),
+        origin=query.id,
     )
 
 
@@ -211,6 +194,10 @@ def _end(message: _Message) -> str:
         return ""
     last = message.entities[-1]
     return marked_end(message.text, last.type, last.offset, last.length)
+
+
+def place_of(chat: int, topic: int) -> Place:
+    return Place(str(chat), str(topic) if topic else "")
 
 
 def _thread(message: _Message) -> int:

@@ -63,6 +63,8 @@ _ENDING: Final = (
     "ToolCallRequested",
     "ToolCallStarted",
     "ToolCallFinished",
+    "UsageSpent",
+    "BudgetNoticed",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -73,6 +75,7 @@ _ENDING: Final = (
     "MessageReceived",
     "MessageSent",
     "MessageShown",
+    "WordHeard",
     "MessageUndelivered",
     "JobStarted",
     "JobEnded",
@@ -81,10 +84,13 @@ _ENDING: Final = (
 )
 _AFTERWARDS: Final = (
     *_CARDS,
+    "UsageSpent",
+    "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
     "MessageReceived",
     "MessageShown",
+    "WordHeard",
     "JobEnded",
     "SessionForked",
     "ForkTaken",
@@ -99,6 +105,8 @@ _LIVING: Final = (
     "RunRestarted",
     "RunBlocked",
     "RunUnblocked",
+    "BudgetRaised",
+    "BudgetAnswered",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

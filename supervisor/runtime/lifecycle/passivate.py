@@ -25,6 +25,7 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.budgets import IN_FLIGHT
 from supervisor.core.limits import name_of
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
@@ -91,6 +92,8 @@ class Passivation:
             self._attempts.start_soon(self._settle, attempt)
 
     def _may_sleep(self, attempt: Attempt) -> bool:
+        if IN_FLIGHT in attempt.waiting:  # that ends soon, and no entry would wake the run
+            return False
         if any(name_of(key) is not None for key in attempt.waiting):
             return False
         if not attempt.timers:

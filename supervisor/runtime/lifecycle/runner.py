@@ -23,6 +23,7 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
@@ -30,6 +31,7 @@ from supervisor.core.ids import RULES
 from supervisor.core.limits import Limit, named_limits
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
 from supervisor.runtime.attempt.host import StopReason
@@ -45,6 +47,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
+from supervisor.runtime.lifecycle.budgets import Budgets
 from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
@@ -61,6 +64,7 @@ from supervisor.seam.store import Store
 from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import Prices, genai_price, priced
 
 log = FactLog(__name__)
 
@@ -104,6 +108,7 @@ class Runner:
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
     `limits` bound what runs at once (L1).
+    `prices` says what requests to models cost. `budget` is that of trees that are started without one.
     """
 
     def __init__(
@@ -118,8 +123,11 @@ class Runner:
         replayed: Replayed | None = None,
         environment: Environment | None = None,
         limits: Sequence[Limit] = (),
+        prices: Prices = genai_price,
+        budget: Budget | None = None,
     ) -> None:
         self.environment = environment or Environment()
+        self._prices = prices
         self.clock = self.environment.clock
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
@@ -150,6 +158,9 @@ class Runner:
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.limits = Limits(self.attempts, named_limits(limits))
+        self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
+        self.launcher.claimed.connect(self.budgets.recover)
+        self.launcher.sleeps_for_budget.connect(self.budgets.wake)
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
@@ -196,6 +207,10 @@ class Runner:
         """Whether the supervisor is closed, or may be about to be: the task that opened it has just been cancelled."""
         return self.is_closed or self._opener.has_pending_cancellation()
 
+    def price(self, usage: Usage) -> Usage:
+        """Return a usage with its price, which is the one of now."""
+        return priced(usage, self._prices)
+
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         self.attempts.start_soon(fn, *args)
 
@@ -238,6 +253,7 @@ class Runner:
             "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
         )
         self.limits.stopped(attempt)
+        self.budgets.stopped(attempt)
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
@@ -281,6 +297,7 @@ class Runner:
             self.hub.publish(row.session)
             if type(row.event) in INBOX_EVENTS:
                 self.hub.publish(INBOX)
+        self.budgets.published(rows)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
         self.published.send(rows)

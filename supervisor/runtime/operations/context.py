@@ -25,6 +25,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
 from supervisor.core.limits import ELSEWHERE, checked_limit
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -37,6 +38,7 @@ from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
+from supervisor.runtime.operations.spending import asking_model, use, use_now
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
@@ -240,6 +242,7 @@ class LocalContext(LocalOperations, Context):
     async def model_call(
         self,
         *,
+        reserve: Usage | None = None,
         limit: str | None = None,
         at_entry: bool = False,
         on_silence: Callable[[str], bool] | None = None,
@@ -248,7 +251,7 @@ class LocalContext(LocalOperations, Context):
         if name is not None and self._attempt.host.environment.runs_elsewhere:
             raise InvalidInput(ELSEWHERE)
         try:
-            async with within_limit(self._attempt, name, at_entry=at_entry):
+            async with asking_model(self._attempt, reserve), within_limit(self._attempt, name, at_entry=at_entry):
                 with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                     yield
         finally:
@@ -274,6 +277,9 @@ class LocalContext(LocalOperations, Context):
         is_error: bool = False,
     ) -> None:
         await report(self._attempt, kind, text, tool, call, is_error=is_error)
+
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
+        await (use(self._attempt, self._branch, usage) if is_operation else use_now(self._attempt, usage))
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

@@ -22,6 +22,7 @@ from supervisor.core.encoding import INEXACT, JSON_NULL, is_exact, to_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, RetryAfter, StepFailed
 from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -29,6 +30,7 @@ from supervisor.runtime.attempt.places import close_for, holding, take_again, ta
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
 from supervisor.runtime.operations.reports import stream
+from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
 
 async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -107,28 +109,33 @@ def _refusal(name: str, fn: Any, arguments: Mapping[str, Any]) -> str | None:
 
 async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], name: str) -> None:
     """Run a new step, and journal its result. If what it asks is busy, it waits outside of its work and runs again."""
-    ticket, is_over = await take_for_step(attempt), False
+    number, is_again, is_over = 0, False, False
     while not is_over:
-        number = 0 if ticket is None else ticket.number
-        with holding(attempt, ticket), attempt.watch.working(name):
-            is_over = await _run(attempt, *make(), name)
-        if not is_over:
-            ticket = await take_again(attempt, number)
+        body, running = make()
+        reserved = await admit_step(attempt, running)
+        try:
+            ticket = await (take_again(attempt, number) if is_again else take_for_step(attempt))
+            number, is_again = 0 if ticket is None else ticket.number, True
+            with holding(attempt, ticket), attempt.watch.working(name):
+                is_over = await _run(attempt, body, running, name)
+        finally:
+            attempt.host.budgets.release(attempt, reserved)
 
 
 async def _run(attempt: Attempt, body: Body, running: Running, name: str) -> bool:
     """Run the body of a step, and journal its result. Return False if it is to run again: its limit is closed then."""
+    is_over = True
     try:
         ended = await _take(attempt, body, running, name)
+        await append_result(attempt, running, ended)
     except RetryAfter as busy:
         close_for(attempt, busy)
-        if running.cancellation is not None:
-            raise running.cancellation from None
-        return False
-    await attempt.append(lambda view, state: [ended])
+        is_over = False
+    finally:
+        await pay(attempt, running)
     if running.cancellation is not None:
         raise running.cancellation
-    return True
+    return is_over
 
 
 async def _take(attempt: Attempt, body: Body, running: Running, name: str) -> e.OperationFinished:
@@ -193,3 +200,9 @@ class _StepContext(StepContext):
 
     def stream(self, piece: str, /) -> None:
         self._running.in_loop(stream, self._attempt, piece)
+
+    def used(self, usage: Usage, /) -> None:
+        note_used(self._attempt, self._running, usage)
+
+    def take_used(self, usage: Usage) -> None:
+        take_used(self._running, usage)

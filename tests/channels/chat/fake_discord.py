@@ -31,6 +31,7 @@ class FakeDiscord:
         self.typing = []  # the threads in which the bot was shown as typing
         self.application = {}  # what differs in the application
         self.calls = []
+        self.archived = set()  # the threads in which no message can be edited
         self.refused = ""  # where the bot has no access
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
@@ -55,6 +56,8 @@ class FakeDiscord:
         if found := re.fullmatch(r"/channels/(\d+)/messages", path):
             return self._post(found[1], body) if method == "POST" else self._list(found[1], params)
         if found := re.fullmatch(r"/channels/(\d+)/messages/(\d+)", path):
+            if found[1] in self.archived:
+                return 400, {"message": "Thread is archived", "code": 50083}
             return self._change(method, found[2], body)
         if found := re.fullmatch(r"/webhooks/900/([^/]+)/messages/@original", path):
             self.told[found[1]] = body["content"]
@@ -63,6 +66,7 @@ class FakeDiscord:
             me = {"id": APPLICATION, "name": "app", "bot": {"username": "supervisor"}, "verify_key": PUBLIC_KEY}
             return 200, {**me, "interactions_endpoint_url": "https://x.example", **self.application}
         if re.fullmatch(r"/channels/\d+", path):
+            self.archived -= {path.rpartition("/")[2]} if body == {"archived": False} else set()
             return 200, {"id": path.rpartition("/")[2], "name": "approvals"}
         if path == "/applications/900/commands" and method == "POST":
             self.commands = [*(each for each in self.commands if each["name"] != body["name"]), body]

@@ -281,6 +281,18 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
         await supervisor.decide(approval.id, Deny(by="ana"))
 
 
+async def test_an_archived_thread_is_opened_again_for_its_card(discord):
+    """R3: Discord archives a thread by itself, and edits no message in it. The buttons go all the same."""
+    async with opened(channel(discord), platform="discord") as supervisor:
+        await supervisor.start(deployer, "x")
+        card = await card_of(discord)
+        (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
+        discord.archived = {"77"}
+        await supervisor.decide(approval.id, Deny(by="ana"))
+        await until(lambda: not card["components"])
+    assert discord.archived == set()
+
+
 async def test_a_card_that_was_deleted_minutes_ago_is_posted_anew(discord):
     """A11: Discord answers a nonce that it knows with the deleted message."""
     asked = call({"command": "ls"})

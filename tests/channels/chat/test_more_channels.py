@@ -105,7 +105,7 @@ async def test_telegram_plays_every_scene(scene):
         bench = TelegramBench(telegram)
         await run_scene(bench, scene)
         for chat in bench.made:  # those that did not serve, too
-            await chat._api._client.aclose()
+            await chat.platform.api._client.aclose()
 
 
 class DiscordBench(ChannelBench):

@@ -126,9 +126,9 @@ def deep_interaction():
 async def test_a_time_that_is_none_is_not_genuine(stamp):
     """Nothing that a stranger sends raises."""
     with serving_slack(FakeSlack()) as fake:
-        verifier = slack_channel(fake)._verifier
+        verifier = slack_channel(fake).platform._verifier
     headers, body = signed_by_slack("{}", "application/json")
     assert not is_genuine(verifier, headers | {"x-slack-request-timestamp": stamp}, body)
     with serving_discord(FakeDiscord()) as fake:
-        key = discord_channel(fake)._key
+        key = discord_channel(fake).platform._key
     assert not interactions.is_genuine(key, *signed_by_discord({"type": 1}, at=10**400), datetime.now(UTC))

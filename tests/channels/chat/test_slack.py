@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, store_with_a_card, until
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
+from supervisor.channels.chat.acts import Answer
 from supervisor.channels.sdk import CardGone
 from supervisor.channels.slack import Slack, payloads
 from supervisor.channels.slack.web import SlackWeb
@@ -205,13 +206,13 @@ async def test_a_card_comes_when_slack_is_well_again(slack, how):
     chat, url = channel(slack), slack.url
     chat.card_again = 0.05
     if how == "not there":
-        chat._web.client.base_url = "http://127.0.0.1:9/api/"
+        chat.platform.web.client.base_url = "http://127.0.0.1:9/api/"
     slack.out = {"500": (500, b"{}"), "portal": PORTAL}.get(how)
     slack.refusals = {"chat.postMessage": "token_revoked"} if how == "revoked" else {}
     async with opened(chat, platform="slack") as supervisor:
         run = await supervisor.start(deployer, "x")
         await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.store.journal(run.session)])
-        slack.out, slack.refusals, chat._web.client.base_url = None, {}, url
+        slack.out, slack.refusals, chat.platform.web.client.base_url = None, {}, url
         await give(chat, slack.press(await card_of(slack), "approve.0", ANA))
         assert await run.result() == ["ok", "deployed x"]
         assert len(slack.messages["C1"]) == 1
@@ -689,7 +690,7 @@ async def test_a_message_with_files_or_also_sent_to_the_channel_counts(slack):
         await supervisor.cancel(approval.session)
 
 
-@pytest.mark.parametrize("mark", [{"bot_id": "B9"}, {"app_id": "A9"}, {"bot_profile": {"id": "B9"}}])
+@pytest.mark.parametrize("mark", [{"bot_id": "B_9"}, {"app_id": "A9"}, {"bot_profile": {"id": "B_9"}}])
 async def test_a_post_of_an_app_in_a_persons_name_decides_nothing(slack, mark):
     """A person's token can be in the hands of an app, as in a workflow."""
     chat = channel(slack, agent=deployer)
@@ -784,7 +785,7 @@ async def test_an_answer_reaches_its_sender_where_the_app_is_absent(slack, reaso
         command = payloads.read(
             {"command": "/x", "user_id": ANA, "channel_id": "C9", "response_url": f"{slack.url}respond"}
         )
-        await chat._whisper(command, "done")
+        await chat.platform.whisper(command, Answer("done"))
     assert slack.whispers == [("ephemeral", "done")]
 
 

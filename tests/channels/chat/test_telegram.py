@@ -47,7 +47,7 @@ def channel(telegram, **options):
     """Return a channel that tries again at once what has failed."""
     how = {"token": TOKEN, "conversation": GROUP, "people": people(), "base_url": telegram.url}
     made = Telegram(**how | options)
-    made.card_again, made._polling.again_in = 0.05, 0.02
+    made.card_again, made.platform.polling.again_in = 0.05, 0.02
     return made
 
 
@@ -247,11 +247,11 @@ async def test_a_card_comes_when_telegram_is_well_again(telegram, how):
     telegram.token = "1:x" if how == "revoked" else TOKEN
     telegram.refusals = {"sendMessage": (403, "Forbidden: bot was kicked")} if how == "kicked" else {}
     if how == "refused":
-        chat._api._client.base_url = "http://127.0.0.1:9"
+        chat.platform.api._client.base_url = "http://127.0.0.1:9"
     async with opened(chat, people=people()) as supervisor:
         run = await supervisor.start(deployer, "x")
         await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.store.journal(run.session)])
-        telegram.out, telegram.token, telegram.refusals, chat._api._client.base_url = None, TOKEN, {}, url
+        telegram.out, telegram.token, telegram.refusals, chat.platform.api._client.base_url = None, TOKEN, {}, url
         telegram.press(await card_of(telegram), "approve.0", ANA)
         assert await run.result() == ["ok", "deployed x"]
     assert len(telegram.cards()) == 1
@@ -273,7 +273,7 @@ async def test_a_card_whose_answer_was_lost_is_posted_anew_and_the_first_never_l
     telegram.unwell, slow = int(how == "502"), [1.6] * (how == "slow")
     telegram.taken = lambda method, when: time.sleep(slow.pop()) if slow and method == "sendMessage" else None
     chat = channel(telegram)
-    chat._api.timeout = 1.0 if how == "slow" else 10.0
+    chat.platform.api.timeout = 1.0 if how == "slow" else 10.0
     async with opened(chat, people=people()) as supervisor:
         run = await supervisor.start(deployer, "x")
         await until(lambda: len(telegram.cards()) == 2 and any(map(codes, telegram.cards())))
@@ -291,7 +291,7 @@ async def test_a_card_that_was_deleted_is_gone_and_an_equal_one_is_kept(telegram
         card = await card_of(telegram)
         (approval,) = await supervisor.find_approvals()
         chat, place = channel(telegram), f"{GROUP}:{card['message_id']}"
-        async with chat._api:
+        async with chat.platform.api:
             assert await chat.post(approval, place) == place
             telegram.messages.pop((GROUP, card["message_id"]))
             with pytest.raises(CardGone):
@@ -332,7 +332,7 @@ async def test_a_reminder_is_a_message_of_its_own_once(telegram):
             lambda: [row.event for row in supervisor.store.journal(approval.session) if is_reminded(row.event)]
         )
         later = channel(telegram)
-        async with later._api:
+        async with later.platform.api:
             assert await later.post(approval, posted.card) == posted.card
         await supervisor.decide(approval.id, Approve(by="ana"))
         await until(lambda: not codes(telegram.cards()[0]))

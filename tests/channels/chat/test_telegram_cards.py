@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from test_cut_cards import BURIED, EVIL, PAGE
 from test_platform_cards import ID, NOW, approvals, call, decided_ones, hostile, question
 
-from supervisor.channels.chat.presses import FORMS, decision_of
+from supervisor import Option
+from supervisor.channels.chat.presses import FORMS, buttons_of, decision_of
 from supervisor.channels.telegram import messages
 from supervisor.channels.wording.lengths import length
 from supervisor.core.approvals.facts import is_whole
@@ -119,3 +120,15 @@ def test_a_card_is_the_same_at_any_time():
     """Telegram says whether an edit changes anything; an age on the card would change each time."""
     assert messages.card_message(call({})) == messages.card_message(call({}))
     assert "ago" not in messages.card_message(call({}))["text"]
+
+
+def test_a_card_names_no_button_that_it_does_not_have_yet():
+    """A10: Telegram may put off the edit that brings the buttons. Until then the card says that they follow."""
+    options = (Option("once"), Option("always", "ls *"))
+    asked = replace(call({"command": "ls"}), id=OURS, options=options)
+    opened, unopened = messages.card_message(asked), messages.card_message(asked, is_open=False)
+    assert (len(codes(opened)) > 2, codes(unopened)) == (True, [])
+    named = [button.label for button in buttons_of(asked) if button.grants]
+    assert [label in opened["text"] for label in named] == [True] * len(named)
+    assert [label in unopened["text"] for label in named] == [False] * len(named)
+    assert ("buttons follow" in unopened["text"], "buttons follow" in opened["text"]) == (True, False)

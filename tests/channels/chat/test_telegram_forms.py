@@ -14,9 +14,9 @@ from test_platform_cards import call
 from test_telegram import ANA, BEN, anyio_backend, card_of, opening, telegram
 from test_telegram_cards import OURS, keeps_limits
 
-from supervisor import Context, MemoryStore, agent
+from supervisor import Context, Deny, MemoryStore, agent
+from supervisor.channels.chat.filling import Filling, Fillings
 from supervisor.channels.chat.interview import Interview
-from supervisor.channels.telegram.filling import Filling, Fillings
 from supervisor.channels.telegram.messages import field_message, filled_message
 from supervisor.core.approvals.fields import describe_schema, same_json
 
@@ -90,13 +90,37 @@ async def test_edited_arguments_are_filled_in_and_shown_before_they_run(telegram
         press(telegram, await asks(telegram, target, "count"), "back")
         telegram.say("y", ANA, reply_to=await asks(telegram, target, "target"))
         count = await newest(telegram, "count")
-        assert not codes(target)
+        await until(lambda: not codes(target))
         telegram.say("3", ANA, reply_to=count)
         whole = await until(lambda: '"count": 3' in telegram.of_bot()[-1]["text"] and telegram.of_bot()[-1])
         assert '"target": "y"' in whole["text"]
         press(telegram, whole, "send")
         assert await run.result() == ["ok", "deployed y"]
     assert ran == ["y 3"]
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "on the card", "begun anew", "after a restart"])
+async def test_a_form_that_was_left_has_no_buttons(telegram, where):
+    """R3: whether the approval is decided, the form is begun anew, or no process has it open any more."""
+    store = MemoryStore()
+    async with opening(telegram, store) as supervisor:
+        await supervisor.start(deployer, "x", session="s")
+        card = await card_of(telegram)
+        telegram.press(card, "edit", ANA)
+        form = await newest(telegram, "target")
+        if where == "elsewhere":
+            await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
+        elif where == "on the card":
+            telegram.press(card, "deny", BEN)
+        elif where == "begun anew":
+            telegram.press(card, "edit", ANA)
+            assert codes(await until(lambda: telegram.of_bot()[-1] is not form and telegram.of_bot()[-1]))
+        if where != "after a restart":
+            await until(lambda: not codes(form))
+    if where == "after a restart":
+        async with opening(telegram, store) as supervisor:
+            press(telegram, form, "keep")
+            await until(lambda: not codes(form))
 
 
 async def test_json_stays_the_other_way(telegram):
@@ -178,6 +202,6 @@ def test_any_form_keeps_the_limits_and_gives_its_value_back(pair):
 def test_the_form_that_was_not_touched_for_the_longest_time_ends():
     """Memory is bounded, whoever presses how often."""
     fillings, approvals = Fillings(), [replace(APPROVAL, id=f"{number:042}") for number in range(201)]
-    begun = [fillings.begin(ANA, each, "edit") for each in approvals]
-    assert isinstance(fillings.find(ANA, approvals[0].id, begun[0].token), str)
-    assert fillings.find(ANA, approvals[1].id, begun[1].token) is begun[1]
+    begun = [fillings.begin(str(ANA), each, "edit") for each in approvals]
+    assert isinstance(fillings.find(str(ANA), approvals[0].id, begun[0].token), str)
+    assert fillings.find(str(ANA), approvals[1].id, begun[1].token) is begun[1]

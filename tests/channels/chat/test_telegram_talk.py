@@ -192,7 +192,7 @@ async def test_a_notice_of_a_route_never_gets_buttons(telegram):
 async def test_a_check_names_the_bot_and_its_chat_or_what_is_wrong(telegram):
     """Token, webhook and chat are asked for; an error has no secret in it."""
     chat = channel(telegram)
-    async with chat._api:
+    async with chat.platform.api:
         assert await chat.check() == "@supervisor_bot in Ops"
         telegram.webhook = "https://other.example"
         with pytest.raises(SupervisorError, match=r"other\.example"):
@@ -215,4 +215,4 @@ def test_a_table_makes_the_channel_and_problems_name_their_key(monkeypatch):
         True
     ]
     made = TelegramSettings(conversation=5, agent="echo").make(setup)
-    assert (made.name, repr(made)) == ("telegram", "<telegram, chat 5>")
+    assert (made.name, repr(made)) == ("telegram", "<telegram, conversation 5>")

@@ -1,9 +1,9 @@
-"""Forms in Telegram: one field after the other, since Telegram has no forms of its own.
+"""Forms on a platform that has none: one field after the other. dialogue.py asks.
 
     a press of Edit or Answer -> a question for each field -> what was filled in, as a whole -> the decision
 
-A choice is a button. A text, a number and a date are replies to the question, checked before the next one is asked. The
-messages are in messages.py. Each question also offers the other way: JSON in one reply.
+A choice is a button. A text, a number and a date are replies to the question, checked before the next one is asked.
+Each question also offers the other way: JSON in one reply.
 
 Rules
 - A form is in memory, for the person who began it. Before it decides, it is shown as a whole, and checked again.
@@ -15,18 +15,32 @@ Rules
 """
 
 import secrets
+from enum import StrEnum
 from typing import Final
 
 from msgspec import UNSET
 
 from supervisor.channels.chat.interview import NOTHING, Interview, interview_of
 from supervisor.channels.chat.presses import EDIT, REPLY
-from supervisor.channels.telegram.messages import BACK, EMPTY, KEEP, SKIP, fits_data
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
 MOST: Final = 40
 OPEN: Final = 200
+FILL: Final = "fill."
+"""The beginning of the code of a question of a form; its token follows."""
+
+
+class Fill(StrEnum):
+    """What the buttons of a question do; a number is one of its choices."""
+
+    KEEP = "keep"
+    SKIP = "skip"
+    EMPTY = "empty"
+    BACK = "back"
+    LEAVE = "leave"
+    JSON = "json"
+    SEND = "send"
 
 
 class Filling:
@@ -36,20 +50,22 @@ class Filling:
         self.code = code
         self.interview = interview
         self.token = _token()
-        self.message: int | None = None
+        self.message: str | None = None
         """The message of the present question, once it is there."""
+        self.left = ""
+        """What takes the place of the present question, since the form has ended."""
 
     def press(self, action: str) -> str | None:
         """Take a press on the present question. Returns the problem of one that does not fit."""
         prompt = self.interview.prompt
-        if action == BACK:
+        if action == Fill.BACK:
             self.interview.go_back()
             self.token = _token()
             return None
         if prompt is None:
             return "Nothing is asked any more: go back, or send it."
         offers = {str(number): line for number, line in enumerate(prompt.offers)}
-        lines = offers | {KEEP: prompt.text, SKIP: "", EMPTY: NOTHING}
+        lines = offers | {Fill.KEEP: prompt.text, Fill.SKIP: "", Fill.EMPTY: NOTHING}
         return self.write(lines[action]) if action in lines else "This question has no such button."
 
     def write(self, line: str) -> str | None:
@@ -69,21 +85,24 @@ class Filling:
 
 
 class Fillings:
-    """The forms that people fill in now."""
+    """The forms that people fill in now, by the person's identity and the approval."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[int, str], Filling] = {}
+        self._open: dict[tuple[str, str], Filling] = {}
+        self._ended: list[Filling] = []
 
-    def begin(self, user: int, approval: Approval, code: str) -> Filling | None:
-        """Begin a form, in place of the one that this person has open for the approval; None if it takes JSON."""
+    def begin(self, user: str, approval: Approval, code: str) -> Filling | None:
+        """Begin a form; None if it takes JSON. The form that this person has open for the approval ends before."""
         interview = interview_of(approval) if code == (REPLY if approval.kind == "question" else EDIT) else None
-        if interview is None or not 0 < interview.count <= MOST or not fits_data(approval):
+        if interview is None or not 0 < interview.count <= MOST:
             return None
-        filling = Filling(code, interview)
-        self._keep((user, approval.id), filling)
+        self.end(approval.id, "The form was begun anew.", user)
+        self._open[user, approval.id] = filling = Filling(code, interview)
+        if len(self._open) > OPEN:
+            self._end(next(iter(self._open)), "The form was left, since too many are open. Nothing was decided.")
         return filling
 
-    def find(self, user: int, approval: str, token: str) -> Filling | str:
+    def find(self, user: str, approval: str, token: str) -> Filling | str:
         """Return the form of a question, or the text for the person who answers it."""
         filling = self._open.get((user, approval))
         if filling is None:
@@ -93,17 +112,35 @@ class Fillings:
             )
         if filling.token != token:
             return "That question was answered before. The last message of the form asks the next one."
-        self._keep((user, approval), filling)
+        self._open[user, approval] = self._open.pop((user, approval))
         return filling
 
-    def end(self, user: int, approval: str) -> None:
-        self._open.pop((user, approval), None)
+    def may_ask_in(self, message: str) -> bool:
+        """Return whether any person's form may ask its question in a message."""
+        return any(filling.message in (None, message) for filling in self._open.values())
 
-    def _keep(self, key: tuple[int, str], filling: Filling) -> None:
-        self._open.pop(key, None)
-        self._open[key] = filling
-        if len(self._open) > OPEN:
-            del self._open[next(iter(self._open))]
+    def end(self, approval: str, left: str, user: str | None = None) -> None:
+        """End the forms about an approval: a person's, or all of them. `left`: what takes the place of the question."""
+        for key in [key for key in self._open if key[1] == approval and user in (None, key[0])]:
+            self._end(key, left)
+
+    def take_ended(self) -> list[Filling]:
+        """Return the forms that have ended since the last call. Their last questions stand, and have buttons."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _end(self, key: tuple[str, str], left: str) -> None:
+        filling = self._open.pop(key)
+        filling.left = left
+        self._ended.append(filling)
+
+
+def read_fill(code: str) -> tuple[str, str] | None:
+    """Return the token and the action of a button of a form, the action "" for a reply; None for another code."""
+    if not code.startswith(FILL):
+        return None
+    token, _, action = code.removeprefix(FILL).partition(".")
+    return token, action
 
 
 def _token() -> str:
