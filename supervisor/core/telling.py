@@ -34,6 +34,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
 from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, split_operation_id
+from supervisor.core.limits import OWN, name_of
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
@@ -403,6 +404,8 @@ def _budget(event: e.AnyEvent) -> _Words | None:
             return f"its budget was raised to {budget_text(limits)} by ", PERSON(event.by)
         case e.BudgetNoticed():
             return (QUOTE(event.text),)
+        case e.BudgetAnswered(key=key) if (name := name_of(key)) is not None:
+            return ("goes on: it has a place of limit ", NAME(name)) if not name.startswith(OWN) else ("goes on",)
         case e.BudgetAnswered():
             return ("goes on: the budget that it waited for was decided",)
     return None

@@ -8,6 +8,8 @@ Rules
   (Store.take_place), which ends with its process. Nothing tells of a place that another process gives back, so it is
   looked for every LOOK_SECONDS while one is waited for.
 - `at_once` of model calls, and `per_minute`, are those of this process.
+- A run that waits may leave memory, and keeps its place in the order. When its turn comes, an entry in its journal
+  wakes it, and it has LOAD_SECONDS to load; then the place is another's, and it asks anew.
 - A supervisor that stops gives no places.
 """
 
@@ -18,9 +20,12 @@ from typing import Final
 
 import anyio
 
-from supervisor.core.limits import OWN, Limit, Queue, Ticket, checked_seconds, key_of
+from supervisor.core import events as e
+from supervisor.core.errors import StoreError
+from supervisor.core.limits import OWN, Limit, Queue, Ticket, checked_seconds, key_of, name_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.system.logs import FactLog
 
@@ -50,6 +55,8 @@ class Limits:
         self._number = 0
         """Of the latest ticket."""
         self._unknown: set[str] = set()
+        self._sleeping: dict[str, list[_Asked]] = {}
+        """By session, the tickets of runs that have left memory, in the order of coming."""
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -103,6 +110,8 @@ class Limits:
         number: int = 0,
         has_begun: bool = True,
     ) -> "_Asked":
+        if (sleeping := self._wake_up(attempt.session, name, tell)) is not None:
+            return sleeping
         self._number += 1
         ticket = _Asked(
             name=name,
@@ -191,8 +200,92 @@ class Limits:
         self.release(turn)
 
     def _drop(self, attempt: Attempt, ticket: Ticket) -> None:
-        """Take out a ticket whose task waits no more."""
-        self.release(ticket)
+        """Take out a ticket whose task waits no more. That of a run that leaves memory keeps its place in the order."""
+        assert isinstance(ticket, _Asked)
+        if attempt.stop_reason is None or attempt.stop_reason.kind != "passivated":
+            self.release(ticket)
+            return
+        self._take_out(ticket)
+        self._sleep(ticket)
+
+    # -- runs that have left memory ----------------------------------------------------------------------------------
+
+    @property
+    def has_sleepers(self) -> bool:
+        return bool(self._sleeping)
+
+    def _sleep(self, ticket: _Asked) -> None:
+        ticket.is_asleep, ticket.tell = True, partial(self._offer, ticket)
+        self._sleeping.setdefault(ticket.session, []).append(ticket)
+        self._number += 1
+        self._queue(ticket.name).come(ticket, self._number)
+        self._look(ticket.name)
+
+    def recover(self, session: str) -> None:
+        """Let a run of a claimed tree wait that sleeps until it has a place."""
+        if session not in self._sleeping:
+            self._attempts.start_soon(self._recover, session)
+
+    async def _recover(self, session: str) -> None:
+        try:
+            state = self._attempts.journal.look().session(session)
+        except StoreError as error:  # the launcher reports it, too
+            log.error("limit.not_read", session=session, reason=str(error))
+            return
+        for key in state.waiting_for or ():
+            if (name := name_of(key)) is not None and session not in self._sleeping:
+                self._sleep(_Asked(name=name, session=session, since=self._clock.now(), tell=_tell_none))
+
+    def _wake_up(self, session: str, name: str, tell: Callable[[], None]) -> _Asked | None:
+        """Return the ticket of a run that has come back to memory, which has a place or waits for one."""
+        for ticket in self._sleeping.get(session, ()):
+            if ticket.name == name:
+                self._forget(ticket)
+                ticket.tell = tell
+                return ticket
+        return None
+
+    def _forget(self, ticket: _Asked) -> None:
+        """Count a ticket no more as one of a run that has left memory."""
+        ticket.is_asleep = False
+        tickets = self._sleeping.get(ticket.session, [])
+        if ticket in tickets:
+            tickets.remove(ticket)
+        if not tickets:
+            self._sleeping.pop(ticket.session, None)
+            self._attempts.note_change()
+
+    def _offer(self, ticket: _Asked) -> None:
+        """Wake the run of a ticket that has a place now."""
+        self._attempts.start_soon(self._wake, ticket)
+        self._alarm.at(anyio.current_time() + LOAD_SECONDS, partial(self._give_up, ticket))
+
+    def _give_up(self, ticket: _Asked) -> None:
+        if ticket.is_asleep:
+            self._forget(ticket)
+            self.release(ticket)
+
+    async def _wake(self, ticket: _Asked) -> None:
+        key = key_of(ticket.name)
+
+        def plan(view: View) -> tuple[list[Entry], bool]:
+            state = view.session(ticket.session)
+            sleeps = state.is_open and state.cancel is None and key in (state.waiting_for or ())
+            goes_on = e.BudgetAnswered(at=self._clock.now(), key=key)
+            return [(ticket.session, goes_on)] if sleeps else [], state.is_open and state.cancel is None
+
+        goes_on = False
+        try:
+            goes_on = await self._attempts.journal.append_with_answer(plan)
+        except StoreError as error:
+            log.error("limit.not_journaled", session=ticket.session, reason=str(error))
+        if not goes_on:
+            self._give_up(ticket)
+
+    def ended(self, session: str) -> None:
+        """Take out a run that has left memory and was cancelled, or has ended."""
+        for ticket in [*self._sleeping.get(session, ())]:
+            self._give_up(ticket)
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 

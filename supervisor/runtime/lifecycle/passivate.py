@@ -94,7 +94,7 @@ class Passivation:
     def _may_sleep(self, attempt: Attempt) -> bool:
         if IN_FLIGHT in attempt.waiting:  # that ends soon, and no entry would wake the run
             return False
-        if any(name_of(key) is not None for key in attempt.waiting):
+        if self.is_leaving and any(name_of(key) is not None for key in attempt.waiting):  # it goes on by itself
             return False
         if not attempt.timers:
             return True

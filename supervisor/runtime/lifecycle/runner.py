@@ -158,6 +158,7 @@ class Runner:
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.limits = Limits(self.attempts, named_limits(limits))
+        self.launcher.sleeps_for_limit.connect(self.limits.recover)
         self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
         self.launcher.claimed.connect(self.budgets.recover)
         self.launcher.sleeps_for_budget.connect(self.budgets.wake)
@@ -176,7 +177,7 @@ class Runner:
     @property
     def is_idle(self) -> bool:
         """Whether only a person can let a run continue: no task is at work, and no timer will wake a run of ours."""
-        return not self.attempts.has_tasks and not self.launcher.has_timers()
+        return not (self.attempts.has_tasks or self.launcher.has_timers() or self.limits.has_sleepers)
 
     @property
     def calls_under_way(self) -> int:
@@ -287,6 +288,8 @@ class Runner:
             elif isinstance(row.event, _BEGINNING) and row.session not in self.attempts.preparing:
                 self.began_elsewhere.send(row.session)
             self.blocked.published(row.session, row.event)
+            if isinstance(row.event, e.CancelRequested | e.RunFinished):
+                self.limits.ended(row.session)
             if isinstance(row.event, e.RunFinished):
                 self.attempts.endings.pop(row.session, None)
                 self.orphans.forget(row.session)

@@ -221,3 +221,71 @@ def test_a_limit_says_what_is_wrong_with_it():
     ):
         with pytest.raises(InvalidInput):
             Limit(**wrong)
+
+
+async def test_a_run_that_waits_long_leaves_memory_and_is_woken_in_its_turn():
+    """L3: it keeps its place in the order, also when it is woken before its turn."""
+    store = MemoryStore()
+
+    @agent
+    async def slow(ctx: Context, number: int) -> int:
+        async with ctx.model_call(limit="openai"):
+            await ctx.named("work").step(work, "model", 100.0)
+        order.append(str(number))
+        return number
+
+    async with opened(store, limits=[Limit("openai", at_once=1)], passivate_after=10) as supervisor:
+        runs = []
+        for number in range(4):
+            runs.append(await supervisor.start(slow, number, session=f"s{number}"))
+            await anyio.sleep(0.1)
+        await anyio.sleep(50)
+        assert [*supervisor._runner.attempts.live] == ["s0"]
+        assert [await run.result() for run in runs] == [0, 1, 2, 3]
+    assert order == ["0", "1", "2", "3"]
+    assert [names(store, f"s{number}").count("AttemptStarted") for number in range(4)] == [1, 2, 2, 2]
+    assert most["model"] == 1
+
+
+async def test_agents_that_sleep_for_their_turn_are_woken_before_those_that_have_not_begun():
+    """L3: a woken run comes before one that has not begun; a closing supervisor waits for both."""
+    store = MemoryStore()
+    async with opened(store, limits=[Limit("reviewers", at_once=1)], passivate_after=0.5) as supervisor:
+        await supervisor.start(reviewer, 1)
+        await anyio.sleep(0.2)
+        for _ in range(3):
+            await supervisor.start(reviewer, 0)
+    assert [row.outcome is not None for row in store.find_sessions()] == [True] * 5
+    assert most["reviewer"] == 1
+
+
+async def test_a_later_process_goes_on_with_runs_that_sleep_for_a_place():
+    """L3: what waits on disk waits in the queue of the process that claims its tree."""
+    store = MemoryStore()
+    with anyio.move_on_after(30):
+        async with opened(store, limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
+            for number in range(3):
+                await supervisor.start(asleep, number, session=f"s{number}")
+            await anyio.sleep_forever()
+    async with opened(store, limits=[Limit("openai", at_once=1)]) as supervisor:
+        runs = [await supervisor.resume(f"s{number}") for number in range(3)]
+        assert [await run.result() for run in runs] == [0, 1, 2]
+    assert most["model"] == 1
+
+
+@agent
+async def asleep(ctx: Context, number: int) -> int:
+    async with ctx.model_call(limit="openai"):
+        await ctx.named("work").step(work, "model", 100.0)
+    return number
+
+
+async def test_a_cancelled_run_that_sleeps_leaves_the_queue():
+    """L3: its place in the order is free at once."""
+    async with opened(limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
+        runs = [await supervisor.start(asleep, number) for number in range(2)]
+        await anyio.sleep(50)
+        sleeper = next(run for run in runs if run.session not in supervisor._runner.attempts.live)
+        await sleeper.cancel(reason="no")
+        assert (await sleeper.outcome()).kind == "cancelled"
+        assert not supervisor._runner.limits.has_sleepers
