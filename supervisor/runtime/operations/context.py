@@ -29,13 +29,13 @@ from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
-from supervisor.runtime.attempt.places import within_limit
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import run
 from supervisor.runtime.operations.children import LocalChild, spawn
 from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
+from supervisor.runtime.operations.places import within_limit
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
 from supervisor.runtime.operations.spending import asking_model, use, use_now

@@ -22,7 +22,7 @@ from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
 from supervisor.core.errors import InvalidInput, RetryAfter, RunStopping, ToolFailed
-from supervisor.core.limits import Ticket
+from supervisor.core.limits import ELSEWHERE, Ticket
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
 from supervisor.core.usage import Usage
@@ -31,11 +31,11 @@ from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.bodies import DeadlinePassed, Running, runs_on
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
-from supervisor.runtime.attempt.places import holding
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
@@ -124,7 +124,8 @@ class FunctionCall(Call):
 
     @property
     def refusal(self) -> str:
-        return self.tool.refusal
+        is_bound = self.tool.limit is not None and self.attempt.host.environment.runs_elsewhere
+        return ELSEWHERE if is_bound else self.tool.refusal
 
     @property
     def wants(self) -> Used:

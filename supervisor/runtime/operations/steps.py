@@ -26,9 +26,9 @@ from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
-from supervisor.runtime.attempt.places import close_for, holding, take_again, take_for_step
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
+from supervisor.runtime.operations.places import close_for, holding, take_again, take_for_step
 from supervisor.runtime.operations.reports import stream
 from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
