@@ -61,7 +61,8 @@ class Store(ABC):
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         """Take one of the places of a limit that all processes of the store share, and return its number; None if
-        others have all. It ends with this process. A store of one process gives each: the caller counts its own."""
+        others have all. It ends with this process. A store of one process gives each: the caller counts its own.
+        Raises StoreError, OSError."""
         return 0
 
     def give_place_back(self, limit: str, place: int) -> None:  # noqa: B027 # a store of one process keeps none

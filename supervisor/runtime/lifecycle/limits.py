@@ -175,7 +175,10 @@ class Limits:
     def _take_slot(self, queue: Queue, ticket: _Asked) -> bool:
         """Take one of the places of all processes, if the ticket needs one."""
         if ticket.is_shared and queue.limit is not None and queue.limit.at_once is not None:
-            ticket.slot = self._store.take_place(ticket.name, queue.limit.at_once)
+            try:
+                ticket.slot = self._store.take_place(ticket.name, queue.limit.at_once)
+            except (StoreError, OSError) as error:  # no place is given: it is not known whether another process has it
+                log.error("limit.not_locked", limit=ticket.name, reason=str(error))
             return ticket.slot is not None
         return True
 

@@ -289,3 +289,32 @@ async def test_a_cancelled_run_that_sleeps_leaves_the_queue():
         await sleeper.cancel(reason="no")
         assert (await sleeper.outcome()).kind == "cancelled"
         assert not supervisor._runner.limits.has_sleepers
+
+
+class _OtherProcess(MemoryStore):
+    """A store whose places another process has, until an instant."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self.until = until
+        self.taken = set()
+
+    def take_place(self, limit, at_once):
+        free = {*range(at_once)} - self.taken if anyio.current_time() >= self.until else set()
+        self.taken |= {*sorted(free)[:1]}
+        return min(free, default=None)
+
+    def give_place_back(self, limit, place):
+        self.taken.discard(place)
+
+
+async def test_a_tool_waits_for_a_place_that_another_process_has():
+    """L1: nothing tells when it is free, so it is looked for; what it held is given back."""
+    began = anyio.current_time()
+    store = _OtherProcess(began + 10)
+    async with opened(store, limits=[Limit("browser", at_once=2)]) as supervisor:
+        runs = [await supervisor.start(browser, page) for page in "abc"]
+        assert [await run.result() for run in runs] == ["browser"] * 3
+    assert 12 <= anyio.current_time() - began <= 13
+    assert most["browser"] == 2
+    assert not store.taken
