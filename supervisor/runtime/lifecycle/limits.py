@@ -14,6 +14,7 @@ Rules
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Final
@@ -292,13 +293,13 @@ class Limits:
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 
-    def place_of(self, session: str, name: str) -> tuple[Ticket, int, int] | None:
-        """Return the first ticket of a session that waits for a limit, its place, and how many wait."""
+    def place_of(self, session: str, name: str) -> tuple[datetime, int, int] | None:
+        """Return since when a session waits for a limit, its place, and how many wait; None if it does not, here."""
         queue = self._queues.get(name)
         for ticket in queue.waiting if queue is not None else ():
             if ticket.session == session:
                 assert queue is not None
-                return ticket, *queue.place_of(ticket)
+                return ticket.since, *queue.place_of(ticket)
         return None
 
 

@@ -8,6 +8,7 @@ from scenes import names, opened
 from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
+from supervisor.channels.terminal.tree import draw_tree
 
 pytestmark = pytest.mark.anyio
 running: Counter[str] = Counter()
@@ -318,3 +319,18 @@ async def test_a_tool_waits_for_a_place_that_another_process_has():
     assert 12 <= anyio.current_time() - began <= 13
     assert most["browser"] == 2
     assert not store.taken
+
+
+async def test_people_see_for_what_a_run_waits_and_at_which_place():
+    """L3: "waits for openai, 2nd of 3, since 20:14"."""
+    async with opened(limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
+        runs = []
+        for number in range(4):
+            runs.append(await supervisor.start(asleep, number))
+            await anyio.sleep(0.1)
+        for seconds in (1, 20):  # in memory, and asleep
+            await anyio.sleep(seconds)
+            async with supervisor.watch_activity() as watch:
+                now = supervisor._runner.clock.now()
+                lines = [line.plain for line in draw_tree((await watch.look(limit=None)).items, 200, 20, now)]
+            assert sum("waits for openai, 2nd of 3, since " in line for line in lines) == 1
