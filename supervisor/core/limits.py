@@ -16,7 +16,7 @@ An agent's own code that waits for another agent in a way that the supervisor ca
 memory, a tool that starts a session and waits for it.
 
 Rules
-- First come, first served. Runs that have begun come before those that have not.
+- First come, first served. Runs that have begun come before those that have not, and what cleans up before all others.
 - A queue serves its first ticket or none: no other one overtakes it.
 - What is told to wait (RetryAfter) closes its limit for all, until then. A later closing only lengthens it.
 - A name without a declared limit bounds nothing. It can be closed all the same.
@@ -108,6 +108,8 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
     """Whether its place is one of all processes of the store."""
     has_begun: bool = True
     """Whether its run has begun: such come before the others."""
+    is_ending: bool = False
+    """Whether its run was told to end: its clean-up has little time, and comes first."""
     number: int = 0
     """Its place in the order of coming; 0: it has not come yet."""
     is_held: bool = False
@@ -189,8 +191,8 @@ class Queue:
         return self.waiting.index(ticket) + 1, len(self.waiting)
 
 
-def _order(ticket: Ticket) -> tuple[bool, int]:
-    return not ticket.has_begun, ticket.number
+def _order(ticket: Ticket) -> tuple[bool, bool, int]:
+    return not ticket.is_ending, not ticket.has_begun, ticket.number
 
 
 def key_of(name: str) -> str:

@@ -10,7 +10,7 @@ Rules
 - `at_once` of model calls, and `per_minute`, are those of this process.
 - A run that waits may leave memory, and keeps its place in the order. When its turn comes, an entry in its journal
   wakes it, and it has LOAD_SECONDS to load; then the place is another's, and it asks anew.
-- A supervisor that stops gives no places.
+- While a supervisor stops, what gets a place begins nothing, except the clean-up of runs that were told to end.
 """
 
 from collections.abc import Callable, Mapping
@@ -79,6 +79,7 @@ class Limits:
             attempt.begin_operation()
         try:
             await attempt.wait(f"{key}#{ticket.number}", key, lambda: ticket.is_held, is_refused=False)
+            await attempt.hold()
         except BaseException:
             self._drop(attempt, ticket)
             raise
@@ -121,6 +122,7 @@ class Limits:
             counts=counts,
             is_shared=is_shared,
             has_begun=has_begun,
+            is_ending=attempt.stop_reason is not None,
             number=number,
             tell=tell,
         )
@@ -159,7 +161,7 @@ class Limits:
         """Give the places that can be given, in order, and look again when that may change by itself."""
         queue, now = self._queue(name), anyio.current_time()
         look_at = inf
-        while not self._attempts.is_draining and (ticket := queue.first(now)) is not None:
+        while (ticket := queue.first(now)) is not None:
             assert isinstance(ticket, _Asked)
             if not self._take_slot(queue, ticket):
                 look_at = now + LOOK_SECONDS
