@@ -8,8 +8,9 @@ Rules
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any, Final
 
 from supervisor.core.errors import RetryAfter
@@ -61,10 +62,9 @@ def _headers(error: BaseException | None) -> dict[str, str]:
 
 def _seconds(headers: dict[str, Any]) -> float:
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return checked_seconds(float(headers[name]) / unit)
-        except (KeyError, ValueError):
-            continue
+        with suppress(KeyError, ValueError):
+            if isfinite(seconds := float(headers[name]) / unit):
+                return checked_seconds(seconds)
     try:
         until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
         return checked_seconds((until - now).total_seconds())
