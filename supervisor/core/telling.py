@@ -297,7 +297,15 @@ def _rest(event: e.AnyEvent) -> _Words | None:
             return ("is where it was before",)
         case e.RunPassivated():
             until = (", until ", _instant(event.due_at), " at the latest") if event.due_at else ()
-            return f"left memory to wait for {len(event.waiting_for)} answer(s)", *until
+            names = [
+                name for key in event.waiting_for if (name := name_of(key)) is not None and not name.startswith(OWN)
+            ]
+            answers = len(event.waiting_for) - len(names)
+            limits = [part for name in names for part in (" and " * (name != names[0]), NAME(name))]
+            if names and not answers:
+                return "left memory to wait for ", *limits, *until
+            also = (", and for ", *limits) if names else ()
+            return f"left memory to wait for {answers} answer(s)", *also, *until
         case e.RunRestarted():
             begins = f"; restart {event.number} begins at "
             return *ending(event.kind, event.cause), begins, _instant(event.due_at)

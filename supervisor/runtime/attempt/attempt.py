@@ -637,6 +637,11 @@ class Attempt:
         self._wake_front()
         self.past_operation()
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no operation is under way whose result could come during a wait for a place."""
+        return self.in_flight == self.entering and not self.timers
+
     def give_way(self) -> None:
         """Give back the places of the model calls in which this task runs: it is about to wait."""
         place = PLACE.get()
@@ -647,8 +652,10 @@ class Attempt:
             place = place.around
 
     async def regain(self, place: Place) -> None:
-        """Take a place again that a model call without steps has given back."""
-        while place.regains and place.ticket is None and self.stop_reason is None and not self.replay.is_replaying:
+        """Take a place again that a model call without steps has given back: where it would wait at its entry."""
+        if not (place.at_entry or self.is_alone) or self.replay.is_replaying:
+            return
+        while place.regains and place.ticket is None and self.stop_reason is None:
             if place.asking is not None:  # another task of the call asks
                 await place.asking.wait()
                 continue

@@ -112,8 +112,12 @@ class Limits:
         number: int = 0,
         has_begun: bool = True,
     ) -> "_Asked":
-        if (sleeping := self._wake_up(attempt.session, name, tell)) is not None:
-            return sleeping
+        if (sleeping := self._wake_up(attempt.session, name)) is not None:
+            if not sleeping.is_held or sleeping.is_shared == is_shared:
+                sleeping.is_shared, sleeping.tell = is_shared, tell
+                return sleeping
+            number = sleeping.number
+            self.release(sleeping)  # a later process did not know what it waits with
         self._number += 1
         ticket = _Asked(
             name=name,
@@ -134,7 +138,7 @@ class Limits:
         if (queue := self._queues.get(name)) is None:
             limit = self._limits.get(name)
             queue = self._queues[name] = Queue(limit)
-            if limit is None and not name.startswith(OWN) and name not in self._unknown:
+            if limit is None and self._limits and not name.startswith(OWN) and name not in self._unknown:
                 self._unknown.add(name)
                 log.warning("limit.unknown", limit=name, hint=f"nothing bounds it: declare it in [limits.{name}]")
         return queue
@@ -170,6 +174,8 @@ class Limits:
             ticket.tell()
         self._alarm.take_back(self._looks.pop(name, None))
         look_at = min(look_at, queue.due(now))
+        if queue.limit is None and queue.is_idle and now < queue.closed_until:
+            look_at = queue.closed_until  # to forget it
         if look_at < inf:
             self._looks[name] = self._alarm.at(look_at, partial(self._look, name))
         elif queue.is_idle and queue.limit is None and now >= queue.closed_until and self._queues.get(name) is queue:
@@ -242,12 +248,11 @@ class Limits:
             if (name := name_of(key)) is not None and session not in self._sleeping:
                 self._sleep(_Asked(name=name, session=session, since=self._clock.now(), tell=_tell_none))
 
-    def _wake_up(self, session: str, name: str, tell: Callable[[], None]) -> _Asked | None:
+    def _wake_up(self, session: str, name: str) -> _Asked | None:
         """Return the ticket of a run that has come back to memory, which has a place or waits for one."""
         for ticket in self._sleeping.get(session, ()):
             if ticket.name == name:
                 self._forget(ticket)
-                ticket.tell = tell
                 return ticket
         return None
 

@@ -28,8 +28,7 @@ async def within_limit(attempt: Attempt, name: str | None, *, at_entry: bool) ->
         return
     limits, around = attempt.host.limits, PLACE.get()
     place = Place(attempt, name, around, at_entry=at_entry)
-    is_alone = attempt.in_flight == attempt.entering and not attempt.timers
-    if not attempt.replay.is_replaying and (at_entry or is_alone):
+    if not attempt.replay.is_replaying and (at_entry or attempt.is_alone):
         attempt.entering += 1
         try:
             place.ticket = await limits.take(attempt, name, in_operation=False)

@@ -9,6 +9,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
 from supervisor.channels.terminal.tree import draw_tree
+from supervisor.core.telling import Telling, drawn
 
 pytestmark = pytest.mark.anyio
 running: Counter[str] = Counter()
@@ -334,3 +335,6 @@ async def test_people_see_for_what_a_run_waits_and_at_which_place():
                 now = supervisor._runner.clock.now()
                 lines = [line.plain for line in draw_tree((await watch.look(limit=None)).items, 200, 20, now)]
             assert sum("waits for openai, 2nd of 3, since " in line for line in lines) == 1
+            rows = [row for run in runs[1:] for row in supervisor.store.journal(run.session)]
+            told = ["".join(map(drawn, Telling().tell(row))) for row in rows]
+            assert told.count("left memory to wait for openai") == (3 if seconds == 20 else 0)
