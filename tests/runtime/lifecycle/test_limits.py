@@ -10,6 +10,7 @@ from watching import next_of
 from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
 from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core.telling import Telling, drawn
+from supervisor.wiring.config import read_configuration
 
 pytestmark = pytest.mark.anyio
 running: Counter[str] = Counter()
@@ -338,3 +339,40 @@ async def test_people_see_for_what_a_run_waits_and_at_which_place():
             rows = [row for run in runs[1:] for row in supervisor.store.journal(run.session)]
             told = ["".join(map(drawn, Telling().tell(row))) for row in rows]
             assert told.count("left memory to wait for openai") == (3 if seconds == 20 else 0)
+
+
+@pytest.mark.parametrize("text", ["[limits.openai]\nat_once = 0", "[limits.openai]", '[limits."a:b"]\nper_minute = 3'])
+def test_a_configuration_names_the_limit_that_is_wrong(tmp_path, text):
+    """It is read as a whole before anything is opened."""
+    (tmp_path / "supervisor.toml").write_text(text)
+    with pytest.raises(InvalidInput, match=r"supervisor\.toml: limits: "):
+        read_configuration(tmp_path / "supervisor.toml")
+
+
+def test_a_configuration_declares_limits(tmp_path):
+    """`[limits.NAME]` is `Limit(NAME)`."""
+    (tmp_path / "supervisor.toml").write_text("[limits.openai]\nat_once = 4\nper_minute = 60")
+    assert read_configuration(tmp_path / "supervisor.toml").standing_limits() == (Limit("openai", 4, 60),)
+
+
+@agent
+async def graph(ctx: Context, number: int) -> int:
+    """Ask a model without steps, and a person in between."""
+    async with ctx.model_call(limit="openai", at_entry=True):
+        await work("model")
+        await ctx.call(buy, "a")
+        await work("model")
+    return number
+
+
+async def test_a_model_call_without_steps_gives_its_place_back_while_a_person_is_asked():
+    """L2: it takes the place again afterwards, also in a later attempt, which does not wait at its entry."""
+    async with opened(limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
+        runs = [await supervisor.start(graph, number) for number in range(3)]
+        await anyio.sleep(4)
+        assert len(await supervisor.find_approvals()) == 3  # each of them asked, at one place
+        await anyio.sleep(60)
+        assert not supervisor._runner.attempts.live
+        for asked in await supervisor.find_approvals():
+            await supervisor.decide(asked.id, Approve(by="ana"))
+        assert [await run.result() for run in runs] == [0, 1, 2]
