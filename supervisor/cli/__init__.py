@@ -49,6 +49,10 @@ _COMMANDS = {
     "deny": ("deciding", "Deny a call: it does not run, and the agent is told so."),
     "answer": ("deciding", "Answer a question that an agent asks."),
     "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
+    "schedules": (
+        "schedules",
+        "List what begins by the clock; `schedules add`, `pause`, `resume`, `run` and `remove` change it.",
+    ),
     "send": ("messages", "Send a message to a session."),
     "budget": ("usage", "Raise what a session and everything below it may spend."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
@@ -82,7 +86,9 @@ def make_app(called: str | None = None, program: str = "supervisor") -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        function = {"import": "import_", "rules": "commands"}.get(name, name.strip("-").replace("-", "_"))
+        function = {"import": "import_", "rules": "commands", "schedules": "commands"}.get(
+            name, name.strip("-").replace("-", "_")
+        )
         shown = None if name == called else line
         app.command(f"supervisor.cli.{module}:{function}", name=name, help=shown, sort_key=place)
     repair.register(app)
