@@ -13,7 +13,7 @@ Rules
 - While a supervisor stops, what gets a place begins nothing, except the clean-up of runs that were told to end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -207,9 +207,12 @@ class Limits:
             attempt.end_turn_wait(key_of(turn.name))
 
     def left(self, attempt: Attempt) -> None:
-        """Take the place of an agent whose attempt has ended."""
+        """Take the place of an agent whose attempt has ended. One that left memory to wait for a limit waits on, also
+        if it got its place while that was written."""
         turn, attempt.turn = attempt.turn, None
         self.release(turn)
+        if attempt.stop_reason is not None and attempt.stop_reason.kind == "passivated":
+            self._wait_on(attempt.session, attempt.state.waiting_for or ())
 
     def _drop(self, attempt: Attempt, ticket: Ticket) -> None:
         """Take out a ticket whose task waits no more. That of a run that leaves memory keeps its place in the order."""
@@ -244,8 +247,13 @@ class Limits:
         except StoreError as error:  # the launcher reports it, too
             log.error("limit.not_read", session=session, reason=str(error))
             return
-        for key in state.waiting_for or ():
-            if (name := name_of(key)) is not None and session not in self._sleeping:
+        self._wait_on(session, state.waiting_for or ())
+
+    def _wait_on(self, session: str, keys: Iterable[str]) -> None:
+        """Let a run that has left memory wait for the limits of which it has no ticket."""
+        known = {ticket.name for ticket in self._sleeping.get(session, ())}
+        for name in filter(None, map(name_of, keys)):
+            if name not in known:
                 self._sleep(_Asked(name=name, session=session, since=self._clock.now(), tell=_tell_none))
 
     def _wake_up(self, session: str, name: str) -> _Asked | None:
@@ -283,14 +291,15 @@ class Limits:
             state = view.session(ticket.session)
             sleeps = state.is_open and state.cancel is None and key in (state.waiting_for or ())
             goes_on = e.BudgetAnswered(at=self._clock.now(), key=key)
-            return [(ticket.session, goes_on)] if sleeps else [], state.is_open and state.cancel is None
+            return [(ticket.session, goes_on)] if sleeps else [], sleeps
 
         goes_on = False
         try:
             goes_on = await self._attempts.journal.append_with_answer(plan)
         except StoreError as error:
             log.error("limit.not_journaled", session=ticket.session, reason=str(error))
-        if not goes_on:
+        attempts = self._attempts
+        if not (goes_on or ticket.session in attempts.live or ticket.session in attempts.preparing):
             self._give_up(ticket)
 
     def ended(self, session: str) -> None:
