@@ -9,6 +9,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
 from supervisor.channels.terminal.tree import draw_tree
+from supervisor.core import events as e
 from supervisor.core.telling import Telling, drawn
 from supervisor.wiring.config import read_configuration
 
@@ -376,3 +377,35 @@ async def test_a_model_call_without_steps_gives_its_place_back_while_a_person_is
         for asked in await supervisor.find_approvals():
             await supervisor.decide(asked.id, Approve(by="ana"))
         assert [await run.result() for run in runs] == [0, 1, 2]
+
+
+class _FreesMeanwhile(MemoryStore):
+    """A store during whose commit of a passivation a place becomes free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = None
+        self.is_passivating = False
+
+    def write(self, rows) -> None:
+        self.is_passivating |= any(isinstance(row.event, e.RunPassivated) for row in rows)
+        super().write(rows)
+
+    def commit(self) -> None:
+        super().commit()
+        if self.is_passivating and self.free is not None:
+            free, self.free = self.free, None
+            free()
+
+
+async def test_a_run_waits_on_that_gets_its_place_while_it_leaves_memory():
+    """L3: the place is given back, and the run is woken for the next one."""
+    store = _FreesMeanwhile()
+    async with opened(store, limits=[Limit("reviewers", at_once=1)], passivate_after=0.3) as supervisor:
+        first = await supervisor.start(reviewer, 0)
+        await anyio.sleep(0.1)
+        runner = supervisor._runner
+        store.free = lambda: runner.limits.grew_quiet(runner.attempts.live[first.session])
+        second = await supervisor.start(reviewer, 0, session="second")
+        assert [await run.result() for run in (first, second)] == [1, 1]
+    assert names(store, "second").count("AttemptStarted") == 2
