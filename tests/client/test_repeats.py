@@ -3,7 +3,7 @@
 import pytest
 from wires import problem, wired
 
-from supervisor import Answer, Approve, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
+from supervisor import Answer, Approve, Budget, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
 from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -30,6 +30,7 @@ REPEATED = {
     "start": lambda remote: remote.start("doubling", 1),
     "fork": lambda remote: remote.fork("s", before=2),
     "cancel": lambda remote: remote.cancel("s"),
+    "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=5)),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
     "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
     "run_schedule": lambda remote: remote.run_schedule("s"),
