@@ -1,8 +1,8 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]], [schedules.NAME],
-    [triggers.NAME]
+    [budget], [limits.NAME], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]],
+    [schedules.NAME], [triggers.NAME]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -32,6 +32,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import Limit
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
@@ -113,6 +114,13 @@ class AgentPart(_Part, frozen=True, kw_only=True):
         return found
 
 
+class LimitPart(_Part, frozen=True, kw_only=True):
+    """A limit; core/limits.py says what it means."""
+
+    at_once: int | None = None
+    per_minute: int | None = None
+
+
 class TokenPart(_Part, frozen=True, kw_only=True):
     hash: str
     expires_at: datetime | None = None
@@ -159,6 +167,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     traces: bool = False
     trace_contents: bool = False
     budget: BudgetPart | None = None
+    limits: dict[str, LimitPart] = {}
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -201,6 +210,10 @@ class Configuration(_Part, frozen=True, kw_only=True):
             Person(name=name, roles=part.roles, tokens=tuple(map(_token, part.tokens)), identities=part.identities)
             for name, part in self.people.items()
         ]
+
+    def standing_limits(self) -> tuple[Limit, ...]:
+        """Return the limits. Raises InvalidInput."""
+        return tuple(Limit(name, part.at_once, part.per_minute) for name, part in self.limits.items())
 
     def reservations(self) -> list[ApproverRule]:
         found = [_reservation(part, rule=make_rule(part)) for part in self.rules if part.approvers]
@@ -322,14 +335,18 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         if rule.approvers and rule.kind != "ask":
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
         yield from _approver_problems(where, rule, people)
-    yield from _budget_problems(configuration)
+    yield from _bound_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
         yield from _approver_problems(f"agents.{name}", agent, people)
 
 
-def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+def _bound_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     budgets = {f"agents.{name}.budget": agent.budget for name, agent in configuration.agents.items()}
+    try:
+        configuration.standing_limits()
+    except InvalidInput as error:
+        yield "limits", str(error)
     for where, part in {"budget": configuration.budget, **budgets}.items():
         try:
             if part is not None and not part.made().limits:

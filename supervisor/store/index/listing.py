@@ -23,6 +23,7 @@ from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
 from supervisor.core.values import Approval, Outcome, unchanged
@@ -136,6 +137,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
         blocked=entry.blocked,
         runs=entry.runs,
         waits_for_budget=any(key.startswith(KEY) for key in entry.waiting_for or ()),
+        waits_for_limit=any(key.startswith(LIMIT) for key in entry.waiting_for or ()),
     )
 
 
