@@ -9,6 +9,7 @@ from supervisor.core.events import (
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
     ApprovalReminded as ApprovalReminded,
+    ApprovalVoted as ApprovalVoted,
     ApprovalWithdrawn as ApprovalWithdrawn,
     AttemptSettled as AttemptSettled,
     AttemptStarted as AttemptStarted,

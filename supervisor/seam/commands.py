@@ -79,6 +79,18 @@ class Decide(ChannelCommand[DecisionResult], frozen=True):
     decision: Decision
 
 
+class DecideAll(ChannelCommand[list[DecisionResult]], frozen=True):
+    """`decisions`: of one person, with the id of each approval. `shown`: by approval, the digest that they saw."""
+
+    decisions: tuple[tuple[str, Decision], ...]
+    batch: str
+    shown: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_word("the id of a batch", self.batch)
+
+
 class Chat(ChannelCommand[ChatResult], frozen=True):
     """`message`: the sender's id of the text; None: it comes once."""
 
@@ -135,7 +147,14 @@ class Fork(Command[values.Fork], frozen=True):
 
 
 class AddRule(Command[Rule], frozen=True):
+    """`pending`: whether it decides what waits already, too."""
+
     rule: Rule
+    pending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pending and self.rule.kind == "ask":
+            raise InvalidInput("an ask rule decides nothing that waits: leave pending away")
 
 
 class RevokeRule(Command[Rule], frozen=True):
@@ -219,6 +238,7 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Resume: Law("resume", "resuming", "refused", "resume sessions", program_may=True),
     ResumeAll: Law("resume_all", "resuming", "refused", "resume sessions", program_may=True),
     Decide: Law("decide", "deciding", "refused", role="approver", repeats=True),
+    DecideAll: Law("decide_all", "deciding", "refused", role="approver", repeats=True),
     Chat: Law("chat", "sending", "refused", role="person"),
     Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
     Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),

@@ -1,8 +1,8 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]], [schedules.NAME],
-    [triggers.NAME]
+    [budget], [limits.NAME], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]],
+    [schedules.NAME], [triggers.NAME]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -32,6 +32,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import Limit
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
@@ -53,12 +54,14 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RulePart(_Part, frozen=True, kw_only=True):
-    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about."""
+    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about; `quorum`: so many of them
+    must say yes."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     unreviewed: bool = False
     """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
@@ -86,6 +89,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
     first_progress_timeout: float | None = None
@@ -108,6 +112,13 @@ class AgentPart(_Part, frozen=True, kw_only=True):
         if self.budget is not None:
             found["budget"] = self.budget.made()
         return found
+
+
+class LimitPart(_Part, frozen=True, kw_only=True):
+    """A limit; core/limits.py says what it means."""
+
+    at_once: int | None = None
+    per_minute: int | None = None
 
 
 class TokenPart(_Part, frozen=True, kw_only=True):
@@ -156,6 +167,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     traces: bool = False
     trace_contents: bool = False
     budget: BudgetPart | None = None
+    limits: dict[str, LimitPart] = {}
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -199,17 +211,21 @@ class Configuration(_Part, frozen=True, kw_only=True):
             for name, part in self.people.items()
         ]
 
+    def standing_limits(self) -> tuple[Limit, ...]:
+        """Return the limits. Raises InvalidInput."""
+        return tuple(Limit(name, part.at_once, part.per_minute) for name, part in self.limits.items())
+
     def reservations(self) -> list[ApproverRule]:
-        found = [ApproverRule(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
+        found = [_reservation(part, rule=make_rule(part)) for part in self.rules if part.approvers]
         for name, agent in self.agents.items():
             if agent.approvers:
-                found.append(ApproverRule(approvers=agent.approvers, agent=name))
-            found += [
-                ApproverRule(approvers=part.approvers, agent=name, rule=make_rule(part))
-                for part in agent.rules
-                if part.approvers
-            ]
+                found.append(_reservation(agent, agent=name))
+            found += [_reservation(part, agent=name, rule=make_rule(part)) for part in agent.rules if part.approvers]
         return found
+
+
+def _reservation(part: RulePart | AgentPart, **of: Any) -> ApproverRule:
+    return ApproverRule(approvers=part.approvers, quorum=part.quorum, **of)
 
 
 _NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
@@ -318,15 +334,19 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             yield where, str(error)
         if rule.approvers and rule.kind != "ask":
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
-        yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
-    yield from _budget_problems(configuration)
+        yield from _approver_problems(where, rule, people)
+    yield from _bound_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
-        yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
+        yield from _approver_problems(f"agents.{name}", agent, people)
 
 
-def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+def _bound_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     budgets = {f"agents.{name}.budget": agent.budget for name, agent in configuration.agents.items()}
+    try:
+        configuration.standing_limits()
+    except InvalidInput as error:
+        yield "limits", str(error)
     for where, part in {"budget": configuration.budget, **budgets}.items():
         try:
             if part is not None and not part.made().limits:
@@ -420,6 +440,15 @@ def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:
     for name, agent in configuration.agents.items():
         for place, rule in enumerate(agent.rules):
             yield f"agents.{name}.rules[{place}]", rule
+
+
+def _approver_problems(
+    where: str, part: RulePart | AgentPart, people: Mapping[str, PersonPart]
+) -> Iterator[tuple[str, str]]:
+    yield from _unknown_people(f"{where}.approvers", part.approvers, people)
+    number, named = part.quorum, len({*part.approvers})
+    if number != 1 and not 1 < number <= named:
+        yield f"{where}.quorum", f"{number} people must decide, and approvers names {named}: name more, or lower it"
 
 
 def _unknown_people(where: str, names: tuple[str, ...], people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:

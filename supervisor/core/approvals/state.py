@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.events import symbol, types_in
 from supervisor.core.events.asking import NOTICE, target_of
-from supervisor.core.values import ApprovalStatus
+from supervisor.core.values import ApprovalStatus, Vote
 
 DecisionKind = Literal["approve", "deny", "answer"]
 APPROVAL: Final[dict[tuple[str, str], ApprovalStatus]] = {
@@ -50,6 +50,8 @@ BEGUN: Final = "?"
 """The prefix of a target on which a card was about to be posted, if the result is not known."""
 FAILED: Final = "-"
 """The prefix of a target on which no card could be posted; no index has it."""
+VOTE: Final = "+"
+"""The prefix of a vote in an index."""
 CARD: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "CardBegun": (BEGUN, (BEGUN, FAILED)),
     "CardPosted": ("", ("", BEGUN, FAILED)),
@@ -70,12 +72,13 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where
-    it is shown. In an index they are positions and names."""
+    it is shown; `votes`: the last one of each person, while it is pending. In an index they are positions and names."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
     reminded: Any = None
     cards: tuple[Any, ...] = ()
+    votes: tuple[Any, ...] = ()
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
         """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
@@ -92,7 +95,12 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        return replace(self, reminded=kept) if kind is e.ApprovalReminded else self
+        if kind is e.ApprovalReminded:
+            return replace(self, reminded=kept)
+        if isinstance(event, e.ApprovalVoted) and self.status == "pending":
+            others = tuple(each for each in self.votes if _vote(each).by != event.by)
+            return replace(self, votes=(*others, event if position is None else _name_of_vote(event)))
+        return self
 
     @property
     def decision(self) -> DecisionKind | None:
@@ -172,9 +180,25 @@ def fold(
     return state
 
 
+def votes_of(names: Iterable[str]) -> tuple[Vote, ...]:
+    """Return the votes in an index."""
+    return tuple(_vote(each) for each in names if each.startswith(VOTE))
+
+
+def _name_of_vote(event: e.ApprovalVoted) -> str:
+    return f"{VOTE}{event.quorum}:{event.digest}:{event.by}"
+
+
+def _vote(kept: Any) -> Vote:
+    if isinstance(kept, e.ApprovalVoted):
+        return Vote(by=kept.by, digest=kept.digest, quorum=kept.quorum)
+    quorum, digest, by = kept.removeprefix(VOTE).split(":", 2)
+    return Vote(by=by, digest=digest, quorum=int(quorum))
+
+
 def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
     """Return the channels on which people can decide, by the cards of an index."""
-    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE)))
+    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE)))
     return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
 
 

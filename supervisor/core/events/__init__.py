@@ -20,6 +20,7 @@ from supervisor.core.events.asking import (
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
     ApprovalReminded as ApprovalReminded,
+    ApprovalVoted as ApprovalVoted,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CardBegun as CardBegun,
     CardEvent as CardEvent,
@@ -110,6 +111,7 @@ AnyEvent = (
     | ApprovalDecided
     | ApprovalExpired
     | ApprovalReminded
+    | ApprovalVoted
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
