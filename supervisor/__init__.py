@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         SessionView,
         ToolCall,
         ToolResult,
+        Vote,
     )
     from supervisor.seam.context import Context, Operations
     from supervisor.seam.runs import (
@@ -188,6 +189,7 @@ __all__ = [
     "Usage",
     "UsagePart",
     "UsageReport",
+    "Vote",
     "Watch",
     "agent",
     "allow",
@@ -234,7 +236,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
-                Outcome Policy SendResult SessionView ToolCall ToolResult
+                Outcome Policy SendResult SessionView ToolCall ToolResult Vote
             """,
             "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",

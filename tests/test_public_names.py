@@ -60,6 +60,7 @@ def test_all_names_are_sorted_and_given_once(module):
 
 
 PRIVATE = {
+    "ApprovalFilter": "of stores, which a program only names",
     "Continued": "of stores, which a program only names",
     "SessionRow": "of stores, which a program only names",
     "Store": "of stores, which a program only names",

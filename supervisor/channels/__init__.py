@@ -10,7 +10,7 @@ from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
     from supervisor.channels.discord import Discord
-    from supervisor.channels.mail import Email, SmtpServer
+    from supervisor.channels.mail import Email, EmailRefused, SmtpServer
     from supervisor.channels.slack import Slack
     from supervisor.channels.telegram import Telegram
     from supervisor.channels.terminal import Terminal
@@ -21,6 +21,7 @@ __all__ = [
     "Channel",
     "Discord",
     "Email",
+    "EmailRefused",
     "Route",
     "Slack",
     "SmtpServer",
@@ -36,7 +37,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         {
             "supervisor.seam.channel": "Channel Webhook WebhookReply",
             "supervisor.channels.discord": "Discord",
-            "supervisor.channels.mail": "Email SmtpServer",
+            "supervisor.channels.mail": "Email EmailRefused SmtpServer",
             "supervisor.channels.slack": "Slack",
             "supervisor.channels.telegram": "Telegram",
             "supervisor.channels.terminal": "Terminal",

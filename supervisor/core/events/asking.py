@@ -26,7 +26,7 @@ def is_copied(approval: str | None) -> bool:
     return approval is not None and approval.startswith(COPIED)
 
 
-@event_traits("audited", "own")
+@event_traits("audited", "own", "of its row")
 class QuestionAsked(Event, frozen=True, kw_only=True):
     """An agent asks a person in its own right; the question has the life of an approval.
 
@@ -171,7 +171,7 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
     escalated_to: tuple[str, ...] = ()
 
 
-@event_traits("card", "not copied", "no progress")
+@event_traits("card", "not copied", "no progress", "of its row")
 class CardBegun(Event, frozen=True, kw_only=True):
     """A channel is about to be given the approval. From here on it may show a card, even if this process dies before it
     can journal that."""
@@ -210,7 +210,7 @@ class CardFailed(Event, frozen=True, kw_only=True):
     is_notice: bool = False
 
 
-@event_traits("audited", "card", "not copied", "no progress")
+@event_traits("audited", "card", "not copied", "no progress", "of its row")
 class CardRetired(Event, frozen=True, kw_only=True):
     """The card says what became of the approval, and cannot be pressed any more."""
 

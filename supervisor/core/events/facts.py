@@ -22,6 +22,7 @@ Trait = Literal[
     "wakes",  # it ends a passivation, whatever the run was waiting for
     "no progress",  # it does not say how far an attempt has come: after each crash a daemon posts its cards again
     "card",  # a card of an approval is posted, changed or retired
+    "of its row",  # a row that shows an approval in short says it already, or says better what follows from it
     "reminds",  # people are shown again an approval that is still pending
     "votes",  # a person's yes to an approval that needs more people, and is still pending
     "not copied",  # a fork does not take it over: it is a fact of the source alone

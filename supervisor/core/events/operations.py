@@ -67,7 +67,7 @@ class OperationRecalled(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@event_traits("audited", "own")
+@event_traits("audited", "own", "of its row")
 class ToolCallRequested(Event, frozen=True, kw_only=True):
     """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
 
@@ -116,7 +116,7 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
-@event_traits("audited", "told", "own")
+@event_traits("audited", "told", "own", "of its row")
 class ToolCallStarted(Event, frozen=True, kw_only=True):
     """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9), `child`
     the session of the sub-agent that it is a call of: committed with that."""

@@ -27,8 +27,7 @@ A_PAGE: Final = 25
 FIELDS: Final = ("text", "by", "tool", "agent", "session")
 STATUSES: Final = {"": "any", "true": "all that ended", **{each: each for each in get_args(ApprovalStatus)}}
 """What an approval may have become, and the page's words for it."""
-_SILENT: Final = (e.ToolCallRequested, e.QuestionAsked, e.ToolCallStarted, e.CardBegun, e.CardRetired)
-"""What the row says itself, or what follows says better."""
+_OF_ROW: Final = e.having("of its row")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,5 +79,5 @@ def _search(asked: dict[str, str]) -> dict[str, Any]:
 async def _found(visit: Visit, approval: Approval) -> Found:
     course = await read_course(visit.supervisor, approval)
     telling = Telling(is_grouped=True)
-    told = tuple(telling.tell(row) for row in course if not isinstance(row.event, _SILENT))
+    told = tuple(telling.tell(row) for row in course if type(row.event) not in _OF_ROW)
     return Found(row=row_of(approval, visit.now), told=told)
