@@ -39,6 +39,7 @@ from supervisor.core.events import (
     PatchMarked as PatchMarked,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderSent as ReminderSent,
     Reported as Reported,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,

@@ -351,6 +351,8 @@ def _card(event: e.AnyEvent) -> _Words | None:
             names = [piece for name in event.escalated_to for piece in (", ", PERSON(name))][1:]
             also = (", and from now on also ", *names) if names else ()
             return "people were reminded", *also, " ", _approval_of(event.approval)
+        case e.ReminderSent():
+            return "told again in ", _where(event), " ", _approval_of(event.approval)
         case e.CardPosted():
             return "told in " if event.is_notice else "shown in ", _where(event), " ", _approval_of(event.approval)
         case e.CardFailed():
@@ -467,7 +469,7 @@ def _instant(at: datetime) -> Part:
     return Part(INSTANT, at=at)
 
 
-def _where(event: CardEvent) -> Part:
+def _where(event: CardEvent | e.ReminderSent) -> Part:
     return NAME(f"{event.channel}:{event.place}" if event.place else event.channel)
 
 

@@ -83,6 +83,7 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 CredentialsShown          .         .         .         open      stopping  finished
+ReminderSent              .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished

@@ -74,7 +74,14 @@ class DiscordPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         users = [id_ for id_, _ in mentioned]
         match face:
@@ -84,7 +91,7 @@ class DiscordPlatform(Platform):
                 return Drawn(retired_message(approval, link))
             case "reminder":
                 id_ = card.partition(":")[2]
-                reminder = reminder_message(approval, id_, users)
+                reminder = reminder_message(approval, id_, users, others)
                 return Drawn(reminder, _reply_mark(id_, reminder["content"]))
             case _:
                 return Drawn(card_message(approval, approval.created_at, link, users))

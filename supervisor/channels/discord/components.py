@@ -100,9 +100,12 @@ def notice_message(approval: Approval, link: str | None, mentioned: Sequence[str
     return _message(embed, [], mentioned)
 
 
-def reminder_message(approval: Approval, card: str, mentioned: Sequence[str]) -> Message:
-    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
-    text = code_block(still_waits(approval), CONTENT - 30 * len(mentioned))
+def reminder_message(
+    approval: Approval, card: str, mentioned: Sequence[str], others: Sequence[Approval] = ()
+) -> Message:
+    """Return the reply to a card that tells people again of an approval that waits, and of others. `card`: the id of
+    its message."""
+    text = code_block(still_waits(approval, *others), CONTENT - 30 * len(mentioned))
     return {
         "content": _mentions(mentioned) + text,
         "allowed_mentions": _allowed(mentioned),

@@ -85,7 +85,14 @@ class SlackPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         members, text, mark = [id_ for id_, _ in mentioned], card_text(approval), ""
         match face:
@@ -95,9 +102,9 @@ class SlackPlatform(Platform):
                 blocks = retired_blocks(approval, link)
             case "reminder":
                 blocks, text, mark = (
-                    reminder_blocks(approval, members),
-                    inert(still_waits(approval)),
-                    reminder_id(approval),
+                    reminder_blocks(approval, members, others),
+                    inert(still_waits(approval, *others)),
+                    reminder_id(approval, others),
                 )
             case _:
                 blocks = card_blocks(approval, approval.created_at, link, members)

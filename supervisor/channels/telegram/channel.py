@@ -77,7 +77,14 @@ class TelegramPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         match face:
             case "notice":
@@ -85,7 +92,7 @@ class TelegramPlatform(Platform):
             case "retired":
                 return Drawn(retired_message(approval, datetime.now().astimezone(), link))
             case "reminder":
-                return Drawn(reminder_message(approval, _parts(card)[1], mentioned))
+                return Drawn(reminder_message(approval, _parts(card)[1], mentioned, others))
             case _:
                 return Drawn(card_message(approval, link, mentioned, is_open=face == "card"))
 

@@ -142,10 +142,12 @@ def retired_message(approval: Approval, now: datetime, link: str | None = None) 
     return text.add(approval.id, "code").message()
 
 
-def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Message:
-    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
-    text = _mentions(mentioned).add(fit(still_waits(approval), BODY_UNITS), "code").add("\n").add(approval.id, "code")
-    return _reply(text, card)
+def reminder_message(approval: Approval, card: int, mentioned: Mentioned, others: Sequence[Approval] = ()) -> Message:
+    """Return the reply to a card that tells people again of an approval that waits, and of others. `card`: the id of
+    its message."""
+    says = fit(still_waits(approval, *others), BODY_UNITS)
+    text = _mentions(mentioned).add(says, "pre" if others else "code")
+    return _reply(text if others else text.add("\n").add(approval.id, "code"), card)
 
 
 def prompt_message(

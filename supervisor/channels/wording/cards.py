@@ -31,6 +31,8 @@ GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
 PATH_SEPARATOR: Final = " > "
+REMINDED_OF: Final = 10
+"""The approvals that the reminder of many names."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -192,10 +194,18 @@ def summary(approval: Approval, width: int = 60) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def still_waits(approval: Approval) -> str:
-    """Return the text of a reminder."""
-    also = f"; now also asks {', '.join(visible(name) for name in approval.escalated_to)}" * bool(approval.escalated_to)
-    return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
+def still_waits(approval: Approval, *others: Approval) -> str:
+    """Return the text of a reminder of one approval, or of several: how many, and the first ones."""
+    names = dict.fromkeys(name for each in (approval, *others) for name in each.escalated_to)
+    also = f"; now also asks {', '.join(map(visible, names))}" * bool(names)
+    if not others:
+        return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
+    every = (approval, *others)
+    lines = [f"{path_text(each.path)} asks: {summary(each, 100)}" for each in every[:REMINDED_OF]]
+    sessions = len({each.root_session for each in every})
+    where = f" in {sessions} sessions" * (sessions > 1)
+    more = [f"and {len(every) - len(lines)} more"] * (len(every) > len(lines))
+    return "\n".join([f"{len(every)} still wait{where}{also}:", *lines, *more])
 
 
 def call_text(content: CallContent) -> str:

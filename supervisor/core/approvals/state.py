@@ -66,16 +66,20 @@ class Left(msgspec.Struct, frozen=True, gc=False):
     begun_at: datetime | None = None
     failure: str = ""
     shows: str = ""
+    told: datetime | None = None
+    """When the last reminder was due that was sent there."""
 
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where
-    it is shown. In an index they are positions and names."""
+    it is shown; `told`: the last reminder that was sent to each target. In an index they are positions and names, and
+    it does not have `told`."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
     reminded: Any = None
     cards: tuple[Any, ...] = ()
+    told: tuple[Any, ...] = ()
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
         """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
@@ -83,7 +87,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         kind, kept = type(event), event if position is None else position
         if kind in ENDS_APPROVAL:
             status = APPROVAL.get((self.status, symbol(event)))
-            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards)
+            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards, self.told)
         if e.is_of_card(event):
             prefix, gone = CARD[symbol(event)]
             target = target_of(event)
@@ -92,6 +96,9 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
+        if kind is e.ReminderSent and position is None:
+            others = (each for each in self.told if target_of(each) != target_of(event))
+            return replace(self, told=(*others, event))
         return replace(self, reminded=kept) if kind is e.ApprovalReminded else self
 
     @property
@@ -131,6 +138,8 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
                     found[target] = Left(said.card, shows=said.shows)
                 case e.CardFailed():
                     found[target] = replace(found.get(target, Left()), failure=said.error)
+        for sent in self.told:
+            found[target_of(sent)] = replace(found.get(target_of(sent), Left()), told=sent.due)
         return found
 
     def posted(self, channel: str | None = None) -> list[e.CardPosted]:

@@ -31,6 +31,7 @@ from supervisor.core.events.asking import (
     DecisionRefused as DecisionRefused,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
 )
@@ -123,6 +124,7 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderSent
     | RuleAdded
     | RuleRevoked
     | DecisionRefused

@@ -196,14 +196,27 @@ class CardRetired(Event, frozen=True, kw_only=True):
     """Whether it was found to be gone, while the approval was pending: a person has deleted it."""
 
 
+@event_traits("audited", "not copied", "no progress")
+class ReminderSent(Event, frozen=True, kw_only=True):
+    """A message has told the people of one conversation that an approval still waits. One message may do that for
+    many approvals; each of them has this event."""
+
+    approval: str
+    channel: str
+    place: str = ""
+    is_notice: bool = False
+    due: datetime
+    """When the reminder was due: the instant of ApprovalReminded."""
+
+
 CardEvent = CardBegun | CardPosted | CardFailed | CardRetired
 NOTICE: Final = "!"
 """The prefix of a target whose cards only say that an approval waits."""
 
 
-def target_of(event: CardEvent) -> str:
-    """Return the target of a card: its channel, and its place after a colon if it has one; a notice after NOTICE. An
-    approval has at most one card for each target."""
+def target_of(event: CardEvent | ReminderSent) -> str:
+    """Return the target of a card or message: its channel, and its place after a colon if it has one; a notice after
+    NOTICE. An approval has at most one card for each target."""
     where = f"{event.channel}:{event.place}" if event.place else event.channel
     return f"{NOTICE}{where}" if event.is_notice else where
 

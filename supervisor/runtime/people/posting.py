@@ -29,7 +29,7 @@ from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import Left, fold
 from supervisor.core.errors import StoreError
-from supervisor.core.events.asking import CardBegun, CardEvent
+from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
@@ -102,7 +102,7 @@ class LocalCards:
         await self.note(approval, begun)
         return None
 
-    async def note(self, approval: Approval, event: CardEvent) -> None:
+    async def note(self, approval: Approval, event: CardEvent | ReminderSent) -> None:
         def plan(view: View) -> list[Entry]:
             if view.find_session(approval.session) is None:
                 return []  # its tree was pruned, although a card could not be retired
