@@ -67,7 +67,7 @@ class Board(Channel):
         return [(at, what) for at, what in self.said if what != ["card"]]
 
 
-async def test_what_becomes_due_within_a_minute_is_one_message():
+async def test_reminders_within_a_minute_are_one_message():
     """What comes later is in the next one, five minutes after the first or later; what was decided is in none."""
     board = Board()
     async with opened(channels=[board], remind_after=HOUR) as supervisor:
