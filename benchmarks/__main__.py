@@ -34,6 +34,7 @@ NAMES = (
     "commands",
     "pages",
     "repair",
+    "budgets",
     "questions",
 )
 
@@ -49,6 +50,8 @@ def main() -> int:
     )
     parser.add_argument("--peers", action="store_true", help="also measure other programs")
     parser.add_argument("--plot", metavar="FILE", help="measure the scale curves, and draw them")
+    for name, what in (("children", "sub-agents"), ("requests", "the budget"), ("kill", "how often it is killed")):
+        parser.add_argument(f"--{name}", type=int, help=f"of budgets: {what}")
     options = parser.parse_args()
     names = options.names or [*NAMES, *(["peers"] if options.peers else []), *(["curves"] if options.plot else [])]
     out, sys.stdout = sys.stdout, sys.stderr if options.json else sys.stdout
@@ -60,7 +63,8 @@ def main() -> int:
         try:
             module = importlib.import_module(f"benchmarks.{name}")
             run = getattr(module, "run_with_peers", module.run) if options.peers else module.run
-            results[name] = run(options.smoke)
+            more = {each: given for each in getattr(module, "OPTIONS", ()) if (given := getattr(options, each))}
+            results[name] = run(options.smoke, **more)
         except Exception:  # noqa: BLE001 # one that fails is reported, and the others are measured
             failed += 1
             results[name] = {"failed": traceback.format_exc()}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from supervisor.core.approvals.chat_words import ChatResult
     from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.blocking import Block
+    from supervisor.core.budgets import Budget
     from supervisor.core.calls.rules import Rule, allow, ask, deny
     from supervisor.core.declarations.agent_spec import AgentSpec, agent
     from supervisor.core.declarations.foreign_tool import foreign_tool
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
     from supervisor.core.sessions.trees import KeptTree, Origin, PrunableTree, PruneResult
+    from supervisor.core.usage import Spent, Usage, UsagePart, UsageReport
     from supervisor.core.values import (
         AgentView,
         Answer,
@@ -101,6 +103,7 @@ __all__ = [
     "Approve",
     "ApproverRule",
     "Block",
+    "Budget",
     "ChatResult",
     "ChildRun",
     "Context",
@@ -150,6 +153,7 @@ __all__ = [
     "SessionConflict",
     "SessionImport",
     "SessionView",
+    "Spent",
     "SqliteStore",
     "StepContext",
     "StepFailed",
@@ -174,6 +178,9 @@ __all__ = [
     "TreeOwned",
     "TreeView",
     "UnknownAgent",
+    "Usage",
+    "UsagePart",
+    "UsageReport",
     "Watch",
     "agent",
     "allow",
@@ -201,6 +208,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.sessions.activity": "Activity Doing StreamedText",
             "supervisor.core.declarations.agent_spec": "AgentSpec agent",
             "supervisor.core.blocking": "Block",
+            "supervisor.core.budgets": "Budget",
             "supervisor.core.errors": """
                 CursorUnknown InvalidInput LimitExceeded NotAuthenticated NotEntitled NotFound QuestionUnanswered
                 RunAbandoned RunBlocked RunCancelled RunError RunFailed RunStalled RunStopping ServerError
@@ -219,6 +227,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
                 Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
+            "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",
             "supervisor.store.sqlite.store": "SqliteStore",

@@ -12,6 +12,9 @@ from supervisor.core.events import (
     ApprovalWithdrawn as ApprovalWithdrawn,
     AttemptSettled as AttemptSettled,
     AttemptStarted as AttemptStarted,
+    BudgetAnswered as BudgetAnswered,
+    BudgetNoticed as BudgetNoticed,
+    BudgetRaised as BudgetRaised,
     CancelRequested as CancelRequested,
     CardBegun as CardBegun,
     CardFailed as CardFailed,
@@ -56,4 +59,6 @@ from supervisor.core.events import (
     ToolCallRequested as ToolCallRequested,
     ToolCallStarted as ToolCallStarted,
     UnknownEvent as UnknownEvent,
+    UsageSpent as UsageSpent,
+    WordHeard as WordHeard,
 )

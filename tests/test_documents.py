@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```(console|python|toml)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 EXECUTED_BY = {
     "README.md": "test_readme.py",
+    "docs/how-to/budgets.md": "examples/test_budgets_page.py",
     "docs/how-to/claude-code.md": "cli/test_permission_server.py",
     "docs/how-to/codex.md": "agents/how_to.py",
     "docs/how-to/decide-from-another-machine.md": "client/test_opening.py",

@@ -10,9 +10,9 @@ PLACES = ("supervisor", "tests", "docs", "examples", "benchmarks", "README.md", 
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css", ".yaml", ".toml"}
 NOT_RULES = {"tests/channels/chat/test_signed_payloads.py": {"A1", "A2", "T1", "T2"}}  # ids of apps and teams in Slack
 
-CODE = re.compile(r"\b[WART][0-9]{1,2}\b")
+CODE = re.compile(r"\b[WARTB][0-9]{1,2}\b")
 SHAPE = re.compile(r"\b[A-Z][0-9]{1,2}\b(?<!slack:C1)")  # that is a conversation of Slack
-HEADING = re.compile(r"^### ([WART][0-9]{1,2})$", re.MULTILINE)
+HEADING = re.compile(r"^### ([WARTB][0-9]{1,2})$", re.MULTILINE)
 RULES = set(HEADING.findall((ROOT / "docs/reference/guarantees.md").read_text()))
 UNSHIPPED = re.compile(r"\b(?:design|style|semantics|vocabulary|house|public_face)\.md\b|\(#[0-9]+|\bissue [0-9]+")
 

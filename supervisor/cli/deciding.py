@@ -14,13 +14,13 @@ from supervisor.channels.wording.cards import told
 from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
-from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, SessionId, parse_arguments
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
 from supervisor.core.documents import decision_document, outcome_document
-from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable
+from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.seam.runs import Run
@@ -112,7 +112,7 @@ def answer(
     Parameters
     ----------
     approval
-        The question's id, as `supervisor approvals` shows it.
+        The question's id, whole or short, as `supervisor approvals` shows it.
     value
         One of its choices, or free text, or JSON where the question asks for it. `yes` and `no` stand for true and
         false. Without one, its fields are asked for, one after the other.
@@ -185,22 +185,21 @@ async def _cancel(supervisor: Supervisor, session: str, reason: str | None, by: 
 def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     import anyio
 
+    from supervisor.cli.reading import find_approval
+
     place.check_by(by)
 
     async def decide() -> tuple[DecisionResult, Decision, Approval]:
         async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
-            try:
-                found = await supervisor.get_approval(approval)
-            except NotFound:
-                raise await _unknown(supervisor, approval, place) from None
+            found = await find_approval(supervisor, approval, place)
             made = await decision(place.name_of(by, supervisor), found)
-            return await supervisor.decide(approval, made, channel="command line"), made, found
+            return await supervisor.decide(found.id, made, channel="command line"), made, found
 
     result, made, found = anyio.run(decide)
     if as_json:
         answers.print_json(decision_document(result))
     else:
-        print(f"{told(result, datetime.now().astimezone())} [{approval}]")
+        print(f"{told(result, datetime.now().astimezone())} [{found.id}]")
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
@@ -212,12 +211,3 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
-
-
-async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
-    """Return the error for an id that no approval has. People often give a session's id instead."""
-    everything = await supervisor.find_approvals(pending=False, limit=None)
-    here = [other.id for other in everything if approval in (other.session, other.root_session)]
-    if here:
-        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
-    return not_found("approval", approval, [other.id for other in everything], place.option)

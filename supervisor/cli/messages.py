@@ -36,6 +36,9 @@ def send(
     /,
     *,
     by: Annotated[str | None, Parameter(name="--by", help="Who sends it. Default: login name.")] = None,
+    message: Annotated[
+        str | None, Parameter(name="--message", help="An id of yours: the same message again under it arrives once.")
+    ] = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
@@ -53,7 +56,7 @@ def send(
     place.check_by(by)
     if not text.strip():
         raise InvalidInput("the message is empty: give it as one argument")
-    heard, view = anyio.run(_hear, place, session, text, by)
+    heard, view = anyio.run(_hear, place, session, text, by, message)
     receipt = heard.sent
     if json:
         answers.print_json(chat_document(heard) if receipt is None else send_document(receipt))
@@ -75,13 +78,16 @@ def _exit_of(heard: ChatResult) -> Exit:
     return Exit.DONE if all(result.is_accepted for result in heard.results) else Exit.CONFLICT
 
 
-async def _hear(place: AnyPlace, session: str, text: str, by: str | None) -> "tuple[ChatResult, SessionView]":
+async def _hear(
+    place: AnyPlace, session: str, text: str, by: str | None, message: str | None
+) -> "tuple[ChatResult, SessionView]":
     from supervisor.cli.reading import get_session
 
     async with place.open(wanted=("session", session), action="sending") as supervisor:
         view = await get_session(supervisor, session, place)  # of this, only what never changes is printed
         who = place.name_of(by, supervisor)
-        return await supervisor.chat(session, text, by=who, shown_before=datetime.now(UTC)), view
+        now = datetime.now(UTC)
+        return await supervisor.chat(session, text, by=who, shown_before=now, message=message), view
 
 
 def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:

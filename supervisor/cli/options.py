@@ -40,7 +40,7 @@ StoreOption = Annotated[
     ),
 ]
 SessionId = Annotated[str, Parameter(help="The session's id.")]
-ApprovalId = Annotated[str, Parameter(help="The approval's id, as `supervisor approvals` shows it.")]
+ApprovalId = Annotated[str, Parameter(help="The approval's id, whole or short, as `supervisor approvals` shows it.")]
 ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
@@ -50,6 +50,13 @@ UnattendedOption = Annotated[
     Parameter(
         name="--unattended",
         help="Ask people, or allow or deny all that the sessions of this process ask, pending approvals too.",
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    Parameter(
+        help="What the session and everything below it may spend over all its turns before a person is asked, as in "
+        "usd=5,requests=200; the kinds are usd, tokens, requests and calls.",
     ),
 ]
 WaitOption = Annotated[

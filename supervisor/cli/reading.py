@@ -13,6 +13,7 @@ from supervisor.channels.wording.cards import (
     decided,
     headline,
     path_text,
+    summary,
 )
 from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
@@ -22,14 +23,17 @@ from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Pla
 from supervisor.core.approvals.facts import Fact, ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.documents import approval_document, event_document, session_document
-from supervisor.core.errors import NotFound
+from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.ids import short_ids, with_short_id
 from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
+from supervisor.core.usage import NOTHING, spent_text
 from supervisor.core.values import Approval, SessionView
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
 T = TypeVar("T")
+MOST_CANDIDATES: Final = 10
 _STYLES: Final = {"active": "", "waiting": "yellow", "ok": "green", "error": "red", "cancelled": "dim"}
 
 
@@ -99,7 +103,8 @@ def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
     place.check_by(by)
 
     async def look(supervisor: Supervisor) -> Any:
-        return await supervisor.reveal(approval, by=place.name_of(by, supervisor), channel="command line")
+        found = await find_approval(supervisor, approval, place)
+        return await supervisor.reveal(found.id, by=place.name_of(by, supervisor), channel="command line")
 
     return _read(place, look, wanted=("approval", approval))
 
@@ -161,6 +166,43 @@ async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T], pl
         raise not_found("session", session, known, place.option) from None
 
 
+async def find_approval(supervisor: Supervisor, given: str, place: AnyPlace) -> Approval:
+    """Return the approval with this id, or with this short id. Raises InvalidInput if several have it, NotFound if none
+    has; both name candidates."""
+    try:
+        return await supervisor.get_approval(given)
+    except NotFound:
+        pass
+    waiting = await supervisor.find_approvals(limit=None)
+    meant = with_short_id(given, [each.id for each in waiting])
+    everything = waiting if meant else await supervisor.find_approvals(pending=False, limit=None)
+    meant = meant or with_short_id(given, [each.id for each in everything])
+    found = [each for each in everything if each.id in meant]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput("\n".join([f"{given} may be any of these:", *candidates(found)]))
+    raise await _unknown(supervisor, given, place)
+
+
+def candidates(found: Sequence[Approval]) -> list[str]:
+    """Return a line for each of the first approvals, with its short id."""
+    short = short_ids([each.id for each in found])
+    lines = [f"  {short[each.id]}  {headline(each)}: {summary(each)}" for each in found[:MOST_CANDIDATES]]
+    return lines + [f"  and {len(found) - MOST_CANDIDATES} more"] * (len(found) > MOST_CANDIDATES)
+
+
+async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
+    """Return the error for an id that no approval has. People often give a session's id instead."""
+    everything = await supervisor.find_approvals(pending=False, limit=None)
+    here = [other.id for other in everything if approval in (other.session, other.root_session)]
+    if here:
+        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
+    error = not_found("approval", approval, [other.id for other in everything], place.option)
+    waiting = [other for other in everything if other.status == "pending"]
+    return NotFound("\n".join([str(error), *(["waiting:"] * bool(waiting)), *candidates(waiting)]))
+
+
 def _print_sessions(views: Sequence[SessionView]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -186,10 +228,11 @@ def _print_approvals(found: Sequence[Approval]) -> None:
     console = answers.open_console()
     from rich.text import Text
 
+    short = short_ids([each.id for each in found])
     for number, approval in enumerate(found):
         text = Text("\n" if number else "")
         is_pending = approval.status == "pending"
-        text.append(approval.id, style="bold yellow" if is_pending else "dim")
+        text.append(short[approval.id], style="bold yellow" if is_pending else "dim")
         when = f"since {instant_text(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
         text.append(f"  {headline(approval)}\n")
@@ -210,9 +253,9 @@ def _print_approvals(found: Sequence[Approval]) -> None:
 
 
 def _facts(approval: Approval, now: datetime) -> list[Fact]:
-    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its id and its
-    age stand above them."""
-    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name not in ("since", "approval")]
+    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its short id and
+    its age stand above them."""
+    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name != "since"]
     if approval.status == "pending":
         return told
     return [fact for fact in told if fact.is_needed or fact.is_id]
@@ -227,7 +270,8 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
     for child in children:
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
-    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}\n")
+    spent = "" if view.usage == NOTHING else f"\nspent: {spent_text(view.usage)}"
+    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}{spent}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):

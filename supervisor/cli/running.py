@@ -30,6 +30,7 @@ from supervisor.cli.options import (
     HERE,
     AnyPlace,
     BackendOption,
+    BudgetOption,
     JsonOption,
     Place,
     UnattendedOption,
@@ -38,6 +39,7 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import ended, is_progress, is_progress_unattended, is_trouble
+from supervisor.core.budgets import read_budget
 from supervisor.core.calls.content import shown_content
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
@@ -79,6 +81,7 @@ def run(
     cwd: Annotated[
         str | None, Parameter(help="The folder in which the session's calls run. Default: this one.")
     ] = None,
+    budget: BudgetOption = None,
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
@@ -96,12 +99,13 @@ def run(
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
+    bounded = None if budget is None else read_budget(budget)
     with answers.stdout_for_json(is_json=json):
         spec = load(agent)
     values = spec.decode_input(spec.default_input()) if input is None else spec.read_input(input)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
-        return [await supervisor.start(spec, *values, session=session, cwd=cwd)]
+        return [await supervisor.start(spec, *values, session=session, cwd=cwd, budget=bounded)]
 
     return _one(settings, begin)
 

@@ -19,9 +19,10 @@ from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in
 from supervisor.cli.following import follow_there
-from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
+from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, BudgetOption, JsonOption
 from supervisor.cli.running import report_there
 from supervisor.core.approvals.fields import describe_schema
+from supervisor.core.budgets import Budget, read_budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, UnknownAgent
@@ -44,6 +45,7 @@ def start(
     session: Annotated[
         str | None, Parameter(help="Its id. The same again is the same session. Default: made up.")
     ] = None,
+    budget: BudgetOption = None,
     form: Annotated[bool, Parameter(negative=(), help="Ask for the input, field by field.")] = False,
     detach: Annotated[bool, Parameter(negative=(), help="Print the session's id, and do not follow it.")] = False,
     place: AnyPlace = ANYWHERE,
@@ -63,7 +65,8 @@ def start(
         return _list(place, opened or place.open, as_json=json)
     if form and input is not None:
         raise InvalidInput("--form asks for the input: do not give it, too")
-    begin = partial(_ask if form else _begin, name, input, session or new_session_id())
+    bounded = None if budget is None else read_budget(budget)
+    begin = partial(_ask if form else _begin, name, input, session or new_session_id(), bounded)
     return follow_there(
         place,
         begin,
@@ -101,28 +104,28 @@ async def _next_to_a_daemon(
         yield supervisor
 
 
-async def _begin(name: str, text: str | None, session: str, supervisor: Supervisor) -> Run[Any]:
+async def _begin(name: str, text: str | None, session: str, budget: Budget | None, supervisor: Supervisor) -> Run[Any]:
     """Start it with what a person's words mean: JSON where it is JSON that fits, else the words themselves."""
     if text is None:
-        return await supervisor.start(name, session=session)
+        return await supervisor.start(name, session=session, budget=budget)
     is_json, value = _read_json(text)
     try:
-        return await supervisor.start(name, value, session=session)
+        return await supervisor.start(name, value, session=session, budget=budget)
     except UnknownAgent:
         raise
     except InvalidInput:  # nothing was started
         if not is_json or text.lstrip()[:1] in ("{", "[", '"'):
             raise
-        return await supervisor.start(name, text, session=session)
+        return await supervisor.start(name, text, session=session, budget=budget)
 
 
-async def _ask(name: str, text: str | None, session: str, supervisor: Supervisor) -> Run[Any]:
+async def _ask(name: str, text: str | None, session: str, budget: Budget | None, supervisor: Supervisor) -> Run[Any]:
     """Start it with the input that the person fills in."""
     agent = next((agent for agent in await supervisor.find_agents() if agent.name == name), None)
     if agent is None or agent.input is None:
-        return await supervisor.start(name, session=session)
+        return await supervisor.start(name, session=session, budget=budget)
     value = await fill_in(describe_schema(agent.input), instead="give the input after the name")
-    return await supervisor.start(name, value, session=session)
+    return await supervisor.start(name, value, session=session, budget=budget)
 
 
 def _read_json(text: str) -> tuple[bool, Any]:

@@ -4,8 +4,8 @@ Rules
 - A person is known by their token, and acts for no other one: a decision by another name, and a `by` or `requester`
   that is another's, is refused before anything is sent. None means the person of the token.
 - After a broken connection the client repeats what may safely be done twice: reads, and the commands of which their
-  law says so (seam/commands.py); starts and forks have an id that is made here. Of all others ServerUnavailable says
-  that they may have been done.
+  law says so (seam/commands.py); starts and forks have an id that is made here, and messages may have one of the
+  caller. Of all others ServerUnavailable says that they may have been done.
 - Instants are sent in the server's time.
 
 The module is longer than 400 lines because it is one seam: a short method for each command and each read.
@@ -29,6 +29,7 @@ from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Answer,
@@ -86,7 +87,7 @@ class RemoteSupervisor(Supervisor):
 
     async def _ask(self, command: c.Command[Any], path: str, body: Any = None, *, method: str = "POST") -> Any:
         """Send a command, and return the document of its answer. Raises what the server's problem stands for."""
-        return await self._connection.ask(method, path, body=body, repeats=_repeats(command))
+        return await self._connection.ask(method, path, body=body, repeats=c.repeats(command))
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -100,7 +101,9 @@ class RemoteSupervisor(Supervisor):
         if given is None and spec is not None and spec.takes_input:
             given = spec.default_input()
         body = {"session": root, "agent": command.agent, **({} if given is None else {"input": given})}
-        answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=_repeats(command))
+        if command.budget is not None:
+            body["budget"] = msgspec.to_builtins(command.budget)
+        answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=c.repeats(command))
         if not answer.is_good:
             raise error_of(answer, self.where)
         started = value_of(_Started, answer.document)
@@ -135,7 +138,7 @@ class RemoteSupervisor(Supervisor):
         if command.channel is not None:
             body["channel"] = command.channel
         path = _path("approvals", command.approval, "decision")
-        answer = await self._connection.answer("POST", path, body=body, repeats=_repeats(command))
+        answer = await self._connection.answer("POST", path, body=body, repeats=c.repeats(command))
         result = answer.document
         if not answer.is_good:
             result = answer.document.get("result") if isinstance(answer.document, dict) else None
@@ -156,7 +159,7 @@ class RemoteSupervisor(Supervisor):
         raise InvalidInput(f"{self.where} notes itself what it shows: a client cannot")
 
     async def _send(self, command: c.Send, who: str) -> SendResult:
-        found = await self._say(command, command.session, {"text": command.text, "decides": False})
+        found = await self._say(command, {"text": command.text, "decides": False})
         if found.sent is None:
             raise ServerMismatch(f"{self.where} does not say what became of the message")
         return found.sent
@@ -169,14 +172,18 @@ class RemoteSupervisor(Supervisor):
             "channel": command.channel,
             "shown": None if command.shown is None else [*command.shown],
         }
-        return await self._say(command, command.session, body)
+        return await self._say(command, body)
 
-    async def _say(self, command: c.Command[Any], session: str, body: Mapping[str, Any]) -> ChatResult:
-        return value_of(ChatResult, await self._ask(command, _path("sessions", session, "messages"), body))
+    async def _say(self, command: c.Send | c.Chat, body: Mapping[str, Any]) -> ChatResult:
+        given = body if command.message is None else {**body, "message": command.message}
+        return value_of(ChatResult, await self._ask(command, _path("sessions", command.session, "messages"), given))
 
     async def _cancel(self, command: c.Cancel, who: str) -> None:
         body = {"reason": command.reason, "run": command.run}
         await self._ask(command, _path("sessions", command.session, "cancel"), body)
+
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        await self._ask(command, _path("sessions", command.session, "budget"), msgspec.to_builtins(command.budget))
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
@@ -219,6 +226,10 @@ class RemoteSupervisor(Supervisor):
 
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        query = {"session": session, "by": by}
+        return value_of(UsageReport, await self._connection.ask("GET", "/api/usage", query=query))
 
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         query = {"open": only.is_open, "status": only.status, "agent": only.agent, "root": only.root}
@@ -339,10 +350,6 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[Any]
     next: str | None
     cursor: str
-
-
-def _repeats(command: c.Command[Any]) -> bool:
-    return c.LAWS[type(command)].repeats
 
 
 def _path(*parts: str) -> str:

@@ -58,7 +58,7 @@ class NotFound(SupervisorError, LookupError):
 
 
 class SessionConflict(SupervisorError):
-    """The session exists, with another agent or another input."""
+    """The session exists, with another agent or another input; or the id of a message is that of another one."""
 
 
 class TreeOwned(SupervisorError):

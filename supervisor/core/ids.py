@@ -16,6 +16,7 @@ import base64
 import hashlib
 import re
 import secrets
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -53,6 +54,35 @@ def new_approval_id(root: str) -> str:
 def approval_route(root: str) -> str:
     """Return the prefix of the ids of all approvals of a tree: 16 characters of the digest of the root session's id."""
     return _base32(hashlib.sha256(root.encode()).digest()[:10])
+
+
+ROUTE_CHARACTERS: Final = 16
+"""Characters of an approval's id that are the same in its whole tree."""
+SHORT_CHARACTERS: Final = 8
+"""Characters of a short id, at least; people may type LEAST_CHARACTERS of them."""
+LEAST_CHARACTERS: Final = 6
+
+
+def short_ids(approvals: Collection[str]) -> dict[str, str]:
+    """Return a short id for each of these approvals: the first characters of its random part, as many as tell it from
+    the others. For lists that people read; programs use the whole id."""
+    parts = {each: each[ROUTE_CHARACTERS:] or each for each in approvals}
+    length = SHORT_CHARACTERS
+    while len({part[:length] for part in parts.values()}) < len({*parts.values()}):
+        length += 1
+    return {each: part[:length] for each, part in parts.items()}
+
+
+def with_short_id(given: str, approvals: Iterable[str]) -> list[str]:
+    """Return the approvals that a person may mean by the beginning of an id's random part, or of a whole id that goes
+    beyond what a tree has in common."""
+    given = given.lower()
+    if len(given) < LEAST_CHARACTERS:
+        return []
+    is_whole = len(given) > ROUTE_CHARACTERS
+    return [
+        each for each in approvals if each[ROUTE_CHARACTERS:].startswith(given) or (is_whole and each.startswith(given))
+    ]
 
 
 def new_rule_id() -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from supervisor.core.events import AnyEvent
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Outcome, SessionStatus, SessionView
 
 
@@ -90,6 +91,11 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
+    waits_for_budget: bool = False
+    """It is asleep, and waits for a decision about a budget."""
+    spent: Spent = NOTHING
+    spent_below: Spent = NOTHING
+    """What the sessions below it have spent."""
 
 
 class SessionFilter(msgspec.Struct, frozen=True):

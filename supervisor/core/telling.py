@@ -28,6 +28,7 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import argument_facts
+from supervisor.core.budgets import KINDS, budget_text
 from supervisor.core.calls.content import content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
@@ -36,6 +37,7 @@ from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
+from supervisor.core.usage import spent_by, spent_text
 from supervisor.core.values import HOW_LONG, SessionView
 
 
@@ -157,6 +159,7 @@ class Telling:
             or self._approval(event)
             or _card(event)
             or _rule(event)
+            or _budget(event)
             or _forked(event)
             or _imported(event)
             or (event.event if isinstance(event, e.UnknownEvent) else type(event).__name__,)
@@ -388,6 +391,22 @@ def _rule(event: e.AnyEvent) -> _Words | None:
         case e.CommandRefused():
             named = () if event.session is None else (" [", _session(event.session), "]")
             return PERSON(event.by), " was refused", *_because(event.reason), *named
+    return None
+
+
+def _budget(event: e.AnyEvent) -> _Words | None:
+    """Tell what was spent, and what became of a budget."""
+    match event:
+        case e.UsageSpent(usage=usage):
+            model = NAME(usage.model) if usage.model.strip() else "a model"
+            return f"spent {spent_text(spent_by(usage))} on ", model
+        case e.BudgetRaised():
+            limits = {kind: limit for kind in KINDS if (limit := getattr(event, kind)) is not None}
+            return f"its budget was raised to {budget_text(limits)} by ", PERSON(event.by)
+        case e.BudgetNoticed():
+            return (QUOTE(event.text),)
+        case e.BudgetAnswered():
+            return ("goes on: the budget that it waited for was decided",)
     return None
 
 

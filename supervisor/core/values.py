@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
+from supervisor.core.usage import NOTHING, Spent
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -407,6 +408,10 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The number of its latest run, from 1."""
     blocked: Block | None = None
     """Why today's code cannot follow this session itself; a session above it only has the status."""
+    usage: Spent = NOTHING
+    """What the session and everything below it have spent on models, in all its runs (B1)."""
+    own_usage: Spent = NOTHING
+    """What it has spent itself."""
 
 
 def decider_of(decision: Decision) -> str:

@@ -17,6 +17,8 @@ Rules
 - If exactly one approval waits here, it is a question, and the person had been shown all of it on the channel on which
   they write, then their text is its answer. A text that is no valid answer is a message.
 - If nothing waits here, yes and no are ordinary messages.
+- A text with an id of its sender is heard once: what it decides is on disk before it decides. The same text under that
+  id again decides the same approvals, which are decided already, and no other: not even if it decided none before.
 - If people have roles, only operators may send messages. A text of another person is refused if nothing waits that they
   may decide. What waits is read once, and the chat word is for that: it does not become a message because another
   person was faster. A refused word is in the audit trail (A4, A15).
@@ -25,16 +27,20 @@ Rules
 from collections.abc import Collection
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_word
+from msgspec.structs import replace
+
+from supervisor.core.approvals.chat_words import COVERS_LATER, ChatResult, Word, read_short, read_word
 from supervisor.core.approvals.near_words import is_near_word
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.calls.rules import deniable
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
+from supervisor.core.ids import with_short_id
 from supervisor.core.rows import ids_from
+from supervisor.core.sessions.heard import Heard
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope
 from supervisor.seam.commands import Chat
 from supervisor.seam.shown import read_state
@@ -58,100 +64,176 @@ class Seen(NamedTuple):
         return is_shown(await read_state(supervisor, approval, until=is_shown, before=self.before))
 
 
-async def chat(supervisor: Supervisor, people: People | None, said: Chat, by: str, now: datetime) -> ChatResult:
+class Hear(Protocol):
+    """Looks up what a session has heard under an id; see LocalSupervisor.hear."""
+
+    async def __call__(
+        self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
+    ) -> Heard | None: ...
+
+
+class Said(NamedTuple):
+    """A text of a person to a session. `message`: the sender's id of it; None: it comes once."""
+
+    session: str
+    text: str
+    by: str
+    message: str | None
+    hear: Hear
+
+    async def heard(self, approvals: Collection[str] | None = None) -> Heard | None:
+        """Return what was heard under its id before. If nothing, journal that it decides these approvals; None: only
+        look. Raises SessionConflict if another text has its id."""
+        if self.message is None:
+            return None
+        found = await self.hear(self.session, self.message, self.text, self.by, approvals)
+        if found is not None:
+            found.check_same(self.message, self.text, self.by, is_word=found.approvals is not None)
+        return found
+
+
+class Meant(NamedTuple):
+    """What a text decides, and what to tell then. `lists_rules`: whether to tell which rules that made."""
+
+    pairs: tuple[tuple[Approval, Decision], ...]
+    told: ChatResult
+    lists_rules: bool = False
+
+
+async def chat(
+    supervisor: Supervisor, people: People | None, command: Chat, by: str, now: datetime, hear: Hear
+) -> ChatResult:
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
-    session, text = said.session, said.text
-    seen = Seen(now if said.shown_before is None else said.shown_before, said.channel, said.shown)
-    word, where = read_word(text), seen.channel or "message"
+    said = Said(command.session, command.text, by, command.message, hear)
+    seen = Seen(now if command.shown_before is None else command.shown_before, command.channel, command.shown)
+    known = await said.heard()
+    meant = await _meaning(supervisor, people, said, seen) if known is None else None
+    if meant is not None:
+        known = await said.heard([approval.id for approval, _ in meant.pairs])  # it may have come twice at once
+    if known is not None and known.approvals is not None:
+        meant = await _meant_before(supervisor, people, said, known.approvals)
+    if meant is None:
+        sent = await supervisor.send(said.session, said.text, by=said.by, message=said.message)
+        return ChatResult(kind="sent", sent=sent)
+    where = seen.channel or "message"
+    results = [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
+    made = {result.rule for result in results if result.is_accepted and result.rule is not None}
+    rules = [rule for rule in await supervisor.find_rules() if rule.id in made] if made and meant.lists_rules else []
+    return replace(meant.told, results=(*meant.told.results, *results), rules=tuple(rules))
+
+
+async def _meaning(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
+    """Return what a text decides, or that it lists what waits; None for a message."""
+    word, session, by = await _word(supervisor, said), said.session, said.by
     if word is None:
-        return await _say(supervisor, people, session, text, by, seen)
+        return await _unworded(supervisor, people, said, seen)
     here = await supervisor.find_approvals(session=session, limit=None)
-    if people is not None and (why := people.why_not_say(by, text, here)) is not None:
+    if people is not None and (why := people.why_not_say(by, said.text, here)) is not None:
         for each in here:
             if word.approval in (None, each.id):
                 reason = people.why_not_decide(by, each) or why
-                await supervisor.note_refusal(each.id, by=by, reason=reason, channel=where)
+                await supervisor.note_refusal(each.id, by=by, reason=reason, channel=seen.channel or "message")
         raise NotEntitled(why)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        scope: Scope = "session" if word.for_session else "once"
-        return await _approve_all(supervisor, people, by, waiting, seen, scope, where)
+        return await _all(supervisor, people, said, waiting, seen)
     if word.approval is not None:
-        return await _decide_one(supervisor, word, by, session, waiting, where)
+        return await _named(supervisor, word, said, waiting)
     if not waiting:
-        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+        return None
     is_weighty = word.is_yes or word.scope != "once"
     if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=is_weighty):
-        return ChatResult(kind="listed", approvals=waiting)
-    if (
-        seen.channel is not None
-        and (answered := await _answer(supervisor, people, session, text, by, seen)) is not None
-    ):
-        return answered
-    return await _decide(supervisor, word, by, waiting[0], waiting, where)
+        return _listed(waiting)
+    answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
+    return answered or _one(word, by, waiting[0], waiting)
 
 
-async def _say(
-    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
-) -> ChatResult:
-    """Take a text that is no chat word: an answer, a near word, or a message."""
-    answered = await _answer(supervisor, people, session, text, by, seen) if seen.channel is not None else None
-    if answered is None and is_near_word(text) and (near := await _waiting(supervisor, people, session, by)):
-        return ChatResult(kind="listed", approvals=near)
-    return answered or ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+async def _word(supervisor: Supervisor, said: Said) -> Word | None:
+    """Return the chat word of a text, with the whole id of what it names by a short one; None for another text."""
+    word, short = read_word(said.text), read_short(said.text)
+    if word is not None or short is None:
+        return word
+    here = await supervisor.find_approvals(session=said.session, limit=None)
+    meant = with_short_id(short[1], [each.id for each in here])
+    return replace(short[0], approval=meant[0] if len(meant) == 1 else short[1]) if meant else None
 
 
-async def _waiting(supervisor: Supervisor, people: People | None, session: str, by: str) -> tuple[Approval, ...]:
+async def _unworded(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
+    """Return what a text decides that is no chat word: it may answer a question. A near word lists what waits."""
+    answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
+    if answered is None and is_near_word(said.text) and (near := await _waiting(supervisor, people, said)):
+        return _listed(near)
+    return answered
+
+
+async def _meant_before(supervisor: Supervisor, people: People | None, said: Said, approvals: tuple[str, ...]) -> Meant:
+    """Return what a text decides that came before."""
+    short = read_short(said.text)
+    word, pairs = read_word(said.text) or (short and short[0]), list[tuple[Approval, Decision]]()
+    for each in approvals:
+        try:
+            found = await supervisor.get_approval(each)
+        except NotFound:  # its tree was removed
+            continue
+        if word is not None and word.all:
+            pairs.append((found, _approve(people, said.by, found, _scope_of(word))))
+        else:
+            decision = _decision(word, found, said.by) if word is not None else None
+            pairs.append((found, decision or Answer(value=read_answer(found, said.text), by=said.by)))
+    if not pairs:
+        return _listed(await _waiting(supervisor, people, said))
+    decided = tuple(found for found, _ in pairs)
+    return Meant(tuple(pairs), ChatResult(kind="decided", approvals=decided), lists_rules=True)
+
+
+def _listed(waiting: tuple[Approval, ...], results: tuple[DecisionResult, ...] = ()) -> Meant:
+    return Meant((), ChatResult(kind="listed", approvals=waiting, results=results))
+
+
+async def _waiting(supervisor: Supervisor, people: People | None, said: Said) -> tuple[Approval, ...]:
     """Return the approvals that wait here for a person."""
-    here = await supervisor.find_approvals(session=session, limit=None)
-    return tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
+    here = await supervisor.find_approvals(session=said.session, limit=None)
+    return tuple(each for each in here if people is None or people.why_not_decide(said.by, each) is None)
 
 
-async def _answer(
-    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
-) -> ChatResult | None:
+async def _answer(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
     """Answer the only question that waits for a person; None if a text is not meant for one, or does not fit it."""
-    here = await supervisor.find_approvals(session=session, limit=None)
-    waiting = [each for each in here if people is None or people.why_not_decide(by, each) is None]
+    here = await supervisor.find_approvals(session=said.session, limit=None)
+    waiting = [each for each in here if people is None or people.why_not_decide(said.by, each) is None]
     if len(waiting) != 1 or waiting[0].kind != "question":
         return None
     if not await seen.has(supervisor, waiting[0], whole=True):
         return None
     try:
-        value = read_answer(waiting[0], text)
+        value = read_answer(waiting[0], said.text)
         check_answer(waiting[0], value)
     except InvalidInput:
         return None
-    result = await supervisor.decide(waiting[0].id, Answer(value=value, by=by), channel=seen.channel)
-    return ChatResult(kind="decided", approvals=(waiting[0],), results=(result,))
+    answer = Answer(value=value, by=said.by)
+    return Meant(((waiting[0], answer),), ChatResult(kind="decided", approvals=(waiting[0],)))
 
 
-async def _decide_one(
-    supervisor: Supervisor, word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
-) -> ChatResult:
+async def _named(supervisor: Supervisor, word: Word, said: Said, waiting: tuple[Approval, ...]) -> Meant:
     """Decide the named approval, if it was asked here. `decide` refuses a person who may not, and journals that."""
     assert word.approval is not None
     try:
         found = await supervisor.get_approval(word.approval)
-        if found.session != session:
+        if found.session != said.session:
             tree = await supervisor.find_sessions(root=found.root_session, limit=None)
-            if found.session not in ids_from(session, tree):
-                raise NotFound(f"{found.id} was not asked in session {session}")
+            if found.session not in ids_from(said.session, tree):
+                raise NotFound(f"{found.id} was not asked in session {said.session}")
     except NotFound:
-        result = DecisionResult(kind="unknown", approval=word.approval)
-        return ChatResult(kind="listed", approvals=waiting, results=(result,))
-    return await _decide(supervisor, word, by, found, waiting, where)
+        return _listed(waiting, (DecisionResult(kind="unknown", approval=word.approval),))
+    return _one(word, said.by, found, waiting)
 
 
-async def _decide(
-    supervisor: Supervisor, word: Word, by: str, found: Approval, waiting: tuple[Approval, ...], where: str
-) -> ChatResult:
+def _one(word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]) -> Meant:
     decision = _decision(word, found, by)
     if decision is None:
-        return ChatResult(kind="listed", approvals=waiting or (found,))
-    result = await supervisor.decide(found.id, decision, channel=where)
+        return _listed(waiting or (found,))
     is_narrower = isinstance(decision, Deny) and decision.scope != word.scope
-    return ChatResult(kind="decided", approvals=(found,), results=(result,), once=(found,) if is_narrower else ())
+    told = ChatResult(kind="decided", approvals=(found,), once=(found,) if is_narrower else ())
+    return Meant(((found, decision),), told)
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
@@ -164,38 +246,45 @@ def _decision(word: Word, found: Approval, by: str) -> Decision | None:
     return None
 
 
-async def _approve_all(
-    supervisor: Supervisor,
-    people: People | None,
-    by: str,
-    waiting: tuple[Approval, ...],
-    seen: Seen,
-    scope: Scope,
-    where: str,
-) -> ChatResult:
+def _scope_of(word: Word) -> Scope:
+    return "session" if word.for_session else "once"
+
+
+def _approve(people: People | None, by: str, each: Approval, scope: Scope) -> Approve:
+    """Return the approval of a call, in a scope if its card offers that, and to this person."""
+    wide = Approve(by=by, scope=scope)
+    is_offered = any(option.scope == scope for option in each.options)
+    return wide if is_offered and _may(people, wide, each) else Approve(by=by)
+
+
+def _may(people: People | None, decision: Approve, each: Approval) -> bool:
+    return people is None or people.why_not_decide(decision.by, each, decision) is None
+
+
+async def _all(
+    supervisor: Supervisor, people: People | None, said: Said, waiting: tuple[Approval, ...], seen: Seen
+) -> Meant:
     """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
+    word, by = read_word(said.text), said.by
+    assert word is not None, "this text is a word"
+    scope = _scope_of(word)
     asked = [each for each in waiting if each.kind == "call"]
     calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
     if waiting and not calls:
-        return ChatResult(kind="listed", approvals=waiting)
-    wide, plain = Approve(by=by, scope=scope), Approve(by=by)
+        return _listed(waiting)
+    pairs = tuple((each, _approve(people, by, each, scope)) for each in calls)
+    granted = [each for each, decision in pairs if decision.scope == scope]
     offered = [each for each in calls if any(option.scope == scope for option in each.options)]
-    granted = [each for each in offered if people is None or people.why_not_decide(by, each, wide) is None]
-    results = [await supervisor.decide(each.id, wide if each in granted else plain, channel=where) for each in calls]
     session = Approve(by=by, scope="session")
     could_cover_more = scope == "once" and any(
-        any(option.scope == "session" for option in each.options)
-        and (people is None or people.why_not_decide(by, each, session) is None)
-        for each in calls
+        any(option.scope == "session" for option in each.options) and _may(people, session, each) for each in calls
     )
-    made = {result.rule for result in results if result.is_accepted and result.rule is not None}
-    return ChatResult(
+    told = ChatResult(
         kind="decided",
         approvals=calls,
-        results=tuple(results),
-        rules=tuple(rule for rule in await supervisor.find_rules() if rule.id in made) if made else (),
         not_shown=tuple(each for each in asked if each not in calls),
         once=tuple(each for each in calls if each not in granted),
         may_not_allow=len(granted) < len(offered),
         hint=COVERS_LATER if could_cover_more else "",
     )
+    return Meant(pairs, told, lists_rules=True)

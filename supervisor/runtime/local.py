@@ -6,6 +6,7 @@ Rules
 - A decision and a cancel count when they are committed. Before that no caller is told that they count (A1).
 """
 
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal
 
@@ -18,12 +19,14 @@ from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import check_session_id
+from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.values import DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
@@ -50,6 +53,14 @@ class LocalSupervisor(LocalStarting):
         self.decided[result.kind] += 1
         return result
 
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        self.reader.get_row(command.session)
+        await self._runner.journal.append(
+            lambda view: list(
+                raise_events(view.session(command.session), command.budget, who, self._runner.clock.now())
+            )
+        )
+
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule
         if rule.session is not None:
@@ -66,7 +77,24 @@ class LocalSupervisor(LocalStarting):
         return await self._runner.journal.append_with_answer(lambda view: revoke(view, command.rule, who, clock.now()))
 
     async def _chat(self, command: c.Chat, who: str) -> ChatResult:
-        return await chat(self, self.people, command, who, self._runner.clock.now())
+        return await chat(self, self.people, command, who, self._runner.clock.now(), self.hear)
+
+    async def hear(
+        self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
+    ) -> Heard | None:
+        """Return what the session has heard under this id before. If nothing, journal what a chat word decides from now
+        on; `approvals` None: only look. Raises NotFound."""
+
+        def plan(view: View) -> tuple[list[Entry], Heard | None]:
+            state, now = view.session(session), self._runner.clock.now()
+            known = state.heard.get(message)
+            if known is not None or approvals is None or state.phase == "imported":
+                return [], known
+            said = printable_text(text)
+            word = e.WordHeard(at=now, message_id=message, text=said, by=by, approvals=tuple(approvals))
+            return [(session, word)], None
+
+        return await self._runner.journal.append_with_answer(plan)
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         found = self.reader.get_approval(command.approval)
@@ -86,7 +114,7 @@ class LocalSupervisor(LocalStarting):
     async def _send(self, command: c.Send, who: str) -> SendResult:
         session = command.session
         root = self.reader.get_row(session).root
-        message = self._runner.environment.new_session_id()
+        message = self._runner.environment.new_session_id() if command.message is None else command.message
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
             now = self._runner.clock.now()

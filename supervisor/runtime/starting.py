@@ -96,7 +96,7 @@ class LocalStarting(LocalReads):
             known = view.find_session(root)
             if known is not None:
                 place = None if command.cwd is None else folder
-                check_same_start(known, references, spec.name, given, place, is_configured)
+                check_same_start(known, references, spec.name, given, place, is_configured, command.budget)
                 self._claim_known(view, known)
                 return [], known.version
             if misfit is not None:
@@ -109,8 +109,15 @@ class LocalStarting(LocalReads):
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
-            facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": folder, "rules": rules}
+            facts: dict[str, Any] = {
+                "path": (spec.name,),
+                "root": root,
+                "requester": on_behalf_of,
+                "cwd": folder,
+                "rules": rules,
+            }
             facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
+            facts["budget"] = command.budget
             attempt = attempt_started(begun.version, now)
             first = first_events(spec, where, given, attempt, traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it

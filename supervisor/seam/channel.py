@@ -78,6 +78,9 @@ class Channel(ABC):
     down: str | None = None
     """Why people cannot be reached here now, in one line without secrets; None if they can, as far as is known. The
     supervisor sets it by `check`. The log, metrics and /ready show it."""
+    failing: str | None = None
+    """As `down`; the supervisor sets it after some cards in a row could not be shown, and a card that is shown ends it.
+    So a channel without a `check` shows, too, when it reaches no person."""
     opens_cards: bool = False
     """Whether a new card has no buttons until `post` is called once more, with the card, after it was recorded. For a
     platform that cannot be searched for cards: a card that no process knows of does not look live."""

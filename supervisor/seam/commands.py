@@ -20,9 +20,11 @@ import msgspec
 
 from supervisor.core import values
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
+from supervisor.core.sessions.heard import check_message
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import Decision, DecisionResult, SendResult, check_word
 from supervisor.seam.runs import Run, SessionImport
@@ -55,6 +57,7 @@ class Start(Command[Run[Any]], frozen=True):
     session: str | None = None
     cwd: str | None = None
     requester: str | None = None
+    budget: Budget | None = None
 
     def check_exact(self) -> None:
         """Raise InvalidInput if the JSON does not say what was given."""
@@ -76,10 +79,17 @@ class Decide(ChannelCommand[DecisionResult], frozen=True):
 
 
 class Chat(ChannelCommand[ChatResult], frozen=True):
+    """`message`: the sender's id of the text; None: it comes once."""
+
     session: str
     text: str
     shown_before: datetime | None = None
     shown: Collection[str] | None = None
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_message(self.message)
 
 
 class Reveal(ChannelCommand[Any], frozen=True):
@@ -92,9 +102,24 @@ class Cancel(Command[None], frozen=True):
     run: int | None = None
 
 
+class RaiseBudget(Command[None], frozen=True):
+    session: str
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        if not self.budget.limits:
+            raise InvalidInput("name a limit to raise, such as usd=10")
+
+
 class Send(Command[SendResult], frozen=True):
+    """`message`: the sender's id of the text; None: it comes once."""
+
     session: str
     text: str
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_message(self.message)
 
 
 class Retry(Command[Run[Any]], frozen=True):
@@ -161,7 +186,8 @@ class Law(NamedTuple):
         program    no person: a program or a channel gives it for itself
 
     `program_may`: whether a program that names no person is admitted; if not, its user needs the role. `repeats`:
-    whether the command may be given again when its answer was lost, since that changes nothing.
+    whether the command may be given again when its answer was lost, since that changes nothing; so may one that carries
+    an id of its sender.
     """
 
     method: str
@@ -181,6 +207,7 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Chat: Law("chat", "sending", "refused", role="person"),
     Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
     Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),
+    RaiseBudget: Law("raise_budget", "raising a budget", "refused", "raise budgets", program_may=True, repeats=True),
     Send: Law("send", "sending", "refused", "send messages"),
     Retry: Law("retry", "retrying", "refused", "retry sessions"),
     Fork: Law("fork", "forking", "refused", "fork sessions", repeats=True),
@@ -191,6 +218,16 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Import: Law("import_session", "importing", "refused", role="program"),
     Prune: Law("prune", "pruning", "refused", role="program"),
 }
+
+
+def repeats(command: Command[Any]) -> bool:
+    """Return whether a command may be given again when its answer was lost."""
+    return LAWS[type(command)].repeats or getattr(command, "message", None) is not None
+
+
+def _check_message(message: str | None) -> None:
+    if message is not None:
+        check_message(message)
 
 
 def session_of(command: Command[Any]) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
@@ -254,10 +255,15 @@ class Context(Operations):
         InvalidInput if another live task has opened one in this branch: their order could change."""
 
     @abstractmethod
-    def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AbstractAsyncContextManager[None]:
+    def model_call(
+        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+    ) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
         (W5).
 
+        The block is one request to a model, for which budgets wait (B2). `reserve`: the most that it may use, as far as
+        you know, such as `Usage(output_tokens=4096)`; None: as much as the largest request so far. `requests=0`: it is
+        none, and is only watched.
         `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
         was silent: the run does not stall, and the budget begins anew.
         """
@@ -301,6 +307,15 @@ class Context(Operations):
         with the run's next entry, or after 5 s, so SIGKILL may lose the last ones. The entry of a text over 64 KiB ends
         there, and says how much is missing. Raises InvalidInput for another kind.
         """
+
+    @abstractmethod
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
+        """Say what a request to a model took that the agent made outside of steps and calls; in those, say it by
+        `StepContext.used` and `ToolContext.used` (B1). A replay adds nothing. Raises InvalidInput for what is no Usage,
+        and if another live task of this branch says the same.
+
+        `is_operation=False`: for an agent that says it of another program, which no replay runs again: like `report`,
+        it is no operation, and says nothing during a replay."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

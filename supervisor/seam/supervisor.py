@@ -15,12 +15,14 @@ from typing import Any, TypeVar, overload
 
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.people import People
+from supervisor.core.budgets import Budget, checked_budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.sessions.trees import Origin, PruneResult
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -78,6 +80,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -90,6 +93,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
@@ -102,6 +106,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...
     async def start(
         self,
@@ -112,6 +117,7 @@ class Supervisor(ABC):
         cwd: str | None = None,
         requester: str | None = None,
         by: str | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:
         """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
 
@@ -119,12 +125,14 @@ class Supervisor(ABC):
         result are plain JSON. `cwd`: the folder in which the calls of the session run, journaled without links; a
         relative one is below this program's working directory, which is also the default. Only a process that has the
         store open chooses it. `by`: the person who starts it; None: this program. `requester`: the person on whose
-        behalf the agent works; None: the same person. Raises UnknownAgent for any other name; InvalidInput for an input
-        that does not fit or a `cwd` that is no folder, before anything is journaled; SessionConflict if the session has
-        another agent, input or folder; TreeOwned if another process runs it; NotEntitled for a person who is no
-        operator, if people have roles.
+        behalf the agent works; None: the same person. `budget`: what the session with everything below it may spend
+        over all its turns before a person is asked (B2); it is journaled. None: what it has, or the program's.
+
+        Raises UnknownAgent for any other name; InvalidInput for an input that does not fit or a `cwd` that is no
+        folder, before anything is journaled; SessionConflict if the session has another agent, input, folder or budget;
+        TreeOwned if another process runs it; NotEntitled for a person who is no operator, if people have roles.
         """
-        return await self._do(_start_of(agent, args, session, cwd, requester), by)
+        return await self._do(_start_of(agent, args, session, cwd, requester, budget), by)
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Claim the tree of a session and run it. Return the root's run. `by`: the person who asks for it; None: this
@@ -242,14 +250,23 @@ class Supervisor(ABC):
         """
         await self._do(c.Cancel(session, reason, run), by)
 
-    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+    async def raise_budget(self, session: str, budget: Budget, *, by: str | None = None) -> None:
+        """Raise the budgets of a session to these limits at least: those of its tree, and of its run (B3). What waits
+        for them goes on; an open question about them ends. A lower limit changes nothing. Return when it is on disk.
+
+        Raises NotFound; InvalidInput for a budget without a limit; NotEntitled for a person who is no operator.
+        """
+        await self._do(c.RaiseBudget(session, budget), by)
+
+    async def send(self, session: str, text: str, *, by: str | None = None, message: str | None = None) -> SendResult:
         """Send a message to a session in any state. The result says whether it is delivered, kept, or begins a turn. As
         with `decide`, a program that has declared the agent runs the session if no other process does (R2).
 
+        `message`: an id of the sender; the same message again under it arrives once. None: it gets a new one.
         Raises NotFound; InvalidInput if no run could ever receive it; NotEntitled for a person who is no operator, if
-        people have roles.
+        people have roles; SessionConflict if another message has this id.
         """
-        return await self._do(c.Send(session, text), by)
+        return await self._do(c.Send(session, text, message), by)
 
     async def chat(
         self,
@@ -260,6 +277,7 @@ class Supervisor(ABC):
         shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
+        message: str | None = None,
     ) -> ChatResult:
         """Act on a text that a person writes to a session: a chat word decides, and any other text is sent (A12).
 
@@ -269,9 +287,10 @@ class Supervisor(ABC):
         ids of the approvals that the caller itself showed. With a `channel`, only cards of these approvals count;
         without one, these approvals count as shown, over HTTP those of them that the server has given to this person.
         With a `channel`, a text also answers a question that is the only approval that waits for this person, and that
-        they had been shown whole, if it fits the question. Raises as `decide` and `send` do.
+        they had been shown whole, if it fits the question. `message`: an id of the sender; the same text again under it
+        decides nothing but what it decided before. Raises as `decide` and `send` do.
         """
-        return await self._do(c.Chat(session, text, shown_before, shown, channel=channel), by)
+        return await self._do(c.Chat(session, text, shown_before, shown, message, channel=channel), by)
 
     @abstractmethod
     async def get_session(self, session: str) -> SessionView:
@@ -298,6 +317,14 @@ class Supervisor(ABC):
     @abstractmethod
     async def get_counts(self) -> Counts:
         """Return the numbers of sessions and approvals, from the index alone. Cheap."""
+
+    @abstractmethod
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        """Return what a session and everything below it has spent on models, in all its runs; None: the whole store.
+
+        `by`: in parts by the agents' names, by model, by the person on whose behalf, or by day (UTC). It is read from
+        the journals, so what was pruned is not in it; `UsageReport.since` says since when it counts. Raises NotFound.
+        """
 
     async def find_sessions(
         self,
@@ -429,6 +456,8 @@ class Supervisor(ABC):
     @abstractmethod
     async def _cancel(self, command: c.Cancel, who: str) -> None: ...
     @abstractmethod
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None: ...
+    @abstractmethod
     async def _send(self, command: c.Send, who: str) -> SendResult: ...
     @abstractmethod
     async def _retry(self, command: c.Retry, who: str) -> Run[Any]: ...
@@ -445,7 +474,12 @@ class Supervisor(ABC):
 
 
 def _start_of(
-    agent: Any, args: tuple[Any, ...], session: str | None, cwd: str | None, requester: str | None
+    agent: Any,
+    args: tuple[Any, ...],
+    session: str | None,
+    cwd: str | None,
+    requester: str | None,
+    budget: Budget | None,
 ) -> c.Start:
     """Return the command that starts an agent, or the agent of a name. `args`: its input, or nothing."""
     spec, raw, inexact = None, None, None
@@ -459,7 +493,8 @@ def _start_of(
     elif args:
         raw = to_json(args[0], "the input")
         inexact = None if is_exact(args[0], raw) else f"the input {INEXACT}"
-    return c.Start(agent, raw, inexact=inexact, spec=spec, session=session, cwd=cwd, requester=requester)
+    bounded = checked_budget(budget, "start")
+    return c.Start(agent, raw, inexact, spec, session=session, cwd=cwd, requester=requester, budget=bounded)
 
 
 class StoreSupervisor(Supervisor):

@@ -14,11 +14,14 @@ from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import RULES
 from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.store_urls import MEMORY
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
 from supervisor.store.index.listing import (
@@ -58,6 +61,8 @@ class MemoryStore(Store):
         self._sessions: dict[str, SessionEntry] = {}
         self._approvals: dict[str, ApprovalEntry] = {}
         self._pending: dict[str, ApprovalEntry] = {}
+        self._spent: dict[str, tuple[Spent, Spent]] = {}
+        """By session: what it has spent, and what was spent below it."""
         self._in_order = _InOrder()
         self._asked_in_order = _InOrder()
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
@@ -86,6 +91,7 @@ class MemoryStore(Store):
             dict(self._approvals),
             dict(self._pending),
         )
+        copy._spent = dict(self._spent)
         copy._in_order, copy._asked_in_order = deepcopy((self._in_order, self._asked_in_order))
         return copy
 
@@ -119,6 +125,7 @@ class MemoryStore(Store):
             draft.take(row)
         transaction.sessions.update(draft.sessions)
         transaction.approvals.update(draft.approvals)
+        transaction.spent.append(draft.spent)
 
     def commit(self) -> None:
         transaction, self._draft = self._transaction, None
@@ -140,7 +147,16 @@ class MemoryStore(Store):
                 self._pending[approval.id] = approval
             else:
                 self._pending.pop(approval.id, None)
+        for spender, spent in (each for some in transaction.spent for each in some.items()):
+            self._add_spent(spender, spent)
         self._owned |= transaction.owned
+
+    def _add_spent(self, session: str, spent: Spent) -> None:
+        above: str | None = session
+        while above is not None:
+            own, below = self._spent.get(above, (NOTHING, NOTHING))
+            self._spent[above] = (own + spent, below) if above == session else (own, below + spent)
+            above = self._sessions[above].parent if above in self._sessions else None
 
     def rollback(self) -> None:
         self._draft = None
@@ -268,6 +284,7 @@ class MemoryStore(Store):
         self._entries = [entry for entry in self._entries if entry[1] not in gone]
         for session in gone:
             del self._journals[session], self._sessions[session]
+            self._spent.pop(session, None)
         for approval in [each for each in self._approvals.values() if each.session in gone]:
             del self._approvals[approval.id]
             self._pending.pop(approval.id, None)
@@ -315,7 +332,9 @@ class MemoryStore(Store):
     def _session_row(self, entry: SessionEntry) -> SessionRow:
         created = self._body(entry.id, entry.created)
         assert created is not None
-        return session_row(entry, read_path(created), created, self._body(entry.id, entry.finished))
+        found = session_row(entry, read_path(created), created, self._body(entry.id, entry.finished))
+        own, below = self._spent.get(entry.id, (NOTHING, NOTHING))
+        return replace(found, spent=own, spent_below=below)
 
     def _approval_row(self, entry: ApprovalEntry) -> Approval:
         session = self._sessions[entry.session]
@@ -385,6 +404,7 @@ class _Transaction:
         self.entries: list[Entry] = []
         self.sessions: dict[str, SessionEntry] = {}
         self.approvals: dict[str, ApprovalEntry] = {}
+        self.spent: list[dict[str, Spent]] = []
         self.owned: set[str] = set()
         self.removed: set[str] = set()
         self.gone: set[str] = set()

@@ -15,6 +15,7 @@ from typing import Any, Final
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
+from supervisor.core.usage import NOTHING, spent_by
 from supervisor.seam.store import Store
 from supervisor.system.logs import FactLog
 
@@ -55,6 +56,8 @@ class Chronicle:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.runs, self.calls, self.approvals = Measured(), Measured(), Measured()
+        self.spent = NOTHING
+        """What was spent on models."""
 
     def hear(self, entries: Iterable[JournalEntry]) -> None:
         """Count entries, and log them."""
@@ -95,6 +98,10 @@ class Chronicle:
     @_take.register
     def _call_ended(self, event: e.ToolCallFinished, session: str) -> None:
         self.calls.end((session, event.operation), event.kind, event.at)
+
+    @_take.register
+    def _spent(self, event: e.UsageSpent, session: str) -> None:
+        self.spent += spent_by(event.usage)
 
     @_take.register
     def _posted(self, event: e.CardPosted, session: str) -> None:

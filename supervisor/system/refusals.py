@@ -50,6 +50,7 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "rescue": Row("refused", "rescuing a session"),
     "token revoke": Row("refused", "revoking a token"),
     "cancel": _law(c.Cancel),
+    "budget": _law(c.RaiseBudget),
     **dict.fromkeys(("run", "demo"), _law(c.Start)),
     "start": Row("refused", "starting"),  # what a daemon runs, as a person who may write its store or has a token
     "mcp": Row("allowed", "asking for permissions"),
@@ -59,7 +60,9 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "discord": Row("allowed", "registering commands"),
     "token": Row("allowed", "making a token"),  # which no one has configured
     "repair": Row("allowed", "repairing another program's file"),
-    **dict.fromkeys(("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay"), _LOOKS),
+    **dict.fromkeys(
+        ("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"), _LOOKS
+    ),
     "--install-completion": Row("allowed", "completing commands"),
 }
 

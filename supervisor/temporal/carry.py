@@ -22,6 +22,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.asides import is_of_budget
 from supervisor.core.sessions.machine import MOVES_OPERATION
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.seam.store import Store
@@ -66,7 +67,7 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
         elif isinstance(row.event, e.StateSaved) and not whole.operations and not whole.kept:
             place = number
     if not whole.is_open and whole.facts.parent is not None:
-        kept = [row for row in rows if _begins_or_ends(row.event)]
+        kept = [row for row in rows if _begins_or_ends(row.event) or isinstance(row.event, e.UsageSpent)]
         is_same = _outline
     else:
         begins = {_operation(row.event) for row in rows[:place] if e.begins(row.event) is not None}
@@ -93,6 +94,8 @@ def _is_done_with(event: e.AnyEvent, begins: set[str]) -> bool:
     """Return whether an event before a save is needed no more. `begins`: the operations that began sub-agents."""
     if isinstance(event, e.Reported):
         return True
+    if is_of_budget(event):
+        return False
     if type(event) not in MOVES_OPERATION:
         return False
     took_message = isinstance(event, e.OperationFinished) and event.message is not None
@@ -100,7 +103,7 @@ def _is_done_with(event: e.AnyEvent, begins: set[str]) -> bool:
 
 
 def _outline(state: SessionState) -> Sequence[object]:
-    return state.phase, state.outcome, state.runs, state.input
+    return state.phase, state.outcome, state.runs, state.input, state.spent
 
 
 def _meaning(state: SessionState) -> Sequence[object]:

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 import msgspec
 from temporalio.common import WorkflowIDReusePolicy
 
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import (
@@ -30,6 +31,7 @@ from supervisor.core.errors import (
     SupervisorError,
     UnknownAgent,
 )
+from supervisor.core.usage import Usage
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
 from supervisor.runtime.environment import Ruled
 
@@ -140,6 +142,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     requester: str
     by: str
+    budget: Budget | None = None
     largest: int = LARGEST_BYTES
     """Bytes of JSON that the arguments or the result of a body may have: the same in each replay of the tree."""
     continue_after: int = CONTINUE_AFTER
@@ -202,6 +205,8 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
     is_connection: bool = False
     """Whether the exception says that a connection was lost."""
     has_begun: bool = True
+    used: list[Usage] = []
+    """What it has used of models, with the prices that the worker knew."""
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,16 +250,18 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a tree. `id`: under which the tree keeps its answer. `text`: the reason of a cancel, a message,
-    the id of the rule that is revoked, a Rescue, a ForkNote, or when the decision of another tree was made whose rule
-    releases what waits. `run`: the only run that is to be cancelled."""
+    the id of the rule that is revoked, a Rescue, a Budget, a ForkNote, or when the decision of another tree was made
+    whose rule releases what waits. `run`: the only run that is to be cancelled. `message`: the sender's id of a
+    message."""
 
     id: str
-    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked", "release"]
+    kind: Literal["cancel", "send", "add_rule", "revoke_rule", "rescue", "retry", "forked", "release", "raise_budget"]
     session: str
     by: str
     text: str | None = None
     rule: Rule | None = None
     run: int | None = None
+    message: str | None = None
 
 
 class ForkNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.text.masks import hide, mask_arguments
+from supervisor.core.usage import NOTHING, Spent, spent_by
 from supervisor.traces import names
 
 _GOOD: Final = ("succeeded", "cancelled", "ok", "denied")
@@ -43,6 +44,8 @@ class SessionFold:
         "_contents",
         "_input",
         "_run_began",
+        "_spent",
+        "_spent_by",
         "_waits",
         "agent",
         "attempt",
@@ -66,6 +69,10 @@ class SessionFold:
         """How the latest attempt left memory, if the journal says so."""
         self._contents = contents
         self._run_began: datetime | None = None
+        self._spent = NOTHING
+        """By the run so far."""
+        self._spent_by: dict[str, Spent] = {}
+        """By calls without a result."""
         self._input = JSON_NULL
         self._waits: dict[str, tuple[str, datetime]] = {}
         self._asked: dict[str, tuple[e.ToolCallRequested, Raw]] = {}
@@ -96,6 +103,7 @@ class SessionFold:
                 self.run += 1
                 self.attempt = self.attempt if event.again is not None else 0
                 self._run_began, self._input = at, event.input
+                self._spent = self._spent if event.again is not None else NOTHING
             case e.ImportStarted():
                 self.run += 1
             case e.SessionForked():
@@ -130,6 +138,11 @@ class SessionFold:
                 yield from self._end_wait(event.operation, at, None)
             case e.ToolCallStarted():
                 self._began[event.operation] = at
+            case e.UsageSpent():
+                spent = spent_by(event.usage)
+                self._spent += spent
+                if event.operation in self._began:
+                    self._spent_by[event.operation] = self._spent_by.get(event.operation, NOTHING) + spent
             case e.ToolCallFinished():
                 yield from self._end_wait(event.operation, at, "withdrawn")
                 yield from self._end_call(event.operation, at, event.kind, event.content, _reason(event))
@@ -154,10 +167,16 @@ class SessionFold:
 
     def _end_call(self, operation: str, at: datetime, kind: str, content: str, reason: str) -> Iterator[Ended]:
         asked, began = self._asked.pop(operation, None), self._began.pop(operation, None)
+        spent = self._spent_by.pop(operation, NOTHING)
         if asked is None or began is None:
             return
         request, arguments = asked
-        found = {**self.attributes, **call_attributes(request.tool, operation), names.RESULT: kind}
+        found = {
+            **self.attributes,
+            **call_attributes(request.tool, operation),
+            **usage_attributes(spent),
+            names.RESULT: kind,
+        }
         if self._contents:
             shown = hide(mask_arguments(msgspec.json.decode(arguments), request.secret))
             found[names.TOOL_CALL_ARGUMENTS] = msgspec.json.encode(shown).decode()
@@ -173,6 +192,7 @@ class SessionFold:
             names.OPERATION_NAME: names.INVOKE_AGENT,
             names.PROVIDER_NAME: names.PROVIDER,
             names.OUTCOME: event.kind,
+            **usage_attributes(self._spent),
         }
         if self.version is not None:
             found[names.AGENT_VERSION] = self.version
@@ -183,6 +203,15 @@ class SessionFold:
         error = None if event.kind in _GOOD else event.kind
         yield Ended("run", f"{names.INVOKE_AGENT} {self.agent}", self._run_began, event.at, found, error)
         self._run_began = None
+
+
+def usage_attributes(spent: Spent) -> dict[str, Any]:
+    """Return what the span of a run or a call says of the models that it asked; nothing if it asked none."""
+    if spent == NOTHING:
+        return {}
+    tokens = {names.INPUT_TOKENS: spent.input_tokens, names.OUTPUT_TOKENS: spent.output_tokens}
+    money = {} if spent.unpriced and not spent.usd else {names.USD: spent.usd}
+    return {**tokens, names.MODEL_REQUESTS: spent.requests, **money}
 
 
 def call_attributes(tool: str, operation: str) -> dict[str, Any]:

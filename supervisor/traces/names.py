@@ -23,6 +23,9 @@ TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 """The operation."""
 
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+
 # Of the GenAI conventions, written only if contents are asked for
 TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
@@ -48,4 +51,8 @@ WAIT: Final = "supervisor.wait"
 """What was waited for: approval, question or timer."""
 DECISION: Final = "supervisor.decision"
 """How a wait for a person ended: approve, deny, answer, expired or withdrawn."""
+MODEL_REQUESTS: Final = "supervisor.model_requests"
+"""How many requests to models a run or a call made, as far as it is known."""
+USD: Final = "supervisor.usd"
+"""Their price in dollars, as far as it is known."""
 OPERATION: Final = "supervisor.operation"

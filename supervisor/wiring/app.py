@@ -17,10 +17,12 @@ import anyio
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.store_urls import read_store_url
+from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
@@ -39,6 +41,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import genai_price
 from supervisor.system.refusals import UNATTENDED
 from supervisor.system.withheld import hold_hashes
 from supervisor.tools.job_watch import JobWatch
@@ -73,6 +76,8 @@ async def open_supervisor(
     routes: Sequence[Route] = (),
     traces: bool = False,
     trace_contents: bool = False,
+    prices: Callable[[Usage], float | None] = genai_price,
+    budget: Budget | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -95,6 +100,10 @@ async def open_supervisor(
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
     `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
+
+    `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
+    default are the prices of genai-prices, if it is installed (extra `prices`).
+    `budget`: what each tree may spend before a person is asked that was started without a budget (B2).
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -123,6 +132,8 @@ async def open_supervisor(
             orphans=OrphanedProcesses(end_orphaned_process),
             jobs=JobWatch,
             environment=environment,
+            prices=prices,
+            budget=budget,
         )
         if environment is not None:
             runner.published.connect(environment.hear)

@@ -1,13 +1,15 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
+    [budget], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
 - Paths are relative to the file's folder.
 - The file holds no secrets: it has tokens as hashes, and names platforms' secrets by file or environment variable.
 - The core defines what rules and people mean; this module only reads them.
+
+The module has more than 400 lines because it has every key of the file.
 """
 
 import os
@@ -25,6 +27,7 @@ from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
@@ -58,6 +61,20 @@ class RulePart(_Part, frozen=True, kw_only=True):
     """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
 
+class BudgetPart(_Part, frozen=True, kw_only=True):
+    """A budget; core/budgets.py says what it means."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    requests: int | None = None
+    calls: int | None = None
+    on_exhausted: Literal["ask", "end"] = "ask"
+
+    def made(self) -> Budget:
+        """Return the budget. Raises InvalidInput."""
+        return Budget(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
 class AgentPart(_Part, frozen=True, kw_only=True):
     """An agent that is offered by its name: one that code declares, or a command that speaks ACP. Values here replace
     those of its declaration. `cwd` and `env` are of a command: its folder, and variables to add to our own."""
@@ -78,6 +95,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     max_children: int | None = None
     max_live_children: int | None = None
     max_depth: int | None = None
+    budget: BudgetPart | None = None
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -85,6 +103,8 @@ class AgentPart(_Part, frozen=True, kw_only=True):
         found = {name: value for name in named if (value := getattr(self, name)) is not None}
         if self.passivate_after is not None:
             found["passivate_after"] = None if self.passivate_after == "never" else self.passivate_after
+        if self.budget is not None:
+            found["budget"] = self.budget.made()
         return found
 
 
@@ -133,6 +153,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     log: LogForm = "text"
     traces: bool = False
     trace_contents: bool = False
+    budget: BudgetPart | None = None
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -288,9 +309,20 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         if rule.approvers and rule.kind != "ask":
             yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
         yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
+    yield from _budget_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
         yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
+
+
+def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    budgets = {f"agents.{name}.budget": agent.budget for name, agent in configuration.agents.items()}
+    for where, part in {"budget": configuration.budget, **budgets}.items():
+        try:
+            if part is not None and not part.made().limits:
+                yield where, "it has no limit: write usd, tokens, requests or calls"
+        except InvalidInput as error:
+            yield where, str(error)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,7 @@ from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
@@ -76,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: Sequence[Route] = ()
     traces: bool = False
     trace_contents: bool = False
+    budget: Budget | None = None
     offer: Offer = Offer()
     temporal: TemporalStore | None = None
     """The namespace that is served; `store` is its mirror then."""
@@ -169,6 +171,7 @@ class Daemon:
             routes=settings.routes,
             traces=settings.traces,
             trace_contents=settings.trace_contents,
+            budget=settings.budget,
             tune_interpreter=True,
         )
 
@@ -260,6 +263,7 @@ def settle(  # one parameter for each option of the command
         reminders=configuration.reminders(),
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
+        budget=None if configuration.budget is None else configuration.budget.made(),
         offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
@@ -291,6 +295,8 @@ def _check_for_temporal(configuration: Configuration) -> None:
     """Raise InvalidInput for what a server on Temporal does not do: workers run the agents."""
     if configuration.agents:
         raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
+    if configuration.budget is not None:
+        raise InvalidInput("[budget]: on Temporal a budget is of an agent's code, or is given when it is started")
     if configuration.traces:
         raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
     if any(not rule.approvers for rule in configuration.rules):

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from acp_scenes import allow, ask, asked, deny, events, new_home, opened, real_backend, say
 
-from supervisor import Answer, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
+from supervisor import Answer, Budget, Context, MemoryStore, agent, allow as allow_rule, deny as deny_rule
 from supervisor.agents.acp.permissions import CLAIMS, DIFF, KINDS, OTHERS, TITLE
 from supervisor.channels.wording.cards import make_card
 from supervisor.core import events as e
@@ -64,6 +64,27 @@ async def test_each_message_is_a_prompt_of_the_same_session(home):
         assert await (await supervisor.resume("talk")).result() == "two"
     assert home.prompts == ["first", "second"]
     assert len({each["params"]["sessionId"] for each in home.heard if each.get("method") == "session/prompt"}) == 1
+
+
+def costs(usd):
+    """Return a step that says what the session has cost so far."""
+    cost = {"amount": usd, "currency": "USD"}
+    return {"do": "update", "update": {"sessionUpdate": "usage_update", "used": 10, "size": 1000, "cost": cost}}
+
+
+async def test_the_cost_of_a_turn_counts_once_and_a_budget_is_asked_before_the_next_one(home):
+    """The agent says what its session has cost in all. A turn is one request at least."""
+    agent = home.agent([costs(0.25), say("one")], [costs(0.75), say("two")])
+    async with opened() as supervisor:
+        run = await supervisor.start(agent, "first", session="talk", budget=Budget(usd=0.25))
+        assert await run.result() == "one"
+        await supervisor.send("talk", "second", by="ana")
+        (question,) = await asked(supervisor)
+        assert (question.tool, home.prompts) == ("supervisor.budget", ["first"])
+        await allow(supervisor, question)
+        assert await (await supervisor.get_run("talk")).result() == "two"
+        spent = (await supervisor.get_session("talk")).usage
+        assert (spent.usd, spent.requests) == (0.75, 2)
 
 
 async def test_a_message_during_a_turn_waits(home):

@@ -13,7 +13,7 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, agent, allow, ask, deny
+from supervisor import Approve, Budget, Context, Deny, InvalidInput, MemoryStore, agent, allow, ask, deny
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
 
@@ -392,3 +392,23 @@ async def test_run_sync_in_an_agent_is_an_error_with_its_cure(spec, who, name):
     assert outcome.kind == "failed"
     assert who in outcome.cause
     assert "such as run, or" in outcome.cause
+
+
+async def test_each_request_of_a_model_is_counted_and_a_budget_stops_the_next_one(framework):
+    """The framework says what its requests took, over a death as well; a person is asked before one too many."""
+    store = MemoryStore()
+    spec = cleaner_of(framework, wants("a"), wants("b"))
+    async with opened(store) as supervisor:
+        run = await supervisor.start(spec, "clean up", session="s", budget=Budget(requests=2))
+        async with run.watch_approvals() as approvals:
+            await supervisor.decide((await anext(approvals)).id, Approve(by="ana"))
+            await supervisor.decide((await anext(approvals)).id, Approve(by="ana"))
+            question = await anext(approvals)
+            assert question.tool == "supervisor.budget"
+            assert len(requests) == 2
+            assert effects == (["a"] if framework.name == "langgraph" else ["a", "b"])  # there it is part of a segment
+            async with opened(fork(store)) as other:
+                assert (await other.get_session("s")).usage.requests == 2
+            await supervisor.decide(question.id, Approve(by="ana"))
+        await run.result()
+        assert (await supervisor.get_session("s")).usage.requests == len(requests) == 3

@@ -6,7 +6,7 @@ import sys
 
 import anyio
 
-from supervisor import Context, QuestionUnanswered, agent, tool
+from supervisor import Context, QuestionUnanswered, StepContext, Usage, agent, tool
 
 
 @tool
@@ -151,3 +151,16 @@ async def choosing(ctx: Context, choices: list[str]) -> list[str]:
 @agent
 async def echoing(ctx: Context, said: str) -> str:
     return said
+
+
+async def ask_model(step: StepContext, number: int) -> int:
+    step.used(Usage("\x1b[31mm", 1, 90, 40, 10, 0.5))
+    return number
+
+
+@agent
+async def spending(ctx: Context, requests: int) -> int:
+    for number in range(requests):
+        async with ctx.model_call():
+            await ctx.step(ask_model, number)
+    return requests

@@ -36,6 +36,19 @@ def test_the_first_decision_counts_and_the_second_is_told(supervisor):
     assert (other.code, other.json["kind"], other.json["by"]) == (4, "conflict", "bob")
 
 
+def test_a_short_id_is_one_approval_or_names_the_candidates(supervisor):
+    """Lists print from the random part, since the first characters are the tree's. No part of these decides."""
+    first, second = supervisor.ask("x", "y", session="s")
+    listed = supervisor("approvals").out
+    assert first[16:24] in listed
+    assert second[16:24] in listed
+    for wrong in (first[:8], first[:16], first[16:20], "a" * 9):
+        refused = supervisor("approve", wrong)
+        assert (refused.code, first[16:24] in refused.err, second[16:24] in refused.err) == (5, True, True), wrong
+    assert supervisor("deny", first[16:24], "--json").json["approval"] == first
+    assert supervisor("approve", second[:30].upper(), "--json").json["approval"] == second
+
+
 def test_edited_arguments_replace_all_of_the_call(supervisor):
     """An object that lacks an argument without a default, or has one twice, is refused; a whole object runs (A8)."""
     (approval,) = supervisor.ask("it")
@@ -153,3 +166,34 @@ def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor, tric
     answer = supervisor("run", f"{AGENTS}:cheating", json.dumps(words), "--json")
     assert answer.json["outcome"]["value"] == 6
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
+
+
+def test_spending_is_shown_and_a_budget_asks_and_is_raised(supervisor):
+    """Whoever raises it: a decision about the question, or an operator before it."""
+    spending = (f"{AGENTS}:spending", "4", "--session", "s")
+    assert supervisor("run", *spending, "--budget", "requests=2").code == 3
+    report = supervisor("usage", "s", "--by", "model", "--json").json
+    assert (report["total"]["requests"], report["total"]["usd"]) == (2, 1.0)
+    assert "\x1b" not in supervisor("usage").out
+    assert "1.00 USD" in supervisor("show", "s").out
+    conflict = supervisor("run", *spending, "--budget", "requests=3")
+    assert (conflict.code != 0, "budget" in conflict.err) == (True, True)
+    (question,) = supervisor("approvals", "--json").json
+    assert question["arguments"] == {"requests": 4}
+    assert supervisor("approve", question["id"], "--edit", '{"requests": 2}').code == 2
+    assert supervisor("approve", question["id"], "--edit", '{"requests": 3}').code == 0
+    assert supervisor("resume", "s").code == 3
+    assert supervisor("budget", "s", "requests=2").code == 0  # it is larger already
+    assert len(supervisor("approvals", "--json").json) == 1
+    assert supervisor("budget", "s", "requests=40").code == 0
+    assert supervisor("approvals", "--json").json == []
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == 4
+
+
+@pytest.mark.parametrize(
+    "limits", ["", "usd", "usd=", "usd=x", "usd=-1", "cents=3", "usd=nan", "requests=1.5", "usd=1,usd=2"]
+)
+def test_a_text_that_is_no_budget_is_one_clear_line(supervisor, limits):
+    assert supervisor("run", f"{AGENTS}:spending", "4", "--session", "s").code == 0
+    refused = supervisor("budget", "s", limits)
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)

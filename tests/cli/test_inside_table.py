@@ -25,6 +25,7 @@ deny           refused         deny {asked}
 answer         refused         answer {asked} tea
 send           refused         send asked hello
 cancel         refused         cancel asked
+budget         refused         budget asked usd=1
 retry          refused         retry failed
 fork           refused         fork asked --before 3
 rules allow    refused         rules allow note {}
@@ -43,6 +44,7 @@ reveal         refused         approvals --reveal {asked}
 rules          done            rules
 sessions       done            sessions
 show           done            show asked
+usage          done            usage
 top            done            top --once
 jobs           done            jobs
 audit          done            audit

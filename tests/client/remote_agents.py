@@ -2,7 +2,7 @@
 
 import os
 
-from supervisor import Context, agent, tool
+from supervisor import Context, StepContext, Usage, agent, tool
 
 effects: list[str] = []
 """What has happened in this test."""
@@ -80,7 +80,21 @@ async def listening(ctx: Context, count: int) -> None:
     await ctx.run(reporting, count)
 
 
+async def think(step: StepContext, number: int) -> int:
+    step.used(Usage(model="fake", input_tokens=90, output_tokens=10, usd=0.25))
+    return number
+
+
+@agent
+async def thinking(ctx: Context, times: int) -> int:
+    """Asks a model so many times."""
+    for number in range(times):
+        async with ctx.model_call():
+            await ctx.step(think, number)
+    return times
+
+
 AGENTS = (
     *(noting, chief, doubling, greeting, asking, chatting),
-    *(jotting, failing, writing, reporting, listening),
+    *(jotting, failing, thinking, writing, reporting, listening),
 )

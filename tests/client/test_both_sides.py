@@ -6,12 +6,13 @@ from operator import attrgetter
 import anyio
 import msgspec
 import pytest
-from remote_agents import AGENTS, chief, doubling, effects, failing, greeting, note
+from remote_agents import AGENTS, chief, doubling, effects, failing, greeting, note, thinking
 from sides import side
 
 from supervisor import (
     Answer,
     Approve,
+    Budget,
     CursorUnknown,
     Deny,
     InvalidInput,
@@ -490,6 +491,32 @@ async def test_a_session_its_tree_and_its_journal_are_read(kind):
         assert own.next is not None
         assert {row.session for row in whole} == {run.session, asked.session}
         assert [each.id for each in await here.supervisor.find_approvals(session=run.session)] == [asked.id]
+
+
+async def test_a_budget_is_asked_about_raised_and_shown(kind):
+    """And what was spent is the same everywhere."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(
+            thinking, 6, session="bounded", requester="olga", budget=Budget(requests=2, usd=9)
+        )
+        async with run.watch_approvals() as watch:
+            first = await anext(watch)
+            assert (first.tool, first.arguments) == ("supervisor.budget", {"requests": 4, "usd": 18.0})
+            with pytest.raises(InvalidInput):
+                await here.supervisor.decide(first.id, Approve(by="olga", arguments={"requests": 1, "usd": 18.0}))
+            with pytest.raises(InvalidInput):
+                await here.supervisor.decide(first.id, Deny(by="olga", scope="always"))
+            await here.supervisor.decide(first.id, Approve(by="olga"))
+            second = await anext(watch)
+            assert "4 of 4 requests" in second.why
+        await here.supervisor.raise_budget("bounded", Budget(requests=50), by="olga")
+        assert await run.result() == 6
+        assert (await here.supervisor.get_approval(second.id)).status == "withdrawn"
+        assert (await here.supervisor.get_session("bounded")).usage.usd == 1.5
+        report = await here.supervisor.get_usage("bounded", by="model")
+        assert [(part.name, part.spent.requests) for part in report.parts] == [("fake", 6)]
+        with pytest.raises(SessionConflict):
+            await here.supervisor.start(thinking, 6, session="bounded", requester="olga", budget=Budget(requests=3))
 
 
 async def test_the_agents_that_can_be_started_are_listed(kind):

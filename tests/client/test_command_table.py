@@ -36,6 +36,7 @@ from sides import EVERYBODY, person, serving
 from supervisor import (
     Answer,
     Approve,
+    Budget,
     Deny,
     MemoryStore,
     NotEntitled,
@@ -70,6 +71,7 @@ cancel         |        works   audited  works          same         |         w
 retry          |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
 fork           |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 add_rule       |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+raise_budget   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 revoke_rule    |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
 reveal         |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
 note_refusal   |        works   -        works          same         |         -       -        -              -        |           -       -        works          -
@@ -253,6 +255,7 @@ COMMANDS = {
     "chat text": Row(one_that_hears, lambda w, of, by: chat(w, of, "good morning", by), e.MessageReceived),
     "send": Row(one_that_hears, say, e.MessageReceived),
     "cancel": Row(a_call, lambda w, of, by: w.far.cancel(w.session, by=by), e.CancelRequested),
+    "raise_budget": Row(a_call, lambda w, of, by: w.far.raise_budget(w.session, Budget(usd=1), by=by), e.BudgetRaised),
     "retry": Row(one_that_failed, retry, e.RunStarted),
     "fork": Row(a_call, fork, e.SessionForked),
     "add_rule": Row(nothing, add_rule, "rules"),

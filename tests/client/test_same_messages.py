@@ -16,7 +16,7 @@ from scene_agents import (
     ruled,
 )
 
-from supervisor import Answer, Approve, Deny, InvalidInput
+from supervisor import Answer, Approve, Deny, InvalidInput, SessionConflict
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote", "temporal"])]
 
@@ -40,6 +40,43 @@ async def test_messages_are_received_in_their_order(opened):
         told = [(each.kind, each.text) for each in await here.supervisor.get_transcript(run.session)]
         assert [each for each in told if each[0] == "received"] == [("received", "one"), ("received", "two")]
         assert [each for each in told if each[0] == "sent"] == [("sent", "heard one"), ("sent", "heard two")]
+
+
+async def test_the_same_message_under_its_id_arrives_once(opened):
+    """A sender whose answer was lost sends it again. Another text under the id, or another person's, is refused."""
+    async with opened() as here:
+        run = await here.supervisor.start(listening, 2, requester="olga")
+        first = await here.supervisor.send(run.session, "one", by="olga", message="m1")
+        again = await here.supervisor.send(run.session, "one", by="olga", message="m1")
+        chatted = await here.supervisor.chat(run.session, "one", by="olga", message="m1")
+        assert {first.message, again.message, chatted.sent.message} == {"m1"}
+        with pytest.raises(SessionConflict):
+            await here.supervisor.send(run.session, "two", by="olga", message="m1")
+        with pytest.raises(InvalidInput):
+            await here.supervisor.send(run.session, "two", by="olga", message="no id")
+        await here.supervisor.send(run.session, "two", by="olga", message="m2")
+        assert await run.result() == ["one", "two"]
+
+
+async def test_a_chat_word_under_its_id_decides_once(opened):
+    """Repeated, it tells what it decided, and decides nothing that came since; nor one that had only listed."""
+    async with opened() as here:
+        run = await here.supervisor.start(noting_twice, "bread", requester="olga")
+        first = await asked(run)
+        word = {"by": "olga", "shown": [], "message": "m1"}
+        assert (await here.supervisor.chat(run.session, "approve all", **word)).kind == "listed"
+        word = {"by": "olga", "shown": [first.id], "message": "m2"}
+        assert (await here.supervisor.chat(run.session, "yes", **word)).results[0].kind == "accepted"
+        second = await asked(run)
+        assert second.id != first.id
+        for text, message in (("yes", "m2"), ("approve all", "m1")):
+            heard = await here.supervisor.chat(run.session, text, by="olga", shown=[second.id], message=message)
+            assert all(each.approval == first.id for each in heard.results)
+        with pytest.raises(SessionConflict):
+            await here.supervisor.chat(run.session, "no", by="olga", shown=[second.id], message="m2")
+        with pytest.raises(SessionConflict):
+            await here.supervisor.send(run.session, "yes", by="olga", message="m2")
+        assert (await here.supervisor.get_approval(second.id)).status == "pending"
 
 
 async def test_a_message_waits_while_a_call_is_asked_for(opened):

@@ -10,9 +10,11 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions.state import SessionState, replay_journal
+from supervisor.core.usage import Usage
 from supervisor.core.values import Option
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -56,6 +58,7 @@ FIELDS = {
     "CancelRequested": {"by": "ben", "origin": "s"},
     "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
     "MessageSent": {"text": "done"},
+    "WordHeard": {"message_id": "message2", "text": "yes", "by": "ana", "approvals": ("a1",)},
     "MessageShown": {"channel": "telegram", "mark": "said:7"},
     "MessageUndelivered": {"message": "message1", "text": "go on", "by": "ana"},
     "ImportStarted": {"format": "pi v3", "source": "s", "file": "/s.jsonl", "digest": "d"},
@@ -77,6 +80,10 @@ FIELDS = {
     "SessionForked": {"source": "s0", "before": 3, "by": "ana"},
     "ForkTaken": {"fork": "s2", "before": 3, "by": "ana"},
     "RunFinished": {"kind": "succeeded"},
+    "BudgetRaised": {"by": "ana", "usd": 9.0},
+    "BudgetNoticed": {"scope": "run", "text": "the budget of a: 8 of 10 requests used"},
+    "BudgetAnswered": {"key": "budget:s1:run"},
+    "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 
 
@@ -174,6 +181,8 @@ _VALUES = {
     type(None): st.none(),
     Raw: _JSON,
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
+    Budget: st.builds(Budget, usd=st.none() | st.floats(0, 9), requests=st.none() | st.integers(0, 9)),
+    Usage: st.builds(Usage, model=_TEXTS, usd=st.none() | st.floats(0, 9)),
     Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }
 

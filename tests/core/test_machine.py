@@ -90,7 +90,12 @@ ForkTaken                 .         .         .         open      stopping  fini
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
+WordHeard                 .         .         .         open      stopping  finished
 MessageUndelivered        .         .         .         open      stopping  .
+UsageSpent                .         .         .         open      stopping  finished
+BudgetRaised              .         .         .         open      .         finished
+BudgetNoticed             .         .         .         open      stopping  .
+BudgetAnswered            .         .         .         open      .         .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
 ImportStarted             .         imported  .         .         .         .

@@ -8,6 +8,7 @@ Each effect is a line of a file outside the store; each value that an operation 
 
 import json
 import os
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -15,7 +16,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from fuzz_records import process, record
 
-from supervisor import Context, QuestionUnanswered, StepFailed, ToolCall, agent, tool
+from supervisor import Context, QuestionUnanswered, StepContext, StepFailed, ToolCall, Usage, agent, tool
 
 PATIENCE = 20.0  # seconds: no program is silent for so long by itself
 
@@ -84,10 +85,11 @@ async def cleans(x: str, seconds: float = 0.0) -> str:
 TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late, cleans)}
 
 
-async def flaky(name: str, failures: int) -> str:
-    """A step that fails the first times."""
+async def flaky(step: StepContext, name: str, failures: int) -> str:
+    """A step that fails the first times. It has spent each time."""
     before = sum(line == name for line in lines("steps"))
     record("steps", name)
+    step.used(Usage(model="fuzz", input_tokens=3, output_tokens=2, usd=0.001))
     await checkpoint()
     if before < failures:
         raise OSError(f"the network was away for the {before + 1}. time")
@@ -180,7 +182,8 @@ async def _hire(ctx: Context, op: dict[str, Any]) -> str:
 
 async def _step(ctx: Context, op: dict[str, Any]) -> str:
     try:
-        return await ctx.step(flaky, op["id"], op.get("failures", 0))
+        async with ctx.model_call() if op.get("asks") else nullcontext():
+            return await ctx.step(flaky, op["id"], op.get("failures", 0))
     except StepFailed:
         if op.get("raises"):
             raise

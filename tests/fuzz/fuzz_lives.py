@@ -36,7 +36,7 @@ from fuzz_agents import record
 from fuzz_programs import answer_to
 from live_states import Replayed
 
-from supervisor import InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
+from supervisor import Budget, InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -133,8 +133,11 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
             _ending(life, scope),
         ):
             store.runner = supervisor._runner
+            budget = Budget(**case["budget"]) if "budget" in case else None
             try:
-                run = await supervisor.start(fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT)
+                run = await supervisor.start(
+                    fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT, budget=budget
+                )
                 if case.get("talks"):
                     await supervisor.start(fuzz_agents.talker, "m0", session=TALK)
             except TreeOwned:  # another one has taken it up, and does as it likes with it

@@ -15,6 +15,7 @@ from fuzz_programs import is_denied, may_be_cut_off, operations
 
 from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
+from supervisor.core.budgets import TOOL
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
@@ -66,9 +67,13 @@ class Story:
         by_operation: dict[str, Call] = {}
         for event in self.events[session]:
             match event:
+                case e.ToolCallRequested(tool=tool) if tool == TOOL:
+                    pass
                 case e.ToolCallRequested():
                     x = json.loads(bytes(event.arguments)).get("x")
                     by_operation[event.operation] = Call(session, x, event)
+                case e.ToolCallFinished() if event.operation not in by_operation:
+                    pass  # of a question about a budget
                 case e.ToolCallStarted():
                     by_operation[event.operation].starts.append(event)
                 case e.ToolCallFinished():
@@ -140,6 +145,7 @@ def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Ite
     yield from (f"live: {line}" for line in story.lines("differences"))
     yield from story.wrong_index
     yield from _wrong_effects(story)
+    yield from _wrong_spending(story)
     for words in story.told:
         yield from _forgotten(story, *words)
 
@@ -157,6 +163,34 @@ def _wrong_effects(story: Story) -> Iterator[str]:
     for x, call in story.calls.items():
         if len(call.results) + (call.abandoned is not None) > 1:
             yield f"results: {x} has {len(call.results)}, abandoned {call.abandoned}"
+
+
+def _wrong_spending(story: Story) -> Iterator[str]:
+    """Check what was spent against the steps that were run, and the budget against what was journaled."""
+    ran = len(story.lines("steps"))
+    counted = sum(isinstance(row.event, e.UsageSpent) and row.event.usage.model == "fuzz" for row in story.rows)
+    if counted > ran or (counted < ran and -9 not in story.codes.values()):
+        yield f"spent: {ran} steps were run, and {counted} are counted"
+    for name, state in story.states.items():
+        asked = [op for op, each in state.budgeting.asides.items() if each.pending_approval is not None]
+        if len(asked) > 1:
+            yield f"asked: {name} asks {len(asked)} times about its budget"
+    limits, used = dict(story.case.get("budget", {})), collections.Counter[str]()
+    stopped = {session for session, found in story.events.items() if any(type(each) in CANCELLED for each in found)}
+    for row in story.rows:
+        if row.session not in story.states or story.states[row.session].facts.root != ROOT:
+            continue
+        match row.event:
+            case e.BudgetRaised():
+                limits |= {kind: limit for kind in limits if (limit := getattr(row.event, kind)) is not None}
+            case e.ToolCallRequested(tool=tool) if tool != TOOL:
+                used["calls"] += 1
+            case e.UsageSpent(usage=usage) if usage.model == "fuzz" or usage.requests:
+                used["requests"] += usage.requests or 0
+        over = [kind for kind in ("calls",) if kind in limits and used[kind] > limits[kind]]
+        if over and not stopped:
+            yield f"budget: {over} of {limits} exceeded by {dict(used)}"
+            return
 
 
 def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C901 # one case per kind

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from supervisor import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.values import Scope
 
 FOR_PEOPLE = ("call", "receive", "ask")
@@ -40,6 +41,7 @@ SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
 SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # the first letter of ids that stay undecided
+BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
@@ -52,7 +54,10 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     program = maker.program(agent, 0, chance.randint(2, 6))
     talks = chance.random() < 0.25
     lives = [_life(chance, talks=talks) for _ in range(chance.randint(1, 4))]
-    return {"seed": seed, "backend": backend, "agent": agent, "program": program, "talks": talks, "lives": lives}
+    case = {"seed": seed, "backend": backend, "agent": agent, "program": program, "talks": talks, "lives": lives}
+    if chance.random() < 0.5:
+        case["budget"] = {kind: chance.randint(1, 6) for kind in chance.choice(BOUNDED)}
+    return case
 
 
 def _life(chance: random.Random, *, talks: bool) -> dict[str, Any]:
@@ -119,6 +124,7 @@ class _Maker:
             case "step":
                 op["failures"] = chance.choice([0, 0, 1, 2])
                 op["raises"] = agent == "restarter"
+                op["asks"] = chance.random() < 0.5
             case "sleep":
                 op["seconds"] = chance.choice(SPANS)
             case "report":
@@ -203,6 +209,8 @@ def parts(op: dict[str, Any]) -> list[list[Any]]:
 
 def answer_to(approval: Approval) -> Decision | None:
     """Return a person's answer, the same for each person; None for no answer."""
+    if approval.tool == BUDGET:
+        return Approve(by="ana")
     name = approval.question if approval.kind == "question" else approval.arguments["x"]
     if str(name).startswith(UNDECIDED):
         return None

@@ -30,6 +30,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("run", f"{AGENTS}:hearing", "--session", "h", "--cwd", "/"),
     ("sessions",),
     ("top", "--once"),
+    ("usage",),
     ("show", "s"),
     ("approvals",),
     ("approve", "{s}", "--edit", '{"text": "rolls", "loudly": true}', *BY),

@@ -288,5 +288,5 @@ def on_command_line(rows: Rows) -> str:
         file = Path(folder) / "state.db"
         stored(rows, SqliteStore(file))
         assert main(["approvals", "--store", str(file)]) == 0
-    found = re.split(r"\n(?=[a-z2-7]{42}  )", without_ages(said.getvalue()))
+    found = re.split(r"\n(?=[a-z2-7]{8,42}  since )", without_ages(said.getvalue()))
     return "\n".join(map(exact, found)) + "\n"

@@ -11,7 +11,7 @@ from scenes import opened
 from test_inside_a_call import ask, deploying
 from watching import next_of
 
-from supervisor import Approve, NotEntitled, StoreSupervisor, Supervisor, agent, allow
+from supervisor import Approve, Budget, NotEntitled, StoreSupervisor, Supervisor, agent, allow
 from supervisor.cli import _COMMANDS, main
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner
@@ -36,6 +36,7 @@ OF_A_PERSON = {
     "fork": lambda here, asked: here.fork("s", before=4),
     "prune": lambda here, asked: here.prune(datetime.now(UTC)),
     "cancel": lambda here, asked: here.cancel("s", by="ana"),
+    "raise_budget": lambda here, asked: here.raise_budget("s", Budget(usd=1), by="ana"),
     "reveal": lambda here, asked: here.reveal(asked, by="ana"),
     "import_session": lambda here, asked: import_one(here),
 }

@@ -19,15 +19,19 @@ from supervisor import (
     MemoryStore,
     RunFailed,
     SqliteStore,
+    ToolContext,
     ToolFailed,
+    Usage,
     agent,
     tool,
 )
 from supervisor.core import events as e
 from supervisor.testing import CopyingStore
+from supervisor.traces import names
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
+SPENDING = {names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.MODEL_REQUESTS, names.USD}
 
 
 def traced(store=None, **options):
@@ -117,6 +121,33 @@ async def test_a_tree_of_sessions_is_one_trace(spans):
     assert spans.above("model")[:3] == ["step summarise", "attempt reporter", "start reporter"]
     assert spans.above("thought")[:2] == ["attempt reporter", "start reporter"]
     assert {spans.above(name)[0] for name in ("wait approval", "wait timer")} == {"start reporter"}
+
+
+@tool(policy="allow")
+async def translate(tool: ToolContext, text: str) -> str:
+    tool.used(Usage("m", 1, 90, 40, 10, 0.5))
+    return text
+
+
+@agent
+async def translator(ctx: Context, text: str) -> str:
+    await ctx.call(translate, text)
+    await ctx.used(Usage("m", 1, 9, 4, 1))
+    return text
+
+
+async def test_spans_of_calls_and_runs_say_what_was_spent(spans):
+    """A price that is not known is in no sum."""
+    async with traced() as supervisor:
+        await (await supervisor.start(translator, "a")).result()
+    found = [
+        {name.rpartition(".")[2]: value for name, value in spans.named(span).attributes.items() if name in SPENDING}
+        for span in ("execute_tool translate", "invoke_agent translator")
+    ]
+    assert found == [
+        {"input_tokens": 90, "output_tokens": 10, "model_requests": 1, "usd": 0.5},
+        {"input_tokens": 99, "output_tokens": 11, "model_requests": 2, "usd": 0.5},
+    ]
 
 
 async def test_a_span_says_who_and_how_it_went(spans):

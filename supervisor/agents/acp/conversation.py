@@ -85,6 +85,8 @@ class Conversation:
         self._stopped = anyio.Event()
         """Set while no prompt is under way."""
         self._stopped.set()
+        self.used: Mapping[str, Any] | None = None
+        """What the agent says that its session has used, with the end of its latest turn."""
         self._stop: str | Exception = ""
         """Why the last turn stopped."""
 
@@ -180,6 +182,8 @@ class Conversation:
         try:
             answer = await self._peer.request(method, params, self._end_turn)
             self._stop = str(answer.get("stopReason")) if isinstance(answer, Mapping) else "unknown"
+            said = answer.get("usage") if isinstance(answer, Mapping) else None
+            self.used = said if isinstance(said, Mapping) else None
         except (RemoteError, Disconnected) as error:
             self._stop = error
         self._stopped.set()

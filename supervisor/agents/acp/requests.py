@@ -21,7 +21,8 @@ Rules
 - Between the end of an operation and the state that knows it there is no await: a save of another task would drop it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
@@ -64,6 +65,7 @@ class Requests:
         """Denials in this turn, and whether a person gave a reason."""
         self._unasked: list[Asked] = []
         """Approved calls that the agent has not asked for again, and that no report has told of."""
+        self._is_held = False
         self._is_given_up = False
         """Whether no further process of the agent will ask."""
         self._changed = anyio.Event()
@@ -121,6 +123,8 @@ class Requests:
     def waits_for_us(self) -> bool:
         """Whether a message of the agent waits for a person, whatever the agent says of its other calls; or else, it
         is at calls that it was allowed, and at nothing else."""
+        if self._is_held:
+            return True
         asked = set()
         for request in self._live.values():
             if (incoming := request.message) is not None:
@@ -128,6 +132,17 @@ class Requests:
                     return True
                 asked.add(incoming.permission.call)
         return bool(asked) and self._conversation is not None and self._conversation.updates.running <= asked
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Let the agent wait for us meanwhile: it is given its next turn afterwards."""
+        self._is_held = True
+        self.ring()
+        try:
+            yield
+        finally:
+            self._is_held = False
+            self.ring()
 
     async def save(self, **changed: Any) -> None:
         """Save the state with these changes, and with the requests that are open now."""
@@ -271,6 +286,7 @@ class Requests:
             paths=paths_in(asked.given, asked.ids),
         )
         called.is_ready = self._readiness(request)
+        called.asks_model = True
         return await here.call(called, asked.arguments, because=asked.because)
 
     async def _fill_in(self, request: Request, form: Mapping[str, Any], here: Operations) -> ToolResult[Any]:

@@ -36,8 +36,11 @@ from supervisor.agents.acp.request import Request
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
+from supervisor.core.usage import LARGEST, Usage
 from supervisor.seam.context import Context
 
+ONE_TURN: Final = Usage(input_tokens=None, cached_input_tokens=None, output_tokens=None)
+_TOKENS: Final = ("inputTokens", "cachedReadTokens", "outputTokens")
 RESTARTS: Final = 3
 PERIOD_SECONDS: Final = 60.0  # seconds in which an agent is started again RESTARTS times
 LEAVING: Final = 0.7  # part of `stop_timeout` in which the agent stops by itself; the rest is for the warden
@@ -100,6 +103,24 @@ def _only(group: BaseExceptionGroup[Any]) -> BaseException:
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
     return found
+
+
+class Counting:
+    """What an agent says of its tokens: sums of its session, or of the turn alone; then they are less than before."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[str, int] = {}
+
+    def turn(self, said: Mapping[str, Any] | None, usd: float | None) -> Usage | None:
+        """Return what one turn has used; None if the agent says nothing. How many requests it made is not known."""
+        known = {name: said.get(name) for name in _TOKENS} if said is not None else {}
+        now = {name: number for name, number in known.items() if type(number) is int and 0 <= number <= LARGEST}
+        if not {"inputTokens", "outputTokens"} <= {*now}:
+            return None if usd is None else Usage("", None, None, None, None, usd)
+        before = self._before if all(now[name] >= self._before.get(name, 0) for name in now) else {}
+        self._before = now
+        given, cached, written = (now.get(name, 0) - before.get(name, 0) for name in _TOKENS)
+        return Usage("", None, given + cached, cached, written, usd)
 
 
 class _Run:
@@ -203,9 +224,14 @@ class _Run:
             prompt = words.begun_anew(ctx.transcript(), prompt)
         if (session, True) != (before.acp_session, before.is_prompted):
             await requests.save(acp_session=session, is_prompted=True)
+        counting = Counting()
         while True:
+            with requests.holding():
+                async with ctx.model_call(reserve=ONE_TURN):  # budgets are asked before each turn
+                    pass
             stop = await conversation.prompt(prompt)
             await requests.end_turn()
+            await self._count(conversation, counting)
             await self.report_unasked()
             told = [*requests.take_denied(stop), *requests.tell(also_undecided=False)]
             if not told:
@@ -215,6 +241,15 @@ class _Run:
         self.result = conversation.updates.said or self.result
         if self.is_over and stop not in ("end_turn", "cancelled"):
             self.result = f"{self.result}\n[the agent stopped: {stop}]".strip()
+
+    async def _count(self, conversation: Conversation, counting: "Counting") -> None:
+        """Journal what a turn has used, as far as the agent says it. The cost is saved first: it counts once."""
+        requests, cost = self._requests, conversation.updates.cost
+        usd = None if cost is None else max(0.0, cost - requests.saved.cost)
+        if usd and cost is not None:
+            await requests.save(cost=cost)
+        if (used := counting.turn(conversation.used, usd)) is not None:
+            await self._ctx.used(used, is_operation=False)
 
     async def report_unasked(self) -> None:
         """Tell people which approved calls have ended because the agent did not ask for them again."""
@@ -236,7 +271,7 @@ class _Run:
         requests = self._requests
         while True:
             await requests.until(lambda: not requests.waits_for_us)
-            async with self._ctx.model_call(on_silence=self._end_silence):
+            async with self._ctx.model_call(reserve=Usage(requests=0), on_silence=self._end_silence):
                 if requests.has_agent_spoken:
                     self._ctx.heartbeat()
                 await requests.until(lambda: requests.waits_for_us)

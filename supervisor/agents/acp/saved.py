@@ -54,6 +54,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int = 0
     """The number of the latest request."""
     asked: tuple[Asked, ...] = ()
+    cost: float = 0.0
+    """Dollars that the agent's session had cost when it was saved: the agent says what it has cost in all."""
 
 
 def read(state: Any, before: Sequence[Any]) -> Saved:
@@ -63,4 +65,4 @@ def read(state: Any, before: Sequence[Any]) -> Saved:
     if not before:
         return Saved()
     earlier = msgspec.convert(before[-1], Saved)
-    return Saved(acp_session=earlier.acp_session, number=earlier.number, process=earlier.process)
+    return Saved(acp_session=earlier.acp_session, number=earlier.number, process=earlier.process, cost=earlier.cost)

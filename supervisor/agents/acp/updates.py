@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from supervisor.agents.acp.permissions import KINDS, MAX_CLAIM_CHARACTERS
+from supervisor.core.usage import LARGEST_USD
 
 WORK: Final = ("read", "edit", "delete", "move", "search", "execute", "fetch")
 LONGEST_CHARACTERS: Final = 1_000_000  # characters of one message that are kept
@@ -26,7 +27,6 @@ _SILENT: Final = (
     "current_mode_update",
     "config_option_update",
     "session_info_update",
-    "usage_update",
 )
 _SHOW: Final = "show"
 """A piece of a message among the reports to make: it is shown, and not reported."""
@@ -57,6 +57,8 @@ class Updates:
     def __init__(self, agent: str, report: Report, stream: Callable[[str], None]) -> None:
         self.said = ""
         """The last message of the agent."""
+        self.cost: float | None = None
+        """What the agent says that its session has cost so far, in dollars."""
         self._agent = agent
         self._report = report
         self._stream = stream
@@ -74,9 +76,17 @@ class Updates:
     def take(self, kind: str, update: Mapping[str, Any]) -> None:
         if kind in _PIECES:
             self._add_piece(_PIECES[kind], _text_of(update.get("content")))
+        elif kind == "usage_update":
+            self._take_cost(update.get("cost"))
         elif kind not in _SILENT:
             self._end_message()
             self._take_whole(kind, update)
+
+    def _take_cost(self, cost: Any) -> None:
+        if isinstance(cost, Mapping) and cost.get("currency") == "USD":
+            amount = cost.get("amount")
+            if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount <= LARGEST_USD:
+                self.cost = float(amount)
 
     def note_call(self, call: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """Add what the agent says of a call; return all that it has said of it. What is no list where the protocol has

@@ -237,6 +237,7 @@ def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:
     if request.form > 0 and request.tool in ONCE:
         claims = [*dict.fromkeys(["plan", *request.arguments])]  # a call that has nothing but claims
     tool = foreign_tool(request.tool, _allower(waiting), command=COMMANDS.get(request.tool), claims=claims)
+    tool.asks_model = True
     tool.is_ready = waiting.is_ready
     return tool
 

@@ -15,7 +15,7 @@ Rules
   again, and the graph has failed before a person is asked, unless it is idempotent.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from pydantic_core import to_jsonable_python
 
 from supervisor.agents.model_arguments import journal_value
 from supervisor.core.ids import canonical_json
+from supervisor.core.usage import Usage
 
 
 class GraphFailed(Exception):
@@ -125,8 +126,9 @@ class Guard(BaseCallbackHandler):
     raise_error = True  # what it raises ends the call: without this LangChain logs it, and goes on
     run_inline = True  # in the task of the tool, and before it
 
-    def __init__(self, decisions: Decisions) -> None:
+    def __init__(self, decisions: Decisions, used: Callable[[Usage], None] = lambda usage: None) -> None:
         self._decisions = decisions
+        self._used = used
         self._begun: dict[UUID, _Begun] = {}
         self._asked: dict[UUID, str] = {}
         """The graph in which each chat model answers."""
@@ -161,6 +163,7 @@ class Guard(BaseCallbackHandler):
         for generation in (each for several in response.generations for each in several):
             message = getattr(generation, "message", None)
             if isinstance(message, AIMessage):
+                self._used(_usage_of(message))
                 _tell_apart(message)
                 for call in message.tool_calls:
                     self._decisions.forget(graph, str(call["id"]))
@@ -174,6 +177,21 @@ class Guard(BaseCallbackHandler):
             "the call again. Give each call a node of its own (Send, as create_agent does), ask in a node before the "
             "calls, or declare that nodes may run again: idempotent=True"
         )
+
+
+def _usage_of(message: AIMessage) -> Usage:
+    """Return what an answer of a chat model took. What its provider does not say is not known."""
+    said, about = message.usage_metadata, message.response_metadata
+    model = str(about.get("model_name") or about.get("model") or "")
+    if not said:
+        return Usage(model=model, input_tokens=None, cached_input_tokens=None, output_tokens=None)
+    cached = (said.get("input_token_details") or {}).get("cache_read") or 0
+    return Usage(
+        model=model,
+        input_tokens=said["input_tokens"],
+        cached_input_tokens=cached,
+        output_tokens=said["output_tokens"],
+    )
 
 
 def equal_ids(calls: Iterable[Mapping[str, Any]]) -> str | None:

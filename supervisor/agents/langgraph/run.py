@@ -30,9 +30,12 @@ from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.errors import InvalidInput
+from supervisor.core.usage import Usage
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context
 
+WATCHED: Final = Usage(requests=0)
+"""What a block reserves that is only watched: the requests in it are counted one by one."""
 _GO_ON: Final = ("go on", "stop")
 
 
@@ -133,7 +136,7 @@ class GraphRun:
         async def body(context: ToolContext, arguments: Mapping[str, Any]) -> ToolResult[Any]:
             nonlocal has_run
             has_run = True
-            rest = await self._drive(is_again=is_again or self._settings.idempotent)
+            rest = await self._drive(context, is_again=is_again or self._settings.idempotent)
             result = ToolResult(kind="ok", content=_in_words(rest), value=rest)
             return self._context.with_changes("segment", result)
 
@@ -145,6 +148,7 @@ class GraphRun:
             idempotent=self._settings.idempotent,
             editable=False,
         )
+        tool.asks_model = True
         result = await self._ctx.named(name).call(
             tool, {"answers": self._given} if self._given else {"text": self._text}
         )
@@ -203,7 +207,7 @@ class GraphRun:
         is_between_steps = bool(state.tasks) and not waiting  # all nodes of a step have ended, and others follow
         return not is_between_steps and all(ids and ids.isdisjoint(self._given) for ids in waiting)
 
-    async def _drive(self, *, is_again: bool) -> dict[str, Any]:
+    async def _drive(self, context: ToolContext, *, is_again: bool) -> dict[str, Any]:
         """Run the graph from where its thread is until it waits or ends."""
         state = await self._read()
         is_known, is_lost = self._has_input(state), state.created_at is None and self._place.start is not None
@@ -221,7 +225,7 @@ class GraphRun:
         elif answers := {each.id: self._given[each.id] for each in state.interrupts if each.id in self._given}:
             start = Command(resume=answers)
         settings, ctx = self._settings, self._ctx
-        guard = Guard(self._decisions)
+        guard = Guard(self._decisions, context.used)
         place = self._place
         base = place.base if not is_known and place.base != place.start else None
         config: Any = {**config_of(place.thread, base), "callbacks": [guard]}
@@ -233,7 +237,7 @@ class GraphRun:
             subgraphs=True,
             durability="sync",  # what a node did is in the thread before the next one begins
         )
-        async with ctx.model_call(), aclosing(events):  # type: ignore[type-var] # it is an async generator
+        async with ctx.model_call(reserve=WATCHED), aclosing(events):  # type: ignore[type-var] # it is an async generator
             async for event in events:
                 ctx.heartbeat()
                 self._show(event)

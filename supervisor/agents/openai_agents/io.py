@@ -25,6 +25,7 @@ from supervisor.agents.framework import Answers, Names, cannot_stream
 from supervisor.agents.model_arguments import encodable
 from supervisor.agents.openai_agents.failures import note_result
 from supervisor.core.declarations.tool_context import StepContext
+from supervisor.core.usage import Usage as Spending
 from supervisor.seam.context import Context
 
 _usages: Final = TypeAdapter(Usage)
@@ -161,6 +162,7 @@ class StepModel(Model):
                 response = await _streamed(lambda: model.stream_response(*args, **kwargs), step, write)
             if response is None:
                 response = await model.get_response(*args, **kwargs)
+            step.used(_used(response.usage, getattr(model, "model", "")))
             return _dumped(response)
 
         async with loop.ctx.model_call():
@@ -187,6 +189,15 @@ class StepModel(Model):
             parallel_tool_calls=True,
         )
         yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
+
+
+def _used(said: Usage, model: Any) -> Spending:
+    """Return what a response took. A server that says nothing of its tokens leaves them unknown."""
+    name, requests = model if isinstance(model, str) else "", said.requests or 1
+    if not (said.input_tokens or said.output_tokens):
+        return Spending(name, requests, None, None, None)
+    cached = getattr(said.input_tokens_details, "cached_tokens", None) or 0
+    return Spending(name, requests, said.input_tokens, cached, said.output_tokens)
 
 
 def _dumped(response: ModelResponse) -> dict[str, Any]:

@@ -24,8 +24,10 @@ from typing import Any, Final
 
 from supervisor.agents.framework import Answers, Names, call_sub_agent, cannot_stream, framework_agent
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput
+from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.seam.context import Context
 
@@ -171,9 +173,12 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if isinstance(kind, ToolsetCallToolId | EventStreamHandlerId):
             return await operation.handler(params)  # the body of a call of ours, and our own heartbeats
 
-        async def body() -> Any:
+        async def body(step: StepContext) -> Any:
             with durable_unit_scope():
-                return operation.result_codec.dump(await self._handle(params))
+                found = await self._handle(params)
+                if isinstance(found, ModelResponse):
+                    step.used(_usage_of(found))
+                return operation.result_codec.dump(found)
 
         is_request = isinstance(kind, ModelRequestId)
         name = self._durability.names.request("request" if is_request else _label(kind))
@@ -204,6 +209,19 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if not isinstance(part, ToolCallPart):
             return part
         return replace(part, tool_call_id=self._durability.names.call_id(part.tool_call_id))
+
+
+def _usage_of(response: ModelResponse) -> Usage:
+    """Return what an answer took. A model that says nothing of its tokens leaves them unknown."""
+    said, model = response.usage, response.model_name or ""
+    if not (said.input_tokens or said.output_tokens):
+        return Usage(model=model, input_tokens=None, cached_input_tokens=None, output_tokens=None)
+    return Usage(
+        model=model,
+        input_tokens=said.input_tokens,
+        cached_input_tokens=said.cache_read_tokens,
+        output_tokens=said.output_tokens,
+    )
 
 
 def _label(kind: Any) -> str:

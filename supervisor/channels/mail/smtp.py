@@ -4,6 +4,7 @@ Rules
 - The connection is encrypted and the server's certificate is verified before a password or a message is sent. If that
   cannot be, nothing is sent. Only a server on this machine may be spoken to without encryption, and without a password.
 - No error contains the password.
+- A server that takes no passwords is not tried again: only another configuration helps.
 """
 
 import smtplib
@@ -24,6 +25,8 @@ log = FactLog(__name__)
 
 Security = Literal["starttls", "tls", "none"]
 
+_PASSWORDS: Final = frozenset({"CRAM-MD5", "PLAIN", "LOGIN"})
+"""Ways to sign in by a password that the standard library knows."""
 AT_ONCE: Final = 2
 """The most connections at the same time."""
 
@@ -45,6 +48,8 @@ class SmtpServer(msgspec.Struct, kw_only=True):
     ca_file: str | None = None
     timeout: float = 10.0
     limiter: anyio.CapacityLimiter | None = None
+    refusal: EmailRefused | None = None
+    """Why no connection is tried any more; None if there is hope."""
 
     def __repr__(self) -> str:
         return f"<SMTP server {self.host}:{self.port}>"  # never a password
@@ -66,6 +71,8 @@ class SmtpServer(msgspec.Struct, kw_only=True):
 
     async def _talk(self, act: Callable[[smtplib.SMTP], Any]) -> None:
         """Do something with a connection, in a thread. `timeout` bounds each step: the thread cannot be ended."""
+        if self.refusal is not None:
+            raise EmailRefused(str(self.refusal))
         if self.limiter is None:
             self.limiter = anyio.CapacityLimiter(AT_ONCE)
         await anyio.to_thread.run_sync(self._talk_now, act, limiter=self.limiter)
@@ -112,11 +119,23 @@ class SmtpServer(msgspec.Struct, kw_only=True):
             if self.security == "starttls":
                 client.starttls(context=context)
             if self.user is not None and self.password is not None:
+                self._refuse_without_passwords(client)
                 client.login(self.user, self.password)
         except BaseException:
             client.close()
             raise
         return client
+
+    def _refuse_without_passwords(self, client: smtplib.SMTP) -> None:
+        """Raise EmailRefused if the server offers ways to sign in, and none of them takes a password."""
+        client.ehlo_or_helo_if_needed()
+        ways = client.esmtp_features.get("auth", "").upper().split()
+        if ways and not _PASSWORDS & {*ways}:
+            self.refusal = EmailRefused(
+                f"{self.host}:{self.port} takes no password, only {', '.join(map(visible, ways))}, and this channel "
+                "cannot sign in by OAuth: name a relay that takes one, and start again; it is not tried until then"
+            )
+            raise self.refusal
 
 
 def _refuse(where: str, code: int, text: bytes | str) -> None:

@@ -47,6 +47,7 @@ _IN_FULL: Final = ("asks", "trouble", "failed")
 _KINDS: Final = (
     "blocked",
     "approval",
+    "budget",
     "call",
     "model_call",
     "step",
@@ -57,11 +58,19 @@ _KINDS: Final = (
     "children",
 )
 """If a run does several things, the first kind in this order is shown."""
-_PAUSES: Final = {"approval": "you", "call": "call", "timer": "timer", "message": "message", "children": "child"}
+_PAUSES: Final = {
+    "approval": "you",
+    "call": "call",
+    "timer": "timer",
+    "message": "message",
+    "children": "child",
+    "budget": "budget",
+}
 _WORDS: Final = {
     "approval": "waiting for you",
     "model_call": "model call",
     "message": "waits for a message",
+    "budget": "waits: its budget is used up",
     "timer": "sleeps until",
     "back_off": "failed; starts again at",
     "unknown": "? (a step, a model call, or its own code)",
@@ -70,6 +79,7 @@ _AT: Final = {
     "step": "in a step",
     "model_call": "in a model call",
     "message": "waiting for a message",
+    "budget": "waiting for a larger budget",
     "children": "waiting for sub-agents",
     "timer": "asleep till a timer",
 }
@@ -134,7 +144,7 @@ def _is_failing(each: Activity) -> bool:
 
 
 def _waits(doing: Doing) -> bool:
-    return doing.kind in ("timer", "message", "children", "left")
+    return doing.kind in ("timer", "message", "children", "budget", "left")
 
 
 def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
@@ -272,6 +282,7 @@ def _doing(each: Activity, now: datetime) -> str:
     text = "at work" if first is None else _told(first, now)
     if (others := len(each.doing) - len(left) - 1) > 0:
         text += f" (+{others} more)"
+    text += f" · {each.usage}" if each.usage else ""
     text += runs_on
     if not each.is_unrun or each.asks:
         return text

@@ -19,6 +19,7 @@ from supervisor.channels.web.schemas import (
     ApprovalDocument,
     ApprovalQuery,
     ApproveBody,
+    BudgetBody,
     CancelBody,
     ChatResultDocument,
     DecisionBody,
@@ -79,8 +80,9 @@ async def list_sessions(call: Call) -> Response:
 async def start_session(call: Call) -> Response:
     body: StartBody = call.body
     given = () if body.input is msgspec.UNSET else (body.input,)
+    budget = None if body.budget is None else body.budget.made()
     try:
-        run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name)
+        run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name, budget=budget)
     except TreeOwned:  # this session exists, and another process runs it
         return json_document(Started(str(body.session), 1))
     return json_document(Started(run.session, run.number), 201 if run.is_new else 200)
@@ -116,7 +118,7 @@ async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
     if not body.decides:
-        sent = await call.supervisor.send(session, body.text, by=call.person.name)
+        sent = await call.supervisor.send(session, body.text, by=call.person.name, message=body.message)
         call.show(*sent.waiting_for)
         return json_document(chat_document(ChatResult(kind="sent", sent=sent)))
     seen_at, name = min(body.shown_before or now, now), call.person.name
@@ -125,7 +127,13 @@ async def send_message(call: Call) -> Response:
     if body.shown is not None:
         shown = [approval for approval in body.shown if approval in given]
     heard = await call.supervisor.chat(
-        session, body.text, by=name, shown_before=seen_at, channel=body.channel, shown=shown
+        session,
+        body.text,
+        by=name,
+        shown_before=seen_at,
+        channel=body.channel,
+        shown=shown,
+        message=body.message,
     )
     call.show(*heard.approvals, *heard.not_shown)
     return json_document(chat_document(heard))
@@ -135,6 +143,12 @@ async def cancel_session(call: Call) -> Response:
     body: CancelBody = call.body
     await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
     return json_document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
+
+
+async def raise_budget(call: Call) -> Response:
+    body: BudgetBody = call.body
+    await call.supervisor.raise_budget(call.path("id"), body.made(), by=call.person.name)
+    return json_document(session_document(await call.supervisor.get_session(call.path("id"))))
 
 
 async def approve_in_session(call: Call) -> Response:
@@ -308,6 +322,16 @@ ENDPOINTS: Final = (
         body=CancelBody,
         may_omit_body=True,
         answers={202: SessionDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/budget",
+        name="raiseBudget",
+        summary="Raise what a session and everything below it may spend; a lower limit changes nothing",
+        handle=raise_budget,
+        command=commands.RaiseBudget,
+        body=BudgetBody,
+        answers={200: SessionDocument},
     ),
     Endpoint(
         method="GET",

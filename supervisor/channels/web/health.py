@@ -5,7 +5,7 @@ from typing import Final
 from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoint, json_document
-from supervisor.channels.web.schemas import Health
+from supervisor.channels.web.schemas import Health, Readiness
 from supervisor.channels.web.state import Site
 from supervisor.system.refusals import HELD, WHAT_HOLDS
 
@@ -21,19 +21,19 @@ async def ready(call: Call) -> Response:
     A channel that is down is named, and changes nothing else: people can still decide in the inbox.
     """
     if call.site.is_stopping:
-        return json_document(Health("stopping"), 503)
+        return json_document(Readiness("stopping"), 503)
     if call.site.serving is None:
-        return json_document(Health("starting"), 503)
+        return json_document(Readiness("starting"), 503)
     try:
         await call.site.serving.check()
     except Exception as error:  # noqa: BLE001 # after any error it is not ready
-        return json_document(Health("broken", str(error)), 503)
-    return json_document(Health("ok", channels_down=down_of(call.site)))
+        return json_document(Readiness("broken", str(error)), 503)
+    return json_document(Readiness("ok", channels_down=down_of(call.site)))
 
 
 def down_of(site: Site) -> tuple[str, ...]:
     """Return the names of the channels that are down."""
-    return tuple(channel.name for channel in site.channels if channel.down is not None)
+    return tuple(channel.name for channel in site.channels if channel.down or channel.failing)
 
 
 ENDPOINTS: Final = (
@@ -53,6 +53,6 @@ ENDPOINTS: Final = (
         summary="Say whether the server accepts work now, and which channels are down",
         handle=ready,
         need="none",
-        answers={200: Health, 503: Health},
+        answers={200: Readiness, 503: Readiness},
     ),
 )

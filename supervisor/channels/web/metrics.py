@@ -49,6 +49,10 @@ FAMILIES: Final = (
     *_ending("runs", "outcome", "Runs that ended"),
     *_ending("calls", "result", "Calls that have a result"),
     *_ending("approvals", "decision", "Approvals and questions that people decided"),
+    Family("supervisor_model_requests_total", "counter", "Requests to models that were journaled."),
+    Family("supervisor_model_tokens_total", "counter", "Tokens of these, as far as they are known.", ("kind",)),
+    Family("supervisor_model_usd_total", "counter", "Dollars of these, as far as prices are known."),
+    Family("supervisor_model_unpriced_total", "counter", "Those of these requests whose price is not known."),
     Family("supervisor_http_requests_total", "counter", "Requests answered.", ("method", "status")),
 )
 """Every metric. A label has words of a fixed set, or the names of the configured channels."""
@@ -67,10 +71,11 @@ async def show_metrics(call: Call) -> Response:
         "approval_oldest_seconds": {"": waited},
         "event_streams": {"": call.site.streams.count},
         "decisions_total": {_labels(result=kind): n for kind, n in sorted(call.supervisor.decided.items())},
-        "channel_up": {_labels(channel=each.name): each.down is None for each in call.site.channels},
+        "channel_up": {_labels(channel=each.name): not (each.down or each.failing) for each in call.site.channels},
         "cards_failed_total": {_labels(channel=name): n for name, n in sorted(call.supervisor.cards_failed.items())},
         "functions_left": {"": call.supervisor.functions_left},
         **_ended(call.site.chronicle),
+        **_spent(call.site.chronicle),
         "http_requests_total": {
             _labels(method=method, status=status): n for (method, status), n in sorted(tally.requests.items())
         },
@@ -96,6 +101,19 @@ def _ended(chronicle: Chronicle | None) -> dict[str, Mapping[str, float]]:
     return values
 
 
+def _spent(chronicle: Chronicle | None) -> dict[str, Mapping[str, float]]:
+    if chronicle is None:
+        return {}
+    spent = chronicle.spent
+    tokens = {"input": spent.input_tokens, "cached_input": spent.cached_input_tokens, "output": spent.output_tokens}
+    return {
+        "model_requests_total": {"": spent.requests},
+        "model_tokens_total": {_labels(kind=kind): number for kind, number in tokens.items()},
+        "model_usd_total": {"": spent.usd},
+        "model_unpriced_total": {"": spent.unpriced},
+    }
+
+
 def _labels(**labels: object) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
@@ -106,7 +124,7 @@ def _written(values: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
         if (found := values.get(family.name.removeprefix("supervisor_"))) is not None:
             yield f"# HELP {family.name} {family.about}"
             yield f"# TYPE {family.name} {family.kind}"
-            yield from (f"{family.name}{key} {value:g}" for key, value in found.items())
+            yield from (f"{family.name}{key} {value:.12g}" for key, value in found.items())
 
 
 ENDPOINTS: Final = (

@@ -12,9 +12,11 @@ from msgspec import Meta
 from msgspec.structs import fields
 
 from supervisor.core.approvals.chat_words import ChatResult
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
 from supervisor.core.sessions.activity import Activity, Doing
+from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -48,13 +50,29 @@ class RequestFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The query or the body of a request. An unknown field is an error."""
 
 
+class BudgetBody(RequestFields, frozen=True, kw_only=True):
+    """What a session and everything below it may spend before a person is asked: dollars, tokens, requests to models,
+    calls of tools. null: no limit. `on_exhausted`: ask a person, or end the run."""
+
+    usd: Annotated[float, Meta(ge=0, le=LARGEST_USD)] | None = None
+    tokens: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    requests: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    calls: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    on_exhausted: Literal["ask", "end"] = "ask"
+
+    def made(self) -> Budget:
+        return Budget(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
 class StartBody(RequestFields, frozen=True, kw_only=True):
     """Start an agent. `session`: the id of the new session; if that session exists, nothing is started and the answer
-    is 200. `input`: the agent gets its default if this is left out."""
+    is 200. `input`: the agent gets its default if this is left out.
+    `budget`: of the session and everything below it, over all its turns."""
 
     agent: str
     input: Any = msgspec.UNSET
     session: SessionId | None = None
+    budget: BudgetBody | None = None
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -75,10 +93,14 @@ class ForkBody(RequestFields, frozen=True, kw_only=True):
     version: str | None = None
 
 
+MessageId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
+
+
 class MessageBody(RequestFields, frozen=True, kw_only=True):
     """A message to a session. If the whole message is a chat word, it decides. A chat word without an id decides only
     approvals that were shown before `shown_before`, the time when the client last looked (default: now). With `decides`
-    false, the text is sent even if it is a chat word.
+    false, the text is sent even if it is a chat word. `message`: an id of the client's own. The same message again
+    under it arrives once, and decides nothing anew; another one under it is a conflict.
 
     `shown`: the ids of the approvals that the client itself has shown; only those count that this server has given to
     the person. `channel`: where the person writes, for the audit trail. Then only cards that were posted there count,
@@ -89,6 +111,7 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     shown_before: Instant | None = None
     shown: list[str] | None = None
     channel: ChannelName | None = None
+    message: MessageId | None = None
 
 
 class DecisionBody(RequestFields, frozen=True, kw_only=True):
@@ -196,6 +219,13 @@ class JobQuery(RequestFields, frozen=True, kw_only=True):
     running: bool = True
 
 
+class UsageQuery(RequestFields, frozen=True, kw_only=True):
+    """`session`: only what this session and everything below it has spent. `by`: what the parts are of."""
+
+    session: SessionId | None = None
+    by: UsageKind = "agent"
+
+
 class ActivityQuery(RequestFields, frozen=True, kw_only=True):
     """`session`: only the tree of this session; without it, every open tree. `wholly`: read all of it for this answer,
     even if that takes long."""
@@ -241,11 +271,16 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True):
     status: Literal["ok", "starting", "stopping", "broken"]
     detail: str | None = None
-    channels_down: tuple[str, ...] = ()
-    """The channels on which people cannot be reached now; the log says why. They do not change the status."""
     held: bool | None = None
     """Whether the system keeps the commands of agents on this machine from deciding; with what that means in `note`."""
     note: str | None = None
+
+
+class Readiness(Health, frozen=True):
+    """`channels_down`: the channels on which people cannot be reached now; the log says why. They do not change the
+    status."""
+
+    channels_down: tuple[str, ...] = ()
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,6 +346,7 @@ AgentDocument = _document(AgentView)
 JobDocument = _document(JobView)
 OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
+UsageDocument = _document(UsageReport)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)
 ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
 ForkDocument = _document(Fork, later_calls=list_of(_document(LaterCall)))

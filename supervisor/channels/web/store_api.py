@@ -19,6 +19,8 @@ from supervisor.channels.web.schemas import (
     JobQuery,
     OwnerDocument,
     PageQuery,
+    UsageDocument,
+    UsageQuery,
     page_of,
 )
 from supervisor.core.documents import activity_document, event_document
@@ -54,6 +56,11 @@ async def list_owners(call: Call) -> Response:
 
 async def show_counts(call: Call) -> Response:
     return json_document(msgspec.to_builtins(await call.supervisor.get_counts()))
+
+
+async def show_usage(call: Call) -> Response:
+    query: UsageQuery = call.query
+    return json_document(msgspec.to_builtins(await call.supervisor.get_usage(query.session, by=query.by)))
 
 
 async def list_audit(call: Call) -> Response:
@@ -112,6 +119,15 @@ ENDPOINTS: Final = (
         summary="Count the sessions and pending approvals of the store",
         handle=show_counts,
         answers={200: CountsDocument},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/usage",
+        name="getUsage",
+        summary="What was spent on models, by agent, model, person or day",
+        handle=show_usage,
+        query=UsageQuery,
+        answers={200: UsageDocument},
     ),
     Endpoint(
         method="GET",

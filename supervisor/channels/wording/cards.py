@@ -24,6 +24,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.facts import Fact, call_line, content_shown, facts_of, instant_text, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent
+from supervisor.core.ids import short_ids
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, DecisionResult
 
@@ -306,8 +307,9 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
         lines.append("nothing was decided; waiting for you:" if heard.approvals else "nothing waits for you here")
+        short = short_ids([each.id for each in heard.approvals])
         for approval in heard.approvals:
-            how = f"answer by its id, {approval.id}" if is_open_question(approval) else f"yes {approval.id}"
+            how = f"answer by its id, {approval.id}" if is_open_question(approval) else f"yes {short[approval.id]}"
             lines.append(f"  {headline(approval)}: {summary(approval)}  ({how})")
     return lines
 

@@ -1,7 +1,7 @@
 """Chat words: which messages are decisions, and about what (A12). Pure.
 
     yes, approve, no, reject                the one approval that waits, if there is exactly one
-    yes ID, approve ID, no ID, reject ID    that approval
+    yes ID, approve ID, no ID, reject ID    that approval; a short id does, too, if it is that of one that waits
     no for session, reject ID always        that approval, and later calls that are the same
     approve all                             all approvals that wait here and that its sender was shown before
     approve all for session                 and later calls that are the same, in this session
@@ -22,6 +22,7 @@ from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.values import Approval, DecisionResult, Scope, SendResult
 
 _ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
+_SHORT: Final = re.compile(r"(yes|approve|no|reject) +([a-z2-7]{6,15})", re.IGNORECASE | re.ASCII)
 _NEVER: Final = re.compile(rf"(no|reject)(?: +({APPROVAL_ID}))? +(?:for +(session)|(always))", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 
@@ -70,6 +71,13 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     """Some of these are only for other people to allow for longer."""
     hint: str = ""
     """What the person can say to cover later calls, too, in our words; empty if nothing longer is offered for these."""
+
+
+def read_short(text: str) -> tuple[Word, str] | None:
+    """Return a word and the short id that may follow it. It is one only if it is the beginning of the id of an approval
+    that waits: "no problem" is chat."""
+    found = _SHORT.fullmatch(text.strip())
+    return None if found is None else (Word(said=found[1].lower()), found[2].lower())  # type: ignore[arg-type]
 
 
 def read_word(text: str) -> Word | None:

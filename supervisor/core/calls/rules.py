@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
 from supervisor.core.calls.content import CallContent, content_of_approval
 from supervisor.core.calls.folders import folder_of_call, with_folder
@@ -137,6 +138,8 @@ def make_rule(
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
+    if name == BUDGET and kind != "ask":  # an `ask` only says who may decide it
+        raise InvalidInput(f"no rule covers {BUDGET}: a person decides each question about a budget, each time")
     is_offered = origin == "decision"  # it was looked at when it was offered, perhaps by an earlier version
     if pattern is not None and not _is_readable(pattern, "code" if kind == "allow" and not is_offered else "prose"):
         raise InvalidInput(

@@ -52,7 +52,7 @@ from supervisor.core.errors import InvalidInput
 COMMAND: Final = "command"
 """The name of the shell tool's argument."""
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
-_LONG_CHARACTERS: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
+LONG_CHARACTERS: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
 _MANY: Final = 100
 _ENDLESS_SECONDS: Final = 1e9  # more seconds than any pattern can name
 _HEAD: Final = re.compile(
@@ -135,7 +135,7 @@ def _runs(wanted: tuple[str, ...], command: str | tuple[str, ...]) -> bool | Non
     """Return whether a command runs the wanted program in the wanted way; None in doubt."""
     if not isinstance(command, str):
         return _is_run(wanted, tuple(map(Word, command)), is_alone=True, is_fed=False)
-    if len(command) > _LONG_CHARACTERS:
+    if len(command) > LONG_CHARACTERS:
         return None
     simple = simple_words(command)
     if simple is not None:
@@ -300,13 +300,18 @@ def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None, command: str)
 
 def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:
     """Return whether a command runs the wanted program in the wanted way, directly or by a launcher; None in doubt."""
-    skipped = tuple(takewhile(lambda word: word.text in _RESERVED or _ASSIGNMENT.match(word.text), words))
+    skipped = tuple(takewhile(is_before_program, words))
     words = words[len(skipped) :]
     if not words and is_alone:
         return False  # a variable that no command gets
     answer = _is_run_bare(wanted, words, is_alone=is_alone, is_fed=is_fed)
     values = _as_words(word.text.partition("=")[2] for word in skipped)
     return None if answer is False and _is_named(wanted, values) else answer
+
+
+def is_before_program(word: Word) -> bool:
+    """Return whether a word stands before the program of a command: an assignment, or a word of the shell's grammar."""
+    return word.text in _RESERVED or _ASSIGNMENT.match(word.text) is not None
 
 
 def _is_run_bare(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:

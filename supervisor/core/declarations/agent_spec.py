@@ -26,6 +26,7 @@ from typing import (
 
 import msgspec
 
+from supervisor.core.budgets import Budget, checked_budget
 from supervisor.core.declarations.schemas import refuse_unknown
 from supervisor.core.declarations.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.declarations.tool_schema import tool_schema
@@ -76,6 +77,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
+        budget: Budget | None = None,
         version: str = "1",
         versions: Mapping[str, "AgentSpec[..., Any] | Callable[..., Awaitable[Any]]"] = MappingProxyType({}),
     ) -> None:
@@ -135,6 +137,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
+        self.budget = checked_budget(budget, f"agent {self.name}")
         self.version = version
         self.versions = dict(versions)
         if not version or version in self.versions:
@@ -348,6 +351,7 @@ def agent(
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
+    budget: Budget | None = None,
     version: str = "1",
     versions: Mapping[str, AgentSpec[..., Any] | Callable[..., Awaitable[Any]]] = MappingProxyType({}),
 ) -> AgentDecorator: ...
@@ -379,6 +383,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     each following one, and their maximum; the actual wait is random, between half and all of it.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
+    `budget`: what a run and everything below it may spend before a person is asked (B2). A sub-agent's own budget is a
+    part of its parents', and widens nothing.
     `version`: of this code; a run keeps the version of its first attempt (R10). `versions`: older code, by version, for
     runs that began with it: a function, under this declaration, or an agent.
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.usage import Usage
 from supervisor.core.values import JobView, ToolResult
 
 
@@ -35,6 +36,11 @@ class StepContext(ABC):
     @abstractmethod
     def stream(self, piece: str, /) -> None:
         """Show a piece of text that is being written, as `Context.stream` does. On Temporal it only shows progress."""
+
+    @abstractmethod
+    def used(self, usage: Usage, /) -> None:
+        """Say what a request to a model took (B1). It is journaled with the step's result, or alone if there is none.
+        Without a price it gets that of now. Raises InvalidInput for what is no Usage; RunStopping as above."""
 
 
 class ToolContext(ABC):
@@ -66,6 +72,10 @@ class ToolContext(ABC):
     def heartbeat(self) -> None:
         """Show a sign of life to subscribers; never extends the call's deadline (W7). Raises RunStopping in a function
         that was left, since it had not ended in time (T3); so do the properties and methods below."""
+
+    @abstractmethod
+    def used(self, usage: Usage, /) -> None:
+        """Say what a request to a model took, as `StepContext.used` does: it is journaled with the call's result."""
 
     @abstractmethod
     def leave(self, result: ToolResult[Any]) -> None:

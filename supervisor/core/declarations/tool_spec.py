@@ -32,6 +32,7 @@ from typing import (
 
 import msgspec
 
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.declarations.schemas import refuse_unknown
 from supervisor.core.declarations.signatures import DeclaredFunction, awaits, hint_of, is_named, is_plain, signature_of
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
@@ -87,6 +88,10 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         paths: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
+        self.asks_model = False
+        """Whether its calls ask a model, or answer a program that goes on to ask one: budgets bound them so (B2)."""
+        if self.name == BUDGET:
+            raise ValueError(f"tool {self.name}: this name stands for questions about budgets; give it another one")
         self.is_plain = is_plain(fn)
         """Whether the function runs in a thread, since neither it nor the function that it wraps is async."""
         self.awaits = awaits(fn)

@@ -35,6 +35,12 @@ from supervisor.core.events.asking import (
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
 )
+from supervisor.core.events.budgets import (
+    BudgetAnswered as BudgetAnswered,
+    BudgetNoticed as BudgetNoticed,
+    BudgetRaised as BudgetRaised,
+    UsageSpent as UsageSpent,
+)
 from supervisor.core.events.facts import (
     ANSWERS as ANSWERS,
     Event as Event,
@@ -82,6 +88,7 @@ from supervisor.core.events.sessions import (
     MessageUndelivered as MessageUndelivered,
     SessionCreated as SessionCreated,
     SessionForked as SessionForked,
+    WordHeard as WordHeard,
 )
 
 AnyEvent = (
@@ -101,6 +108,10 @@ AnyEvent = (
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
+    | UsageSpent
+    | BudgetRaised
+    | BudgetNoticed
+    | BudgetAnswered
     | JobStarted
     | JobEnded
     | ChildEnded
@@ -111,6 +122,7 @@ AnyEvent = (
     | MessageReceived
     | MessageSent
     | MessageShown
+    | WordHeard
     | MessageUndelivered
     | ImportStarted
     | MessageImported

@@ -46,6 +46,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "timer": Kind(effect="none", is_begun=True, start="set a timer until", words="timer is over"),
     "now": Kind(effect="none", words="noted now {value}"),
     "random": Kind(effect="none", words="noted random {value}"),
+    "used": Kind(words="noted what it spent"),
 }
 
 

@@ -6,6 +6,7 @@ The rules of core/events apply. What a fork copies is in core/sessions/forking.p
 from datetime import datetime
 from typing import Final, Literal
 
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.facts import Event, event_traits
 
@@ -36,6 +37,8 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     own. 0: the session is no fork."""
     requester_roles: tuple[str, ...] = ()
     """The roles that the requester had then; empty where the program knew no people."""
+    budget: Budget | None = None
+    """Of the whole tree, over all its turns, as it was started with."""
 
 
 @event_traits("wakes")
@@ -67,6 +70,17 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     message: str
     text: str
     by: str
+
+
+@event_traits("not copied", "no progress")
+class WordHeard(Event, frozen=True, kw_only=True):
+    """`by` wrote a chat word or an answer, under an id of the sender. `approvals` are all that it decides, however
+    often it comes (A12)."""
+
+    message_id: str
+    text: str
+    by: str
+    approvals: tuple[str, ...] = ()
 
 
 @event_traits("told", "last append")

@@ -9,15 +9,27 @@ from typing import Any, Literal
 
 import msgspec
 
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Approval, OutcomeKind
 
 DoingKind = Literal[
-    "approval", "call", "step", "model_call", "message", "children", "timer", "back_off", "blocked", "left", "unknown"
+    "approval",
+    "call",
+    "step",
+    "model_call",
+    "message",
+    "children",
+    "timer",
+    "back_off",
+    "blocked",
+    "budget",
+    "left",
+    "unknown",
 ]
 """approval: a person is asked; also a question of the agent's own. back_off: the run failed, and will be run again.
-blocked: its code cannot follow its journal; `name` says why. left: the function `name` still runs in the process of
-the session, although its call or step has ended (T3). unknown: the journal does not say, as for a step or a model call
-in another process."""
+blocked: its code cannot follow its journal; `name` says why. budget: it waits for a decision about a budget above it.
+left: the function `name` still runs in the process of the session, although its call or step has ended (T3). unknown:
+the journal does not say, as for a step or a model call in another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
 """The state of the watchdog. asleep: the run waits outside memory, and no budget runs; unknown: another process has it.
 """
@@ -72,6 +84,8 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = None
     """Seconds for which it may be silent while the clock is running."""
     budget_left: float | None = None
+    usage: Spent = NOTHING
+    """What it and everything below it have spent on models (B1)."""
 
     @property
     def agent(self) -> str:

@@ -17,7 +17,8 @@ What is copied
 
 What is not copied
 - Open operations except timers: the agent asks for them again, decided or not.
-- Attempts, cards, jobs, blocks and refused decisions: they are facts of the source only.
+- Attempts, cards, jobs, blocks, refused decisions, what was spent, and questions about budgets: they are facts of the
+  source only.
 
 Rules
 - The cut is before the whole append of the entry, as far as entries of one append depend on each other: a sub-agent
@@ -41,6 +42,7 @@ from supervisor.core.events.asking import COPIED, is_copied
 from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import child_session_id
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.asides import is_of_budget
 from supervisor.core.sessions.operations import Operation
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import LaterCall
@@ -118,6 +120,7 @@ def copy_tree(cut: Cut, fork: str) -> tuple[dict[str, str], list[Entry], list[in
         state.apply(event)
         kept_before = lengths.setdefault(session, [0])
         is_kept = session not in gone and place not in left_out and type(event) not in _LEFT_OUT
+        is_kept = is_kept and not is_of_budget(event)
         kept_before.append(kept_before[-1] + is_kept)
         if not is_kept:
             continue
@@ -210,7 +213,7 @@ def _open_operations(cut: Cut) -> tuple[set[int], set[str]]:
     places: dict[tuple[str, str], list[int]] = {}
     for place, row in enumerate(cut.rows[: cut.place]):
         state = states.setdefault(row.session, SessionState(id=row.session))
-        operation = getattr(row.event, "operation", None)
+        operation = None if is_of_budget(row.event) else getattr(row.event, "operation", None)
         if operation is not None and operation not in state.operations:
             places[row.session, operation] = []  # it begins: an earlier operation of this id was forgotten
         if operation is not None:

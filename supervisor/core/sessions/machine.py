@@ -63,6 +63,8 @@ _ENDING: Final = (
     "ToolCallRequested",
     "ToolCallStarted",
     "ToolCallFinished",
+    "UsageSpent",
+    "BudgetNoticed",
     "ChildEnded",
     *_CARDS,
     "DecisionRefused",
@@ -74,6 +76,7 @@ _ENDING: Final = (
     "MessageReceived",
     "MessageSent",
     "MessageShown",
+    "WordHeard",
     "MessageUndelivered",
     "JobStarted",
     "JobEnded",
@@ -82,11 +85,14 @@ _ENDING: Final = (
 )
 _AFTERWARDS: Final = (
     *_CARDS,
+    "UsageSpent",
+    "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
     "ReminderSent",
     "MessageReceived",
     "MessageShown",
+    "WordHeard",
     "JobEnded",
     "SessionForked",
     "ForkTaken",
@@ -101,6 +107,8 @@ _LIVING: Final = (
     "RunRestarted",
     "RunBlocked",
     "RunUnblocked",
+    "BudgetRaised",
+    "BudgetAnswered",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

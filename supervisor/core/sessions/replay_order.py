@@ -34,7 +34,7 @@ class Asked(NamedTuple):
 class ReplayOrder:
     """What one attempt has asked for, and which results it was given."""
 
-    __slots__ = ("_begun", "_gifts", "_given", "_next", "_oldest", "_saves", "unclaimed")
+    __slots__ = ("_begun", "_first_saves", "_gifts", "_given", "_next", "_old", "_oldest", "_saves", "unclaimed")
 
     def __init__(self, state: SessionState) -> None:
         begun = ((record.begun, operation) for operation, record in state.operations.items())
@@ -46,7 +46,18 @@ class ReplayOrder:
         """The number of each result that was given, counting from 0."""
         self._gifts = 0
         self._next = 0
-        self._saves = state.saves
+        self._saves = self._first_saves = state.saves
+        self._old = len(state.order)
+        """How many results the journal held when the attempt began."""
+
+    def owes(self, state: SessionState) -> bool:
+        """Return whether the agent was not given a result yet that the journal held when the attempt began."""
+        if not self._old or state.saves != self._first_saves:
+            return False
+        self.front(state)
+        if self._next >= self._old:
+            self._old = 0
+        return bool(self._old)
 
     @property
     def is_replaying(self) -> bool:

@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import ASKS
 from supervisor.core.blocking import Block
+from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
@@ -39,6 +40,8 @@ from supervisor.core.events import advance
 from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.sessions import overlay
+from supervisor.core.sessions.asides import NO_BUDGETING, Budgeting, is_of_budget
+from supervisor.core.sessions.heard import Heard, heard, with_heard
 from supervisor.core.sessions.machine import (
     ENDS_OPERATION,
     MOVES_OPERATION,
@@ -47,6 +50,7 @@ from supervisor.core.sessions.machine import (
 )
 from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
+from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
 WAKING: Final = e.having("wakes")
@@ -82,6 +86,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = EMPTY
     """Messages that no run has received yet, in the order in which they came."""
+    heard: Mapping[str, Heard] = _NOTHING
+    """The latest messages and chat words, by their ids."""
     jobs: MutableMapping[str, Job] = EMPTY
     """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
@@ -109,6 +115,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
     outcome: e.RunFinished | None = None
+    spent: Spent = NOTHING
+    """What its runs have spent on models, of all runs."""
+    budgeting: Budgeting = NO_BUDGETING
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -130,7 +139,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     def pending_approvals(self) -> list[tuple[str, str]]:
         """Return (operation, approval) for each call and question that waits for a person's decision."""
         found = []
-        for operation, record in self.operations.items():
+        for operation, record in (*self.operations.items(), *self.budgeting.asides.items()):
             if (approval := record.pending_approval) is not None:
                 found.append((operation, approval))
         return found
@@ -143,8 +152,14 @@ class SessionState(msgspec.Struct, kw_only=True):
             return [(self.back_off.due_at, self.back_off.at)]
         return [(due_at, record.began_at) for record in self.operations.values() if (due_at := record.due_at)]
 
+    def record_of(self, operation: str) -> Operation | None:
+        """Return an operation, or a question about a budget, which is none."""
+        return self.operations.get(operation) or self.budgeting.asides.get(operation)
+
     def is_answered(self, key: str) -> bool:
         """Return whether the event for which a passivated run waits under this key has come."""
+        if key.startswith(KEY):
+            return False  # it is an event in another journal, after which the runner wakes it
         if key == e.MESSAGE:
             return bool(self.inbox)
         if key in self.children:
@@ -210,7 +225,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.said = (self.said + words.removeprefix(words_of(before) or ""))[-MOST_SAID_CHARACTERS:]
 
     def _take(self, event: e.AnyEvent) -> None:
-        if type(event) in MOVES_OPERATION:
+        if is_of_budget(event):
+            self.budgeting = self.budgeting.after(event, self.length)
+        elif type(event) in MOVES_OPERATION:
             self._advance_operation(event)
         else:
             self._note(event)
@@ -245,6 +262,9 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.imported += 1
             case e.MessageReceived():
                 self.inbox = map_with(self.inbox, event.message, event)
+                self.heard = with_heard(self.heard, event.message, heard(event.text, event.by))
+            case e.WordHeard():
+                self.heard = with_heard(self.heard, event.message_id, heard(event.text, event.by, event.approvals))
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -253,6 +273,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
+            case e.UsageSpent():
+                self.spent += spent_by(event.usage)
             case e.StateSaved():
                 self._forget(event)
             case e.PatchMarked():
@@ -274,11 +296,15 @@ class SessionState(msgspec.Struct, kw_only=True):
             return
         if event.message is not None:
             self._take_message(event.message)
+            if (known := self.heard.get(event.message)) is not None:
+                self.heard = {**self.heard, event.message: known._replace(has_begun_turn=True)}
         fresh = SessionState(id=self.id)
         for name in _OF_A_RUN:
             setattr(self, name, getattr(fresh, name))
         self.saves += 1
         self.runs += 1
+        if self.budgeting is not NO_BUDGETING:
+            self.budgeting = self.budgeting.after(event, self.length)
         self.input = event.input
         if self.runs == 1:
             self.first_input = event.input

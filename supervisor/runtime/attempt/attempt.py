@@ -67,6 +67,7 @@ class Attempt:
         "in_flight",
         "inner",
         "instead",
+        "is_bounded",
         "is_finishing",
         "is_looked_at",
         "is_sealed",
@@ -143,6 +144,8 @@ class Attempt:
         """The bytes of the reports that are not written yet, at most."""
         self.written_at: Appointment | None = None
         """The appointment that writes them."""
+        self.is_bounded: bool | None = None
+        """Whether any budget bounds the run; None: not known yet."""
         self.is_finishing = False
         """Whether the agent function has returned and waits for its children."""
         self._waiters: dict[str | None, Waiters] = {}
@@ -269,6 +272,8 @@ class Attempt:
         if record is None:
             if self.replay.is_replaying:
                 await self._pass_barrier_with(operation)
+            if self.replay.owes(self.state):
+                await self._be_given_all()
             if operation not in self.state.kept:
                 return None
             recalled = e.OperationRecalled(at=self.host.clock.now(), operation=operation)
@@ -326,6 +331,17 @@ class Attempt:
             await self.pass_barrier()
         finally:
             del self.instead[operation]
+
+    async def _be_given_all(self) -> None:
+        """Wait until the agent was given all results that its journal held at first. One of them may lead to a scope
+        that cancels the new operation, as it did before: it waited then, for a budget, and left no trace. A workflow
+        does not wait, unless a budget bounds it: each replay of its history must do as it did."""
+        if self.host.environment.runs_elsewhere and not self.host.budgets.bounds(self):
+            return
+        while self.stop_reason is None and self.replay.owes(self.state):
+            with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:
+                await woken.wait()
+        self._check_sealed()
 
     async def pass_barrier(self) -> None:
         """Wait until the agent has asked for everything that its journal holds. Nothing new begins before that."""

@@ -30,6 +30,8 @@ from anyio import RunFinishedError
 from anyio.lowlevel import current_token
 
 from supervisor.core.errors import RunStopping
+from supervisor.core.usage import Usage
+from supervisor.runtime.attempt.reservations import Request
 from supervisor.system.forks import end_copy
 from supervisor.system.logs import FactLog
 
@@ -77,7 +79,9 @@ class Running:
         "left_at",
         "name",
         "operation",
+        "request",
         "session",
+        "spent",
         "value",
     )
 
@@ -98,6 +102,10 @@ class Running:
         self.error: BaseException | None = None
         self.cancellation: BaseException | None = None
         """The cancellation of the caller, which it raises again when the result is written."""
+        self.request: Request | None = None
+        """The block in which an agent asks a model, if it runs in one."""
+        self.spent: list[Usage] = []
+        """What it has used of models, and is not journaled yet."""
         self._has_slot = False
         self.left_at = 0.0
         """An instant of the loop's clock."""

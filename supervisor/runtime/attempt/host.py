@@ -8,8 +8,10 @@ import msgspec
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.attempt.reservations import BudgetKeeper
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
@@ -53,7 +55,10 @@ class Host(Protocol[AttemptT_contra]):
     bodies: Bodies
 
     @property
+    def budgets(self) -> BudgetKeeper[AttemptT_contra]: ...
+    @property
     def is_draining(self) -> bool: ...
+    def price(self, usage: Usage) -> Usage: ...
     @property
     def is_closed(self) -> bool: ...
     @property

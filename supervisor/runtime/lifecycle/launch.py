@@ -62,6 +62,8 @@ class Launcher:
         self._begin = begin
         self.claimed = Signal[str]()
         """This process has claimed a tree."""
+        self.sleeps_for_budget = Signal[str]()
+        """Runs of a claimed tree sleep until a budget is decided."""
         self.sleepers: dict[str, Appointment] = {}
         """Passivated sessions that a timer will wake."""
         self._last_chance = anyio.Lock()
@@ -73,13 +75,17 @@ class Launcher:
         """Launch each open session that can go on, in a tree that this process owns. A timer wakes the others."""
         self._attempts.refusals.pop(root, None)
         self.claimed.send(root)
+        waits_for_budget = False
         for row in self._journal.store.find_sessions(root=root, is_open=True):
+            waits_for_budget |= row.waits_for_budget
             if row.blocked is not None:
                 self._blocked.found(row.id)
             if not row.is_asleep or row.blocked is not None:
                 self.launch(row.id)
             elif row.due_at is not None:
                 self.wake_at(row.id, self._clock.timer(row.due_at, row.last_at))
+        if waits_for_budget:
+            self.sleeps_for_budget.send(root)
 
     def wake_at(self, session: str, deadline: float) -> None:
         """Launch a passivated session at an instant of the loop's clock."""

@@ -25,6 +25,7 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.budgets import IN_FLIGHT
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
@@ -90,6 +91,8 @@ class Passivation:
             self._attempts.start_soon(self._settle, attempt)
 
     def _may_sleep(self, attempt: Attempt) -> bool:
+        if IN_FLIGHT in attempt.waiting:  # that ends soon, and no entry would wake the run
+            return False
         if not attempt.timers:
             return True
         if self.is_leaving:

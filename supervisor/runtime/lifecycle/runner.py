@@ -23,12 +23,14 @@ import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
 from supervisor.runtime.attempt.host import StopReason
@@ -44,6 +46,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
+from supervisor.runtime.lifecycle.budgets import Budgets
 from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
@@ -59,6 +62,7 @@ from supervisor.seam.store import Store
 from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import Prices, genai_price, priced
 
 log = FactLog(__name__)
 
@@ -101,6 +105,7 @@ class Runner:
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
+    `prices` says what requests to models cost. `budget` is that of trees that are started without one.
     """
 
     def __init__(
@@ -114,8 +119,11 @@ class Runner:
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
         environment: Environment | None = None,
+        prices: Prices = genai_price,
+        budget: Budget | None = None,
     ) -> None:
         self.environment = environment or Environment()
+        self._prices = prices
         self.clock = self.environment.clock
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
@@ -145,6 +153,9 @@ class Runner:
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
+        self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
+        self.launcher.claimed.connect(self.budgets.recover)
+        self.launcher.sleeps_for_budget.connect(self.budgets.wake)
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
@@ -191,6 +202,10 @@ class Runner:
         """Whether the supervisor is closed, or may be about to be: the task that opened it has just been cancelled."""
         return self.is_closed or self._opener.has_pending_cancellation()
 
+    def price(self, usage: Usage) -> Usage:
+        """Return a usage with its price, which is the one of now."""
+        return priced(usage, self._prices)
+
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         self.attempts.start_soon(fn, *args)
 
@@ -231,6 +246,7 @@ class Runner:
         log.debug(
             "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
         )
+        self.budgets.stopped(attempt)
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
@@ -274,6 +290,7 @@ class Runner:
             self.hub.publish(row.session)
             if type(row.event) in INBOX_EVENTS:
                 self.hub.publish(INBOX)
+        self.budgets.published(rows)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
         self.published.send(rows)

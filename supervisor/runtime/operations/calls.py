@@ -28,6 +28,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
 from supervisor.core.calls.rules import Rule, grantable
 from supervisor.core.encoding import JSON_NULL, printable_text
@@ -108,6 +109,11 @@ class Call(ABC):
         """Why a call that is new to the journal cannot be made; "" if it can. It has this as its result, no rule and no
         person is asked, and nothing runs. A call that the journal knows goes on as it was asked."""
         return ""
+
+    @property
+    def wants(self) -> Used:
+        """What the call takes of budgets before it is journaled."""
+        return A_CALL
 
     @property
     def edit_schema(self) -> msgspec.Raw:
@@ -337,10 +343,16 @@ class Call(ABC):
         await self._commit(finished_call(self.operation, self.now(), kind, content, details, value, traceback))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
+        paid = self.take_spent()
+
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return [event] if state.operations[self.operation].is_open else []
+            return [*paid, event] if state.operations[self.operation].is_open else paid
 
         await self.attempt.append(plan, bound=False)
+
+    def take_spent(self) -> list[e.UsageSpent]:
+        """Take what its effect has spent on models, for the append of its result."""
+        return []
 
     def now(self) -> datetime:
         return self.attempt.host.clock.now()
@@ -360,8 +372,12 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
         try:
             if record is None:
                 await attempt.hold()
-                await call.read_rules()
-                await call.request()
+                reserved = await attempt.host.budgets.reserve(attempt, call.wants, in_operation=True)
+                try:
+                    await call.read_rules()
+                    await call.request()
+                finally:
+                    attempt.host.budgets.release(attempt, reserved)
             if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
                 attempt.host.asking[asked] = call.check_edit
                 try:

@@ -24,6 +24,7 @@ from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
@@ -35,6 +36,7 @@ from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
+from supervisor.runtime.operations.spending import asking_model, use, use_now
 from supervisor.runtime.operations.steps import finished, step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
@@ -235,10 +237,13 @@ class LocalContext(LocalOperations, Context):
             self._attempt.complete(opened)
 
     @asynccontextmanager
-    async def model_call(self, *, on_silence: Callable[[str], bool] | None = None) -> AsyncIterator[None]:
+    async def model_call(
+        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+    ) -> AsyncIterator[None]:
         try:
-            with self._attempt.watch.working(model_call=True, on_silence=on_silence):
-                yield
+            async with asking_model(self._attempt, reserve):
+                with self._attempt.watch.working(model_call=True, on_silence=on_silence):
+                    yield
         finally:
             self._attempt.check_quiet()  # the attempt may only wait from now on
 
@@ -262,6 +267,9 @@ class LocalContext(LocalOperations, Context):
         is_error: bool = False,
     ) -> None:
         await report(self._attempt, kind, text, tool, call, is_error=is_error)
+
+    async def used(self, usage: Usage, /, *, is_operation: bool = True) -> None:
+        await (use(self._attempt, self._branch, usage) if is_operation else use_now(self._attempt, usage))
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

@@ -15,6 +15,7 @@ import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
+from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
@@ -23,6 +24,7 @@ from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printa
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
+from supervisor.core.usage import Usage
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.bodies import DeadlinePassed, Running, runs_on
@@ -32,6 +34,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
 
@@ -49,7 +52,7 @@ CONNECTION_LOST: Final = (
 class FunctionCall(Call):
     """A call of a tool's function."""
 
-    __slots__ = ("_chosen", "given", "tool")
+    __slots__ = ("_chosen", "_running", "given", "tool")
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class FunctionCall(Call):
         arguments = to_json(full, f"an argument of tool {tool.name}")
         inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
+        self._running: Running | None = None
         self.given = frozenset(passed)
         self._chosen = tool.deadline_in(passed) if model_id is not None else None
         tool.decode_arguments(arguments)
@@ -119,6 +123,10 @@ class FunctionCall(Call):
     @property
     def refusal(self) -> str:
         return self.tool.refusal
+
+    @property
+    def wants(self) -> Used:
+        return ASKING_CALL if self.tool.asks_model else A_CALL
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         decoded = self.tool.decode_arguments(arguments) if callable(self.tool.policy) else {}
@@ -196,7 +204,7 @@ class FunctionCall(Call):
         # Just after the instant itself: a call that ends exactly at its deadline has ended in time (T3).
         deadline = inf if timeout is None else nextafter(anyio.current_time() + timeout, inf)
         args, kwargs = self.tool.spread(arguments)
-        running = context.running
+        running = self._running = context.running
         body = Body(
             kind="call",
             name=self.tool.name,
@@ -229,8 +237,13 @@ class FunctionCall(Call):
             await self._finish_raised(context, error)
         else:
             await self._finish_with(value, deadline if running.is_told and running.cancellation is None else inf)
+        finally:
+            await pay(self.attempt, running)
         if running.cancellation is not None:  # its function has ended all the same, and that is the call's result
             raise running.cancellation
+
+    def take_spent(self) -> list[e.UsageSpent]:
+        return [] if self._running is None else take_spent(self.attempt, self._running)
 
     def _run(self, body: Body, running: Running, deadline: float) -> Awaitable[Any]:
         host = self.attempt.host
@@ -418,6 +431,12 @@ class _CallContext(ProcessToolContext):
         self.running.check()
         await self._call.commit_started(pid, started_at, job)
         self.executing = True
+
+    def used(self, usage: Usage, /) -> None:
+        note_used(self._call.attempt, self.running, usage)
+
+    def take_used(self, usage: Usage) -> None:
+        take_used(self.running, usage)
 
     def leave(self, result: ToolResult[Any]) -> None:
         self.left = result

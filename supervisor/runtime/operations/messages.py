@@ -21,6 +21,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.rows import JournalEntry
+from supervisor.core.sessions.asides import is_of_budget
 from supervisor.core.values import Message
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.seam.store import Store
@@ -72,14 +73,16 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
-    """Return the messages before the start of run number `runs`."""
+    """Return the messages before the start of run number `runs`, as the agent reads them: without questions about
+    budgets, on which no agent's path depends."""
     told = Transcript()
     for row in rows:
         if type(row.event) in e.BEGINS_RUN:
             runs -= 1
             if not runs:
                 break
-        told.take(row.event)
+        if not is_of_budget(row.event):
+            told.take(row.event)
     return tuple(told.said)
 
 

@@ -22,12 +22,14 @@ from supervisor.core.encoding import INEXACT, JSON_NULL, is_exact, to_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, StepFailed
 from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
+from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
 from supervisor.runtime.operations.reports import stream
+from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
 
 async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -74,9 +76,14 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
+            reserved = await admit_step(attempt, running)
             with attempt.watch.working(name):
-                ended = await _take(attempt, body, running, name)
-                await attempt.append(lambda view, state: [ended])
+                try:
+                    ended = await _take(attempt, body, running, name)
+                    await append_result(attempt, running, ended)
+                finally:
+                    await pay(attempt, running)
+                    attempt.host.budgets.release(attempt, reserved)
                 if running.cancellation is not None:
                     raise running.cancellation
         record = await attempt.take(operation)
@@ -158,3 +165,9 @@ class _StepContext(StepContext):
 
     def stream(self, piece: str, /) -> None:
         self._running.in_loop(stream, self._attempt, piece)
+
+    def used(self, usage: Usage, /) -> None:
+        note_used(self._attempt, self._running, usage)
+
+    def take_used(self, usage: Usage) -> None:
+        take_used(self._running, usage)

@@ -51,6 +51,7 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 AT_ONCE = 4  # cards that a channel is given at the same time
+FAILS_AFTER_CARDS = 3
 STUCK_AFTER_SECONDS = 5.0  # seconds
 RENEWALS = 3.0  # cards of an earlier process that a channel is given to renew, each second
 _DIGEST_CHARACTERS = 16  # characters of the digest of what a card shows
@@ -99,11 +100,12 @@ class Card:
 
 
 class Lane:
-    """What the targets of one channel share: its slots, and whether it is stuck."""
+    """What the targets of one channel share: its slots, and whether it is stuck or fails."""
 
-    def __init__(self, channel: str, failed: Counter[str]) -> None:
+    def __init__(self, channel: Channel, failed: Counter[str]) -> None:
         self._channel = channel
         self._failed = failed
+        self._in_a_row = 0
         self.slots = Slots(AT_ONCE)
         self.targets: list[Target] = []
         self.is_stuck = False
@@ -115,9 +117,17 @@ class Lane:
         self._next_renewal = turn + 1 / RENEWALS
         return turn
 
-    def count_failure(self) -> None:
-        """Count a card that could not be shown."""
-        self._failed[self._channel] += 1
+    def count_failure(self, error: Exception) -> None:
+        """Count a card that could not be shown. After some in a row the channel fails, whatever its check says."""
+        self._failed[self._channel.name] += 1
+        self._in_a_row += 1
+        if self._in_a_row == FAILS_AFTER_CARDS:
+            self._channel.failing = printable_text(f"{FAILS_AFTER_CARDS} cards in a row failed, the last by: {error}")
+            log.warning("channel.failing", channel=self._channel.name, reason=self._channel.failing)
+
+    def count_success(self) -> None:
+        """Note that a card was shown."""
+        self._in_a_row, self._channel.failing = 0, None
 
     def set_stuck(self, is_stuck: bool) -> None:
         if is_stuck and not self.is_stuck:
@@ -256,6 +266,7 @@ class Target:
                 posted = await self._post(approval, card)
             if posted is None:
                 return
+            self._lane.count_success()
             if not is_as_it_was or posted != known:
                 await self._note_posted(approval, card, posted, is_new=posted != known)
         card.failure = ""
@@ -398,7 +409,7 @@ class Target:
         return await self._look_for(approval, left.begun_at)
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
-        self._lane.count_failure()
+        self._lane.count_failure(error)
         log.warning("card.failed", target=self.key, approval=approval.id, error=repr(error), again_in=card.again_in)
         text = printable_text(f"{type(error).__name__}: {error}")
         if text == card.failure:

@@ -2,7 +2,7 @@
 
 Rules
 - A channel is asked at the start, and then every CHECKED seconds; while it is down, every `check_again` seconds. A
-  channel without a check of its own is never asked.
+  channel without a check of its own is never asked: cards that fail show that it is down (cards.py).
 - A change is logged once, and so is another reason. What a check found at the start is logged, too.
 - A channel that is down still gets cards: a card that fails goes to the next channel, and is tried again (A11).
 """
@@ -36,6 +36,8 @@ async def watch_channel(channel: Channel, scope: anyio.CancelScope) -> None:
                 channel.down = printable_text(repr(error))
             else:
                 channel.down = None
+                if was_down is not None:
+                    channel.failing = None
                 if was_down is not None or now != found:
                     log.info("channel.up", channel=channel.name, found=now)
                 found = now

@@ -58,7 +58,7 @@ class Poster:
         self._routes = routes
         self._people = people
         self._channels = {channel.name: channel for channel in channels}
-        self._lanes = {channel.name: Lane(channel.name, counted) for channel in channels}
+        self._lanes = {channel.name: Lane(channel, counted) for channel in channels}
         self._targets: dict[str, Target] = {}
         self._in_order = [self._add(channel.name, is_notice=channel.only_notifies) for channel in channels]
         self._keeps_cards = any(channel.keeps_cards for channel in channels)
@@ -158,7 +158,7 @@ class Poster:
             for identity in found:
                 yield self._add(channel, f"@{identity}", is_notice=is_notice)
             if not found:
-                lane = Lane(channel, Counter())  # of its own, since nothing is posted
+                lane = Lane(self._channels[channel], Counter())  # of its own, since nothing is posted
                 unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
                 await unreachable.note_unreachable(approval, _UNREACHABLE)
 

@@ -28,6 +28,7 @@ from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import Left, fold
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
@@ -212,7 +213,8 @@ class Posting:
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
-        if self._answer is not None and not (approval.kind == "question" and isinstance(self._answer, Approve)):
+        for_people = approval.kind == "question" or approval.tool == BUDGET  # what no rule can allow
+        if self._answer is not None and not (for_people and isinstance(self._answer, Approve)):
             self._runner.start_soon(self._decide, approval, self._answer)
             return
         self._reminding.watch(approval)

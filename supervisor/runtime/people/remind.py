@@ -59,7 +59,7 @@ class Reminding:
             return
 
         def plan(view: View) -> list[Entry]:
-            record = view.session(asked.session).operations.get(asked.operation)
+            record = view.session(asked.session).record_of(asked.operation)
             if record is None or record.pending_approval != approval:
                 return []
             return [(asked.session, e.ApprovalReminded(at=now, approval=approval, escalated_to=names))]

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import SessionConflict
@@ -65,10 +66,11 @@ def check_same_start(
     given: Raw,
     folder: str | None,
     is_configured: Callable[[str, str], bool],
+    budget: Budget | None = None,
 ) -> None:
     """Raise SessionConflict unless a session was started with the agent that `references` and `name` name, with this
-    input, and in this folder; None: in any folder. `is_configured`: whether this process has an agent of this reference
-    under this name."""
+    input, in this folder and with this budget; None: in any folder, with any budget. `is_configured`: whether this
+    process has an agent of this reference under this name."""
     session, facts, first = known.id, known.facts, known.first_input
     if known.origin is not None:
         raise SessionConflict(f"session {session} was imported; send a message to continue it")
@@ -89,6 +91,11 @@ def check_same_start(
     if folder not in (None, facts.cwd):
         raise SessionConflict(
             f"session {session} works in {facts.cwd}, not {folder}; choose another id, or pass no folder"
+        )
+    if budget not in (None, facts.budget):
+        raise SessionConflict(
+            f"session {session} was started with another budget; choose another id, pass none, or raise it: supervisor "
+            f"budget {session} usd=..."
         )
 
 

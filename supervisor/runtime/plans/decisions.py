@@ -26,6 +26,7 @@ from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import hide, unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.budgets import follow_decision
 from supervisor.runtime.plans.rules import book, granted, rule_added, rule_of_denial
 
 _ONCE: Final = (None, "once", None)
@@ -178,16 +179,17 @@ def decision_entries(
     """
     session, operation = asking
     state = view.find_session(session)
-    record = None if state is None else state.operations.get(operation)
+    record = None if state is None else state.record_of(operation)
     if state is None or record is None or record.pending_approval != approval:
         return [], None
     if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
-        return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
+        expired = e.ApprovalExpired(at=now, operation=operation, approval=approval)
+        return [(session, expired), *follow_decision(view, state, expired, now)], None
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
     added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
-    return [(session, event), *added], (state, event)
+    return [(session, event), *added, *follow_decision(view, state, event, now)], (state, event)
 
 
 def _event(

@@ -88,7 +88,7 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         ending = endings.get(session) or _as_told(state)
         cause = ending.cause or "the run has ended"
         yield from ((session, event) for event in withdrawals(state, cause, now))
-        for operation, record in state.operations.items():
+        for operation, record in (*state.operations.items(), *state.budgeting.asides.items()):
             if record.is_call and record.is_open:
                 orphan = orphan_of(state, operation, found)
                 yield session, _interrupted(operation, record, ending, now, orphan)

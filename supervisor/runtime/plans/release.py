@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from supervisor.core import events as e
+from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
 from supervisor.core.calls.rules import Rule, is_about, policy_of
 from supervisor.core.sessions.state import SessionState
@@ -62,6 +63,7 @@ def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
         each
         for each in approvals
         if each.kind == "call"
+        and each.tool != BUDGET
         and rule.session in (None, each.root_session)
         and said.is_later_than(each)
         and is_about(rule, each.tool, each.claims)

@@ -45,7 +45,11 @@ def message_entries(
     state: SessionState, received: e.MessageReceived, waits: Collection[str]
 ) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
     """Return the entries of a message to a session, and what becomes of the message. `waits`: what an attempt in this
-    process waits for. Raises InvalidInput if no run could ever receive it."""
+    process waits for. Raises InvalidInput if no run could ever receive it; SessionConflict if it has the id of another
+    one. A message that came before has no entries, and what became of it."""
+    if (known := state.heard.get(received.message)) is not None:
+        known.check_same(received.message, received.text, received.by, is_word=False)
+        return [], "kept" if received.message in state.inbox else "begun" if known.has_begun_turn else "delivered"
     check_may_send(state)
     if state.is_open:
         is_awaited = e.MESSAGE in (state.waiting_for or waits)

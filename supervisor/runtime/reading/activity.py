@@ -13,7 +13,7 @@ Rules
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -21,6 +21,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.budgets import KEY
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.events.kinds import kind_of
@@ -28,6 +29,7 @@ from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import hide, mask_arguments
+from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import OutcomeKind, as_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
@@ -59,6 +61,8 @@ class _Known(msgspec.Struct):
     state: SessionState | None = None
     open: dict[str, None] | None = None
     """The open operations of `state`, in its order; None if they must be searched for."""
+    has_spent: bool = False
+    """Whether it, or a session below it, has spent anything on models."""
     doing: tuple[Doing, ...] | None = None
     """Its activity according to `state`; None if that must be derived again."""
 
@@ -116,15 +120,26 @@ class LocalActivityWatch(ActivityWatch):
         for begin in range(0, len(some), PIECE):
             piece = some[begin : begin + PIECE]
             owners = self._store.get_owners(list({known.root for known in piece}))
+            spent = self._spent(piece)
             for known in piece:
                 if budget and self._is_unread(known):
                     budget -= 1
                     yield from self._read(known)
-                found.append(self._activity(known, self._attempt_of(known), owners.get(known.root)))
+                found.append(self._activity(known, self._attempt_of(known), owners.get(known.root), spent))
                 yield from self._has_read(1)
         is_all = first + len(some) == len(self._in_order)
         last = None if is_all else make_cursor(self._store.id, some[-1].position)
         return Page(tuple(found), last, make_cursor(self._store.id, self._cursor))
+
+    def _spent(self, some: Sequence[_Known]) -> Mapping[str, Spent]:
+        """Return what sessions and all below them have spent; those that have spent nothing are not looked up."""
+        rows = self._store.get_sessions([known.id for known in some if known.has_spent])
+        return {row.id: row.spent + row.spent_below for row in rows}
+
+    def _note_spent(self, known: _Known | None) -> None:
+        while known is not None and not known.has_spent:
+            known.has_spent = True
+            known = self._known.get(known.parent or "")
 
     def _catch_up(self) -> Pieces[None]:
         """Apply the entries that were written since the last look."""
@@ -177,6 +192,8 @@ class LocalActivityWatch(ActivityWatch):
             return
         known.heard_at = event.at
         known.doing = None
+        if isinstance(event, e.UsageSpent):
+            self._note_spent(known)
         if isinstance(event, e.RunFinished):
             known.outcome, known.cause, known.state = event.kind, event.cause, None
         elif isinstance(event, e.ImportStarted):
@@ -237,7 +254,9 @@ class LocalActivityWatch(ActivityWatch):
         if state.length:  # it may have begun in another process just after the cursor
             known.state, known.heard_at, known.open = state, heard_at, None
 
-    def _activity(self, known: _Known, attempt: Attempt | None, owner: Owner | None) -> Activity:
+    def _activity(
+        self, known: _Known, attempt: Attempt | None, owner: Owner | None, spent: Mapping[str, Spent]
+    ) -> Activity:
         clock: Clock = "unknown"
         budget: tuple[float, float] | None = None
         doing: tuple[Doing, ...] = ()
@@ -271,6 +290,7 @@ class LocalActivityWatch(ActivityWatch):
             clock=clock,
             budget=None if budget is None else budget[1],
             budget_left=None if budget is None else budget[0],
+            usage=spent.get(known.id, NOTHING),
         )
 
     def _left(self, session: str) -> Iterator[Doing]:
@@ -283,6 +303,7 @@ class LocalActivityWatch(ActivityWatch):
     def _doing_here(self, attempt: Attempt) -> Iterator[Doing]:
         """Yield what an attempt in this process is doing. The attempt is read, since its journal does not hold all."""
         state = attempt.state
+        yield from self._asides(state)
         for key in attempt.waiting:
             if (record := state.operations.get(key)) is not None:
                 yield from self._operation(state, record)
@@ -303,9 +324,16 @@ class LocalActivityWatch(ActivityWatch):
         if state.back_off is not None:
             yield Doing(kind="back_off", until=state.back_off.due_at)
             return
+        yield from self._asides(state)
         for name in open_operations:
             yield from self._operation(state, state.operations[name])
         yield from self._waits(state, state.waiting_for or ())
+
+    def _asides(self, state: SessionState) -> Iterator[Doing]:
+        """Yield the questions about its budgets that wait for a person."""
+        for record in state.budgeting.asides.values():
+            if record.pending_approval is not None:
+                yield from self._operation(state, record)
 
     def _operation(self, state: SessionState, record: Operation) -> Iterator[Doing]:
         request = record.request
@@ -324,6 +352,8 @@ class LocalActivityWatch(ActivityWatch):
         """Yield the waits that have no start in the journal: for messages, and for sub-agents."""
         if e.MESSAGE in keys:
             yield Doing(kind="message")
+        if any(key.startswith(KEY) for key in keys):
+            yield Doing(kind="budget")
         children = [key for key in keys if key in state.children]
         if children:
             known = self._known.get(children[0])
@@ -339,6 +369,7 @@ def _known(row: SessionRow) -> _Known:
     outcome = row.outcome
     heard_at = row.ended_at or row.last_at
     known = _Known(row.position, row.id, row.parent, row.root, row.path, row.created_at, heard_at)
+    known.has_spent = (row.spent, row.spent_below) != (NOTHING, NOTHING)
     if outcome is not None:
         known.outcome, known.cause = outcome.kind, hide(outcome.cause)
     return known

@@ -17,6 +17,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.text.masks import hide
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.reading.activity import LocalActivityWatch
@@ -96,6 +97,11 @@ class LocalReads(StoreSupervisor):
 
     async def get_counts(self) -> Counts:
         return await read_pieces(self.store, self._counting.counts())
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        from supervisor.runtime.reading.usage import read_usage  # most programs never ask
+
+        return await read_pieces(self.store, read_usage(self.reader, session, by))
 
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))

@@ -92,6 +92,8 @@ class Trees:
             owner=str(owner) if owner is not None else None,
             running=owner is not None,
             blocked=block_of(self._store, row),
+            usage=row.spent + row.spent_below,
+            own_usage=row.spent,
         )
 
     def _status(self, row: SessionRow, *, is_waiting: bool) -> SessionStatus:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, channels_of
+from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
@@ -134,6 +135,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
         position=entry.created,
         blocked=entry.blocked,
         runs=entry.runs,
+        waits_for_budget=any(key.startswith(KEY) for key in entry.waiting_for or ()),
     )
 
 

@@ -24,6 +24,7 @@ from supervisor.core.events.asking import is_copied
 from supervisor.core.ids import RULES
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.sessions.state import WAKING
+from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """Events that change a session's entry."""
@@ -47,6 +48,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     due_at: datetime | None = None
     finished: int | None = None
     runs: int = 0
+    parent: str | None = None
+    """Like the root, it is only needed to make the entry."""
 
     @property
     def blocked(self) -> int | None:
@@ -98,6 +101,9 @@ class Draft:
     def __init__(self, sessions: Iterable[SessionEntry] = (), approvals: Iterable[ApprovalEntry] = ()) -> None:
         self.sessions = {entry.id: entry for entry in sessions}
         self.approvals = {entry.id: entry for entry in approvals}
+        self.spent: dict[str, Spent] = {}
+        """By session: what the batch adds to what it has spent. The store adds it to the session's sum, and to the sum
+        of what is below it of each session above."""
         self._old_sessions = self.sessions.copy()
         self._old_approvals = self.approvals.copy()
 
@@ -108,11 +114,15 @@ class Draft:
             self._index(row, event)
         if type(event) in _MOVING:
             self._move(row)
+        if isinstance(event, e.UsageSpent):
+            self.spent[row.session] = self.spent.get(row.session, NOTHING) + spent_by(event.usage)
 
     def _index(self, row: JournalEntry, event: e.AnyEvent) -> None:
         match event:
             case e.SessionCreated():
-                self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
+                self.sessions[row.session] = SessionEntry(
+                    row.session, event.root, row.position, event.at, parent=event.parent
+                )
             case _ if (approval := e.approval_in(event)) is None or is_copied(approval):
                 pass
             case _ if (now := asked_by(event)) is not None:

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core.approvals.state import ApprovalState
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
+from supervisor.core.usage import DECIMALS, NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
 from supervisor.store.index.projection import ApprovalEntry, SessionEntry
@@ -28,7 +30,11 @@ _ENTRY: Final = 8
 """How many columns of session_full are the session's entry in the index."""
 _WITH_EVENTS: Final = _ENTRY + 4
 """The same, with the events by which it was created and finished."""
+_SPENT: Final = _WITH_EVENTS + 1
+"""Where the columns begin that say what was spent."""
+_NANO: Final = 10**DECIMALS
 _encode: Final = msgspec.json.Encoder().encode
+_decode_numbers: Final = msgspec.json.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -53,7 +59,7 @@ def approval_entry(row: Columns) -> ApprovalEntry:
 
 
 def new_session(entry: SessionEntry) -> Columns:
-    return (entry.created, entry.root, *_living(entry))
+    return (entry.created, entry.root, entry.parent, *_living(entry))
 
 
 def changed_session(entry: SessionEntry) -> Columns:
@@ -72,7 +78,39 @@ def full_session(prefixes: SharedPrefixes, row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
     head, created, end_head, end = row[_ENTRY:_WITH_EVENTS]
     finished = None if end is None else prefixes.join(end_head, None, end)
-    return session_row(session_entry(row[:_ENTRY]), prefixes.path(head, created), created, finished)
+    found = session_row(session_entry(row[:_ENTRY]), prefixes.path(head, created), created, finished)
+    own, below = row[_SPENT:]
+    return found if own is None and below is None else replace(found, spent=_spent(own), spent_below=_spent(below))
+
+
+def spent_columns(session: str, spent: Spent) -> Columns:
+    return (
+        session,
+        spent.requests,
+        spent.input_tokens,
+        spent.cached_input_tokens,
+        spent.output_tokens,
+        round(spent.usd * _NANO),
+        spent.unpriced,
+        spent.uncounted,
+        spent.unnumbered,
+    )
+
+
+def _spent(numbers: str | None) -> Spent:
+    if numbers is None:
+        return NOTHING
+    requests, given, cached, written, nano_usd, unpriced, uncounted, unnumbered = _decode_numbers(numbers)
+    return Spent(
+        requests=requests,
+        input_tokens=given,
+        cached_input_tokens=cached,
+        output_tokens=written,
+        usd=round(nano_usd / _NANO, DECIMALS),
+        unpriced=unpriced,
+        uncounted=uncounted,
+        unnumbered=unnumbered,
+    )
 
 
 def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:

@@ -75,6 +75,7 @@ class Index:
             ("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()]),
             ("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()]),
             ("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()]),
+            ("add_spent", [columns.spent_columns(session, spent) for session, spent in draft.spent.items()]),
         ):
             if rows:
                 self._change(query, rows)

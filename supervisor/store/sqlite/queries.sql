@@ -58,11 +58,27 @@ SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.
   FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session AS s ON s.number = c.position;
 
 -- add_session: put a new session into the index
-INSERT INTO session (number, root, last_at, waiting_for, due_at, finished, runs)
-VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
+INSERT INTO session (number, root, parent, last_at, waiting_for, due_at, finished, runs)
+VALUES (?, (SELECT position FROM event WHERE id = ?), (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
 
 -- change_session: the columns of a session that may change
 UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ?, runs = ? WHERE number = ?;
+
+-- add_spent: add to what a session has spent, and to what was spent below each session above it
+INSERT INTO spent
+WITH RECURSIVE up (number, below) AS (
+    SELECT position, 0 FROM event WHERE id = ?1
+    UNION ALL SELECT s.parent, 1 FROM up CROSS JOIN session AS s ON s.number = up.number WHERE s.parent IS NOT NULL)
+SELECT number, below, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM up WHERE true
+    ON CONFLICT (session, below) DO UPDATE SET requests = requests + excluded.requests,
+       input_tokens = input_tokens + excluded.input_tokens,
+       cached_input_tokens = cached_input_tokens + excluded.cached_input_tokens,
+       output_tokens = output_tokens + excluded.output_tokens, nano_usd = nano_usd + excluded.nano_usd,
+       unpriced = unpriced + excluded.unpriced, uncounted = uncounted + excluded.uncounted,
+       unnumbered = unnumbered + excluded.unnumbered;
+
+-- clear_spent: remove that part of the index, to rebuild it
+DELETE FROM spent;
 
 -- clear_sessions: remove the index, to rebuild it
 DELETE FROM session;
@@ -193,6 +209,9 @@ DELETE FROM approval WHERE session IN (SELECT number FROM session WHERE root = ?
 
 -- remove_events: remove the journals of a tree, by its number
 DELETE FROM event WHERE session IN (SELECT number FROM session WHERE root = ?);
+
+-- remove_spent: remove what its sessions have spent, by its number
+DELETE FROM spent WHERE session IN (SELECT number FROM session WHERE root = ?);
 
 -- remove_sessions: remove the sessions of a tree, by its number
 DELETE FROM session WHERE root = ?;

@@ -48,12 +48,13 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"),)
+STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"))
 FORMER: Final = 6
 QUERIES: Final = _named(_text("queries.sql"))
 REMOVAL: Final = {
     "remove_approvals": "number",
     "remove_events": "number",
+    "remove_spent": "number",
     "remove_sessions": "number",
     "remove_tree": "root",
     "keep_place": "last",

@@ -463,6 +463,7 @@ class SqliteStore(Store):
     def rebuild(self) -> None:
         """Within a transaction: compute the index of sessions and approvals again, from the events only."""
         self._index.forget()
+        self._change("clear_spent", [()])
         self._change("clear_sessions", [()])
         self._change("clear_approvals", [()])
         last = 0

@@ -39,11 +39,14 @@ async def send_command(
     rule: Rule | None = None,
     *,
     run: int | None = None,
+    message: str | None = None,
     check: Check | None = None,
 ) -> tuple[str, Any]:
     """Send a command to a tree. Return its id, and what the tree answers; None if no worker answers in time. `check`:
     whether the next workflow of a tree that has ended is to begin with it; without, it is not sent to such a tree."""
-    sent = Command(id=new_session_id(), kind=kind, session=session, by=by, text=text, rule=rule, run=run)
+    sent = Command(
+        id=new_session_id(), kind=kind, session=session, by=by, text=text, rule=rule, run=run, message=message
+    )
     if not await _deliver(trees, root, sent, check):
         return sent.id, None
     with anyio.move_on_after(SOON_ENOUGH):

@@ -8,7 +8,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -23,13 +23,15 @@ from supervisor.core.approvals.people import People
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.encoding import printable_text
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.sessions.trees import Origin
 from supervisor.core.store_urls import TemporalStore
+from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
@@ -83,6 +85,7 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
                 tasks.cancel_scope.cancel()
 
         tasks.start_soon(follow)
+        tasks.start_soon(supervisor.runner.journal.run)  # what is noted in the mirror
         try:
             yield supervisor
         except Exception as error:  # noqa: BLE001 # raised bare below, when the task group is done
@@ -171,12 +174,21 @@ class TemporalSupervisor(Supervisor):
         root = await self.trees.find_root(command.session)
         await send_command(self.trees, root, "cancel", command.session, who, command.reason, run=command.run)
 
+    async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
+        session = command.session
+        root, text = await self.trees.find_root(session), to_json(command.budget, "a budget")
+        await send_command(self.trees, root, "raise_budget", session, who, bytes(text).decode(), check=any_session)
+
     async def _send(self, command: c.Send, who: str) -> SendResult:
         session, text = command.session, printable_text(command.text)
-        root = await self.trees.find_root(session)
-        message, answer = await send_command(self.trees, root, "send", session, who, text, check=check_may_send)
+        message, root = command.message, await self.trees.find_root(session)
+        if message is not None and (known := await self._heard(session, message, text, who, None)) is not None:
+            known.check_same(message, text, who, is_word=False)
+        sent, answer = await send_command(
+            self.trees, root, "send", session, who, text, message=message, check=check_may_send
+        )
         if answer is None:
-            return SendResult(kind="kept", message=message, session=session, running=False)
+            return SendResult(kind="kept", message=message or sent, session=session, running=False)
         return from_wire(answer, SendResult)
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
@@ -200,7 +212,14 @@ class TemporalSupervisor(Supervisor):
         return known
 
     async def _chat(self, command: c.Chat, who: str) -> ChatResult:
-        return await chat(self, self.near.people, command, who, datetime.now(UTC))
+        return await chat(self, self.near.people, command, who, datetime.now(UTC), self._heard)
+
+    async def _heard(
+        self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
+    ) -> Heard | None:
+        """See LocalSupervisor.hear. It is noted in the mirror."""
+        await self.trees.read(session)
+        return await self.near.hear(session, message, text, by, approvals)
 
     async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
         session = command.session
@@ -290,6 +309,10 @@ class TemporalSupervisor(Supervisor):
     async def get_counts(self) -> Counts:
         await self.mirror.read_all()
         return await self.near.get_counts()
+
+    async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
+        await (self.mirror.read_all() if session is None else self.trees.read(session))
+        return await self.near.get_usage(session, by=by)
 
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         """See Supervisor. The last page also has the roots of trees that could not be read, as far as the server knows

@@ -61,16 +61,20 @@ async def start_session(trees: Trees, command: commands.Start, who: str) -> tupl
         cwd=here if cwd is None else find_folder(cwd, here),
         requester=printable_text(command.requester) if command.requester else who,
         by=who,
+        budget=command.budget,
         largest=largest,
         has_marks=True,
     )
-    mark = digest_of_value([start.agent, to_wire(start).get("given", [])])
+    document = to_wire(start)
+    bounded = [] if command.budget is None else [document["budget"]]
+    mark = digest_of_value([start.agent, document.get("given", []), *bounded])
     is_new = await start_tree(trees, start, mark)
     if not is_new:
         described = await trees.namespace.describe(root)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(
-                f"session {root} belongs to another agent, or was started with another input; choose another id"
+                f"session {root} belongs to another agent, or was started with another input or budget; choose "
+                "another id"
             ) from None
     await trees.until_accepted(root, [Wanted(name=start.agent)])
     return root, is_new

@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final, Literal
 
 import anyio
+from msgspec.structs import replace
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.exceptions import ApplicationError
@@ -30,15 +31,17 @@ from supervisor.core.calls.rules import named_paths, policy_of
 from supervisor.core.declarations.signatures import accepts_context, hint_of, is_plain, signature_of
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext, StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
-from supervisor.core.encoding import to_json
+from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
 from supervisor.core.models import dump, read_model
+from supervisor.core.usage import Usage, checked_usage
 from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, runs_on
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.runtime.plans.rules import why_not_begun
+from supervisor.system.prices import Prices, genai_price, priced
 from supervisor.system.settling import files_of_ours, settle
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
@@ -50,8 +53,9 @@ PULSE_SECONDS: Final = 0.5
 class Bodies:
     """Runs the bodies of calls and steps on a worker, as far as it offers them."""
 
-    def __init__(self, offered: Offered) -> None:
+    def __init__(self, offered: Offered, prices: Prices = genai_price) -> None:
         self._offered = offered
+        self._prices = prices
         self._tasks = set[asyncio.Task[None]]()
         self._running = RunningBodies(self._start)
 
@@ -74,12 +78,16 @@ class Bodies:
             self._offered.check(request.reference, found)
         except InvalidInput as error:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
-        return to_wire(await _Body(request, found, self._running).run())
+        return to_wire(await _Body(request, found, self._running, self._prices).run())
 
 
 class _Body:
     def __init__(
-        self, request: BodyRequest, found: ToolSpec[..., Any] | Callable[..., Any], bodies: RunningBodies
+        self,
+        request: BodyRequest,
+        found: ToolSpec[..., Any] | Callable[..., Any],
+        bodies: RunningBodies,
+        prices: Prices,
     ) -> None:
         self._request = request
         self._found = found
@@ -91,6 +99,13 @@ class _Body:
         self._scope = anyio.CancelScope()
         """Cancelled if a step stalls."""
         self._left: ToolResult[Any] | None = None
+        self._prices = prices
+        self._used: list[Usage] = []
+
+    def use(self, usage: Usage) -> None:
+        given = checked_usage(usage)
+        given = replace(given, model=printable_text(given.model))
+        self.running.in_loop(lambda: self._used.append(priced(given, self._prices)))
 
     def heartbeat(self) -> None:
         self._beat = anyio.current_time()
@@ -99,6 +114,11 @@ class _Body:
         self._left = result
 
     async def run(self) -> BodyResult:
+        """Run the body; return how it has ended, and what it has used of models."""
+        ended = await self._run()
+        return replace(ended, used=self._used) if self._used else ended
+
+    async def _run(self) -> BodyResult:
         request = self._request
         if request.ruled is not None and (why := _why_denied(request, request.ruled)) is not None:
             return BodyResult(kind="denied", text=why, has_begun=False)
@@ -236,6 +256,9 @@ class _StepContext(StepContext):
     def heartbeat(self) -> None:
         self._body.running.in_loop(self._body.heartbeat)
 
+    def used(self, usage: Usage, /) -> None:
+        self._body.use(usage)
+
     def stream(self, piece: str, /) -> None:
         self.heartbeat()  # the agent's text is in the process of its workflow, which may be another one
 
@@ -260,6 +283,9 @@ class _ToolContext(ProcessToolContext):
 
     def heartbeat(self) -> None:
         self._body.running.in_loop(self._body.heartbeat)
+
+    def used(self, usage: Usage, /) -> None:
+        self._body.use(usage)
 
     def leave(self, result: ToolResult[Any]) -> None:
         self._body.leave(result)

@@ -11,6 +11,7 @@ import msgspec
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from supervisor.core.budgets import Budget
 from supervisor.core.errors import SupervisorError
 from supervisor.core.events import ForkTaken
 from supervisor.runtime.local import LocalSupervisor
@@ -82,7 +83,7 @@ class Answering:
             case "cancel":
                 await supervisor.cancel(session, reason=command.text, by=by, run=command.run)
             case "send":
-                return to_wire(await supervisor.send(session, text, by=by))
+                return to_wire(await supervisor.send(session, text, by=by, message=command.message))
             case "retry":
                 return (await supervisor.retry(session, by=by)).number
             case "forked":
@@ -92,6 +93,8 @@ class Answering:
                 return to_wire(await supervisor.add_rule(command.rule, by=by))
             case "revoke_rule":
                 return to_wire(await supervisor.revoke_rule(text, by=by))
+            case "raise_budget":
+                await supervisor.raise_budget(session, msgspec.json.decode(text, type=Budget), by=by)
             case "release":
                 await self._release(command)
             case "rescue":

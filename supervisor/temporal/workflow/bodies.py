@@ -116,6 +116,7 @@ class TreeBodies:
             handle = self._start(body, request)
             cancellation = await wait_for(handle)
             found = _found(handle)
+            _take_used(body, found)
             if found.kind == "stalled" and not self._attempts().is_draining:
                 body.stall(found.text)
                 await anyio.Event().wait()
@@ -210,6 +211,13 @@ def _is_before_mark(cause: BaseException | None) -> bool:
     return (
         isinstance(cause, ActivityTimeout) and cause.type == TimeoutType.HEARTBEAT and not cause.last_heartbeat_details
     )
+
+
+def _take_used(body: Body, found: BodyResult) -> None:
+    """Count what a body has used of models, however it has ended."""
+    if body.args and (take := getattr(body.args[0], "take_used", None)) is not None:
+        for usage in found.used:
+            take(usage)
 
 
 def _leave(body: Body, found: BodyResult) -> None:

@@ -38,6 +38,7 @@ class TreeRunner(Runner):
             environment=WorkflowEnvironment(start, lambda: self.attempts, lost_after),
             find_agent=find_agent,
             orphans=OrphanedProcesses(found=not_begun),
+            prices=lambda _: None,  # the workers know them, and say what a body has cost
         )
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:

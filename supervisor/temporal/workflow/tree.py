@@ -174,7 +174,13 @@ class RunningTree:
                 await supervisor.resume(start.session)
                 return None
             await supervisor.start(
-                start.agent, *given, session=start.session, cwd=start.cwd, requester=start.requester, by=start.by
+                start.agent,
+                *given,
+                session=start.session,
+                cwd=start.cwd,
+                requester=start.requester,
+                by=start.by,
+                budget=start.budget,
             )
         except SupervisorError as error:
             return error

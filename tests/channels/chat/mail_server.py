@@ -44,14 +44,14 @@ class Mailbox:
 
 
 @contextmanager
-def receiving(folder, security="starttls", port=0):
+def receiving(folder, security="starttls", port=0, kind=Mailbox, **options):
     """Serve a mailbox on loopback."""
-    box = Mailbox()
+    box = kind()
     Authority(folder).make("server", x509.IPAddress(ip_address("127.0.0.1")))
     box.ca_file = str(folder / "ca.pem")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    how = {"authenticator": box.authenticate, "auth_require_tls": False}
+    how = {"authenticator": box.authenticate, "auth_require_tls": False, **options}
     if security == "starttls":
         controller = Controller(
             box, hostname="127.0.0.1", port=port or _free_port(), tls_context=context, require_starttls=True, **how

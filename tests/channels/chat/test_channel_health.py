@@ -14,6 +14,7 @@ from test_slack import channel as slack_channel
 from supervisor import Deny, MemoryStore, People, Person, SupervisorError, TokenHash, open_supervisor
 from supervisor.channels import Channel
 from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.health import down_of
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import Site
 from supervisor.cli.configuring import check
@@ -90,6 +91,37 @@ async def test_a_channel_that_is_down_is_logged_once_and_comes_back(slack, caplo
         await until(lambda: chat.down is None)
     assert [record.getMessage().split()[0] for record in caplog.records] == ["channel.down", "channel.up"]
     assert "token_revoked" in caplog.records[0].getMessage()
+
+
+class Deaf(Channel):
+    """A channel that only notifies, without a check: its cards fail as long as it is deaf."""
+
+    name, only_notifies, card_again, is_deaf = "deaf", True, 0.01, True
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        if self.is_deaf:
+            raise ConnectionRefusedError("no server")
+        return "card"
+
+    async def retire(self, approval, card):
+        pass
+
+
+async def test_a_channel_without_a_check_is_down_while_its_cards_fail(caplog):
+    """What is to wake a person shows as dead, not as well; a card that is shown ends that."""
+    deaf = Deaf()
+    async with open_supervisor(MemoryStore(), agents=[deployer], channels=[deaf]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await until(lambda: deaf.failing)
+        assert supervisor.cards_failed["deaf"] >= 3
+        site = Site(Guard(None, b"s" * 32, None, "s"), is_secure=False, channels=[deaf])
+        assert down_of(site) == ("deaf",)
+        deaf.is_deaf = False
+        await until(lambda: down_of(site) == ())
+        await supervisor.cancel(run.session)
 
 
 class Broken(Channel):

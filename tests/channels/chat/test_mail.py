@@ -6,7 +6,7 @@ from email.utils import parseaddr
 
 import pytest
 from hypothesis import given, settings
-from mail_server import PASSWORD, USER, receiving
+from mail_server import PASSWORD, USER, Mailbox, receiving
 from msgspec.structs import replace
 from platform_scenes import asker, deployer, opened, ran, until
 from test_platform_cards import NOW, approvals, decided_ones
@@ -147,6 +147,23 @@ async def test_a_check_signs_in(box):
     """It sends nothing."""
     assert await channel(box).check() == "supervisor@example.org by 127.0.0.1"
     assert (box.users[-1], box.letters) == (USER, [])
+
+
+class Modern(Mailbox):
+    """Of a provider that takes no password any more."""
+
+    async def auth_XOAUTH2(self, server, arguments):  # noqa: N802 # aiosmtpd's name
+        raise NotImplementedError
+
+
+async def test_a_server_that_takes_no_password_says_so_and_is_not_tried_again(tmp_path):
+    """It is no failure of the network, and only another configuration helps."""
+    with receiving(tmp_path, kind=Modern, auth_exclude_mechanism=["PLAIN", "LOGIN"]) as modern:
+        chat = channel(modern, server=server(modern, security="starttls"))
+        with pytest.raises(EmailRefused, match="takes no password, only XOAUTH2"):
+            await chat.check()
+    with pytest.raises(EmailRefused, match="takes no password"):  # the server is gone, and is not missed
+        await chat.check()
 
 
 async def test_a_server_without_starttls_gets_nothing():

@@ -690,7 +690,7 @@ async def test_a_message_with_files_or_also_sent_to_the_channel_counts(slack):
         await supervisor.cancel(approval.session)
 
 
-@pytest.mark.parametrize("mark", [{"bot_id": "B9"}, {"app_id": "A9"}, {"bot_profile": {"id": "B9"}}])
+@pytest.mark.parametrize("mark", [{"bot_id": "B_9"}, {"app_id": "A9"}, {"bot_profile": {"id": "B_9"}}])
 async def test_a_post_of_an_app_in_a_persons_name_decides_nothing(slack, mark):
     """A person's token can be in the hands of an app, as in a workflow."""
     chat = channel(slack, agent=deployer)

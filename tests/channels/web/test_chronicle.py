@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from daemons import pending_of, until
 
-from supervisor import MemoryStore
-from supervisor.channels.web.metrics import FAMILIES
+from supervisor import MemoryStore, Usage
+from supervisor.channels.web.metrics import FAMILIES, _spent, _written
 from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
 from supervisor.system.chronicle import Chronicle
@@ -174,3 +174,22 @@ def test_another_form_of_log_is_refused(daemon, log):
     config.write_text(f"log = {log}\n")
     with pytest.raises(AssertionError, match="log"):
         daemon.start("--config", str(config))
+
+
+def test_the_metrics_count_what_was_spent_and_what_is_not_known():
+    chronicle = Chronicle(MemoryStore())
+    told = [
+        e.UsageSpent(at=AT, usage=Usage("m", 1, 90, 40, 10, 0.5)),
+        e.UsageSpent(at=AT, usage=Usage("m", 2, None, None, None)),
+    ]
+    chronicle.hear(JournalEntry(n, "s", event) for n, event in enumerate(told))
+    text = "\n".join(_written(_spent(chronicle)))
+    shown = re.findall(r"^supervisor_model_(\S+) (\S+)$", text, re.MULTILINE)
+    assert shown == [
+        ("requests_total", "3"),
+        ('tokens_total{kind="input"}', "90"),
+        ('tokens_total{kind="cached_input"}', "40"),
+        ('tokens_total{kind="output"}', "10"),
+        ("usd_total", "0.5"),
+        ("unpriced_total", "2"),
+    ]

@@ -3,6 +3,7 @@
 import re
 import signal
 
+from accessibility import AXE, violations
 from daemons import TOKEN, pending_of, until
 
 from supervisor.channels.web import rendering
@@ -55,7 +56,7 @@ def test_a_person_approves_edits_denies_and_comes_back_after_a_kill(daemon, pers
     ana.see(ana.page.locator("#connection"), "lost")
     old = ana.card("salt").get_by_role("button", name="Approve once")
     old.click()
-    ana.see(ana.card("salt").locator(".problem"), "Not sent")
+    ana.see(ana.card("salt").locator(".problem"), "not known whether it was counted")
     daemon.start()
     ana.page.locator("#connection").wait_for(state="hidden")
     old.click()
@@ -94,6 +95,34 @@ def test_a_page_that_was_offline_shows_what_happened_meanwhile(one_daemon, perso
     ana.see(ana.card("tea").locator(".ending"), "denied by")
     ana.page.locator("#connection").wait_for(state="hidden")
     assert streams[-1].headers["last-event-id"].partition(".")[2].isdecimal()
+
+
+def test_a_press_whose_answer_is_lost_is_asked_for_and_a_message_arrives_once(one_daemon, person):
+    """It is said that it is sent, then that it is not known, and then what the store says; no press counts twice."""
+    start(one_daemon, "lost", {"cake": "/dev/null"})
+    with one_daemon.client() as client:
+        client.post("/api/sessions", json={"agent": "chatting", "input": "hi", "session": "chat"}).raise_for_status()
+    ana = person(one_daemon)
+    held = []
+    ana.page.route("**/decision", lambda route: held.append(route))  # playwright takes no method
+    ana.see(ana.card("cake")).get_by_role("button", name="Approve once").click()
+    ana.see(ana.card("cake").locator(".sent"), "Sending…")
+    ana.page.route("**/approvals/*", lambda route: route.abort())
+    held[0].fetch()
+    held[0].abort()
+    ana.see(ana.card("cake").locator(".problem"), "not known whether it was counted")
+    ana.page.unroute("**/approvals/*")
+    ana.see(ana.card("cake").locator(".ending"), "approved by")
+
+    ana.page.goto("/sessions/chat")
+    ana.page.get_by_label("Say something").fill("transfer 5")
+    ana.page.route("**/messages", lambda route: (route.fetch(), route.abort()), times=1)
+    for said in ("not known whether it arrived", "A turn begins"):
+        ana.page.get_by_role("button", name="Send").click()
+        ana.see(ana.page.locator("#reply"), said)
+    with one_daemon.client() as client:
+        rows = client.get("/api/sessions/chat/journal", params={"limit": 1000}).json()["items"]
+    assert [row["text"] for row in rows if row["event"] == "MessageReceived"] == ["transfer 5"]
 
 
 def test_a_person_who_is_signed_out_or_has_an_old_page_is_told_and_loses_nothing(one_daemon, person):
@@ -144,21 +173,28 @@ def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
     assert file.read_text() == "one\ntwo\n"
 
 
-def test_a_key_approves_nothing_whose_end_was_not_on_screen(one_daemon, person):
-    """A11: the first press shows the end of a long card, where its buttons stand; nothing of it is scrolled away."""
-    start(one_daemon, "long", {"\n".join(f"line {number}" for number in range(200)): "/dev/null"})
+def test_nothing_is_approved_whose_text_is_folded_or_whose_end_was_not_on_screen(one_daemon, person):
+    """A11: the first press, of a key or of the button, opens the middle of a long text; its buttons stand below it."""
+    long = "\n".join(f"line {number}" for number in range(200))
+    start(one_daemon, "long", {long: "/dev/null", f"{long}\nother": "/dev/null"})
     ana = person(one_daemon)
-    ana.see(ana.card("line 0"))
-    code = ana.card("line 0").locator("pre.code")
-    assert code.evaluate("each => each.scrollHeight <= each.clientHeight + 1")
+    first = ana.see(ana.card("line 0"))
+    assert not first.locator("pre", has_text="line 100").is_visible()
+    assert first.locator("pre").evaluate_all("all => all.every(each => each.scrollHeight <= each.clientHeight + 1)")
     ana.page.locator("#main").focus()
     ana.page.keyboard.press("j")
     ana.page.evaluate("scrollTo(0, 0)")
     ana.page.keyboard.press("a")
     ana.page.wait_for_function("document.getElementById('news').textContent")
+    ana.see(first.locator("pre", has_text="line 100"))
     with one_daemon.client() as client:
         assert pending_of(client, "long")
     ana.page.keyboard.press("a")
+    other = ana.see(ana.card("other"))
+    other.get_by_role("button", name="Approve once").click()
+    ana.see(other.locator(".sent"), "Nothing is decided yet")
+    ana.see(other.locator("pre", has_text="line 100"))
+    other.get_by_role("button", name="Approve once").click()
     assert "noted" in outcome(one_daemon, "long")
 
 
@@ -206,15 +242,39 @@ def test_a_browser_that_has_only_the_cookie_reads_and_can_sign_out(one_daemon, p
     ana.see(ana.page.get_by_label("Your token"))
 
 
-def test_very_many_at_once_are_counted_and_some_are_shown(one_daemon, person):
-    """A page has as many cards as a person can look through, and says how many more wait."""
-    ana = person(one_daemon)
+def test_very_many_at_once_are_rows_of_which_none_moves(one_daemon, person):
+    """A row opens to the whole card; what others decide, and what comes, moves no other row and takes no focus."""
+    ana = person(one_daemon, viewport={"width": 390, "height": 844}, has_touch=True)
     ana.see(ana.page.locator("#empty"))
     with one_daemon.client() as client:
         client.post("/api/sessions", json={"agent": "asking_many", "input": 130, "session": "many"}).raise_for_status()
     ana.see(ana.page.locator("#waiting"), "130 decisions")
-    ana.see(ana.page.locator("#left-out"), "80 more")
-    assert ana.page.locator("[data-card]").count() == 50
+    ana.page.reload()
+    ana.see(ana.page.locator("[data-waiting]"), "130 waiting")
+    rows = ana.page.locator("[data-card]")
+    assert rows.count() == 130
+    assert rows.nth(129).evaluate("row => row.getBoundingClientRect().bottom + scrollY") < 14_000
+    one_daemon_decides = rows.nth(0).get_attribute("data-card")
+    rows.nth(1).get_by_role("link").first.tap()
+    ana.see(rows.nth(1).locator(".facts"))
+    place = "row => Math.round(row.getBoundingClientRect().top + scrollY)"
+    before = [rows.nth(number).evaluate(place) for number in (1, 2, 100)]
+    rows.nth(1).locator("summary", has_text="Deny…").click()
+    rows.nth(1).get_by_label("Why not?").fill("half a reason")
+    rows.nth(1).get_by_role("button", name="Deny").focus()
+    opened = [rows.nth(number).evaluate(place) for number in (1, 2, 100)]
+    with one_daemon.client() as client:
+        for approval in (one_daemon_decides, rows.nth(1).get_attribute("data-card")):
+            client.post(f"/api/approvals/{approval}/decision", json={"decision": "approve"}).raise_for_status()
+    start(one_daemon, "later", {"cake": "/dev/null"})
+    ana.see(ana.card("cake"))
+    ana.see(rows.nth(0).locator(".ending"), "approved by")
+    ana.see(rows.nth(1), "half a reason")
+    assert ana.page.evaluate("document.activeElement.dataset.card") == rows.nth(1).get_attribute("data-card")
+    assert [rows.nth(number).evaluate(place) for number in (1, 2, 100)] == opened
+    assert opened[0] == before[0]
+    assert rows.nth(130).locator("xpath=..").get_attribute("data-root") == "later"
+    assert not AXE.exists() or violations(ana.page) == []
 
 
 def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):

@@ -263,6 +263,7 @@ def test_no_query_reads_a_whole_table(path, query):
     meant = {
         "approvals_shown": "SCAN a",
         "counts": "SCAN session",
+        "add_spent": "SCAN up",
         "owners": "SCAN owner",
         "clear_owners": "SCAN owner",
     }

@@ -1,47 +1,43 @@
-"""An approval as a card on a page: the call that would run, and the effect of each choice.
+"""An approval as a row and as a card on a page: the call that would run, and the effect of each choice.
 
 The texts come from channels/wording/cards.py and granting.py, which all surfaces share. This module adds colours, forms
-and a history.
+and sections.
 
 Rules
-- A card shows the whole call. While it is pending no part scrolls: the buttons stand below all of it. A line above a
-  long text gives its length.
+- The inbox has a section for each root session, and a row for each approval: what runs, where, who asks, since when. A
+  row is cut; opening it shows its card. Questions and what expires first stand on top. A few cards are open at once.
+- A card shows the whole call. No part scrolls: the buttons stand below all of it. Folded are only unchanged lines of a
+  change, and the middle of a long text, which the page unfolds before its own Approve counts (markup.py).
+- A screen reader tells two cards apart that run different things: the name of a card says what, where and for whom.
 - Where a person grants a standing rule, the card shows its tool and pattern, and which calls it will not ask about.
 - A decided card says who decided and when, keeps the request, and has no buttons.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, Literal
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from supervisor.channels.chat import presses
 from supervisor.channels.web.pages.forms import FormView, form_view, read_form
-from supervisor.channels.web.pages.markup import Language, Span, language_of, spans, text_change
-from supervisor.channels.wording.cards import (
-    NUMBERS,
-    all_facts,
-    decided,
-    headline,
-    make_card,
-    path_text,
-    quoted,
-)
+from supervisor.channels.web.pages.markup import Language, Part, Span, count_changes, language_of, parts, text_change
+from supervisor.channels.web.pages.rows import Row, row_of
+from supervisor.channels.wording.cards import NUMBERS, all_facts, make_card, path_text, quoted
 from supervisor.channels.wording.form_words import fields_of
 from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
 from supervisor.core.approvals import facts
 from supervisor.core.approvals.drawing import direction_of, draw_code
-from supervisor.core.approvals.facts import ago, name_text
+from supervisor.core.approvals.facts import name_text
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
+from supervisor.core.calls.told import programs_told
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
 LONG_LINES: Final = 24
-"""Lines. A longer argument gets a line with its length, and it scrolls once the approval is decided."""
+"""Lines of an argument above which the card gives its length."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
 """Names that tools give to a text and to its replacement. A page shows the difference of the two."""
 
@@ -51,20 +47,26 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: facts.Kind
     label: str
-    spans: tuple[Span, ...]
+    parts: tuple[Part, ...]
     language: Language
-    lines: int
+    note: str = ""
+    """How much it is, in our words: lines of a long text, or what a change adds and removes."""
     is_default: bool = False
     direction: str = "ltr"
     """Its `dir`: from left to right, or that of its first letter."""
 
     @property
-    def is_block(self) -> bool:
-        return self.language != "text" or self.lines > 1
+    def spans(self) -> tuple[Span, ...]:
+        """What is in sight before anything is unfolded."""
+        return tuple(span for part in self.parts if not part.fold for span in part.spans)
 
     @property
-    def is_long(self) -> bool:
-        return self.lines > LONG_LINES
+    def length(self) -> int:
+        return sum(len(span.text) for part in self.parts for span in part.spans)
+
+    @property
+    def is_block(self) -> bool:
+        return self.language != "text" or len(self.parts) > 1 or any("\n" in span.text for span in self.spans)
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,23 +88,12 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class CardView(msgspec.Struct, frozen=True, kw_only=True):
-    """The card of one approval or question. `tone` is its class in the style sheet."""
+    """The card of one approval or question."""
 
-    id: str
+    row: Row
     session: str
-    root: str
-    agent: str
-    path: str
-    asks: str
     facts: tuple[Fact, ...]
     unset: str
-    where: str
-    requester: str
-    created_at: datetime
-    since: str
-    expires_at: datetime | None
-    tone: Literal["pending", "approved", "denied", "gone"]
-    ending: str
     decided_at: datetime | None
     effects: dict[str, str]
     """The effect of each choice, by its word, in the same words as on every other surface."""
@@ -110,8 +101,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     replies: tuple[Reply, ...]
     """Answers to choose from. If there are none, the answer is a text."""
     escalated_to: tuple[str, ...]
-    is_blocked: bool
-    """Whether the session that asks is blocked."""
+    block: str
+    """What it means that the session which asks is blocked; "" if it is not, or if that matters no more."""
     grants: tuple[Grant, ...]
     edit_text: str
     """The arguments as JSON, for an edit; "" if the call is not editable."""
@@ -123,15 +114,20 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """Why the reader may not decide it; None if the reader may."""
 
     @property
-    def is_pending(self) -> bool:
-        return self.tone == "pending"
+    def id(self) -> str:
+        return self.row.id
 
     @property
-    def name(self) -> str:
-        """The card's name for screen readers."""
-        first = self.facts[0] if self.facts else None
-        what = "".join(span.text for span in first.spans).replace("\n", " ")[:80] if first else ""
-        return f"{self.path} {self.asks} {what}".strip()
+    def where(self) -> str:
+        return self.row.where
+
+    @property
+    def is_pending(self) -> bool:
+        return self.row.tone == "pending"
+
+    @property
+    def length(self) -> int:
+        return sum(fact.length for fact in self.facts)
 
 
 def card_view(
@@ -147,29 +143,17 @@ def card_view(
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
     form = _form(approval, typed, problem) if is_pending and refusal is None else None
     shown, unset = _question_facts(approval, form) if is_question else _facts(approval)
-    path = path_text(approval.path)
     return CardView(
-        id=approval.id,
+        row=row_of(approval, now),
         session=approval.session,
-        root=approval.root_session,
-        agent=approval.agent,
-        path=path,
-        asks=headline(approval).removeprefix(path).strip(),
         facts=shown,
         unset=unset,
-        where=next((each.text for each in all_facts(approval, now) if each.kind == "place"), ""),
-        requester=approval.requester,
-        created_at=approval.created_at,
-        since=ago(approval.created_at, now),
-        expires_at=approval.expires_at,
-        tone=_TONES.get(approval.status, "gone"),
-        ending="" if is_pending else decided(replace(approval, decided_at=None), now),
         decided_at=approval.decided_at,
         effects={choice.word: choice.effect for choice in make_card(approval, now).choices},
         is_question=is_question,
         replies=tuple(_replies(approval)) if is_question else (),
         escalated_to=approval.escalated_to,
-        is_blocked=approval.blocked and is_pending,
+        block=_BLOCKED.get(approval.status, "") if approval.blocked else "",
         grants=tuple(wider(approval)) if is_pending else (),
         edit_text=json_text(approval.arguments, indent=2) if is_pending and approval.editable else "",
         form=form,
@@ -186,12 +170,11 @@ def _form(approval: Approval, typed: Mapping[str, str] | None, problem: str) -> 
     return form_view(field, approval.id, value, typed if typed and "fields" in typed else None, problem)
 
 
-_TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
-    "pending": "pending",
-    "approved": "approved",
-    "answered": "approved",
-    "denied": "denied",
+_BLOCKED: Final = {
+    "pending": "blocked: the agent's code no longer fits its journal; a decision takes effect once it does",
+    "approved": "it has not run: the session is blocked; it runs once the agent's code fits its journal",
 }
+"""What the block of a session means for an approval in each state."""
 
 
 def _question_facts(approval: Approval, form: FormView | None) -> tuple[tuple[Fact, ...], str]:
@@ -238,6 +221,8 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
             is_command = each.kind == "command"
             language = "text" if is_ours else language_of(named, each.text, is_command=is_command)
             found.append(_fact(each, language))
+            if is_command and (told := programs_told(approval.arguments[each.name])):
+                found.append(_fact(facts.Fact(kind="ours", name="programs", text=visible(told)), "text"))
     return tuple(found), unset
 
 
@@ -252,20 +237,23 @@ def _changed(approval: Approval) -> tuple[tuple[str, ...], Fact | None]:
         before, after = given.get(old), given.get(new)
         if isinstance(before, str) and isinstance(after, str) and not hidden & {old, new}:
             text = text_change(draw_code(before).text, draw_code(after).text)
-            if text is not None:
-                label = f"{name_text(old)} → {name_text(new)}"
-                made = facts.Fact(kind="argument", name=label, text=text)
-                return (old, new), _fact(made, "change", label)
+            label = f"{name_text(old)} → {name_text(new)}"
+            made = facts.Fact(kind="argument", name=label, text=text)
+            return (old, new), _fact(made, "change", label)
     return (), None
 
 
 def _fact(each: facts.Fact, language: Language, label: str = "") -> Fact:
+    cut = tuple(parts(each.text, language))
+    lines = each.text.count("\n") + 1
+    length = f"{lines} lines" if lines > LONG_LINES else f"{len(each.text)} characters" if len(cut) > 1 else ""
+    changed = count_changes(span for part in cut for span in part.spans) if language in ("patch", "change") else ""
     return Fact(
         kind=each.kind,
         label=label or each.label,
-        spans=tuple(spans(each.text, language)),
+        parts=cut,
         language=language,
-        lines=each.text.count("\n") + 1,
+        note=changed or length,
         is_default=each.is_default,
         direction=_direction(each, language),
     )
@@ -293,30 +281,88 @@ def wider(approval: Approval) -> list[Grant]:
     ]
 
 
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the inbox, with its card if that is open."""
+
+    row: Row
+    view: CardView | None = None
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of one root session, or, with `root` "", what must not wait for its turn."""
+
+    root: str
+    title: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def oldest(self) -> datetime:
+        return min(each.row.created_at for each in self.entries)
+
+
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):
-    """The cards of one page, oldest first."""
+    """The sections of one page."""
 
-    cards: tuple[CardView, ...]
+    sections: tuple[Section, ...]
     left_out: int
-    """The number of pending approvals after the last card."""
+    """The number of pending approvals that are not on the page."""
+
+    most_open: int = 0
+    """So many pending approvals, and not more, are open."""
+
+    @property
+    def cards(self) -> list[CardView]:
+        """The cards that are open."""
+        return [each.view for section in self.sections for each in section.entries if each.view is not None]
 
 
-MOST_CARDS: Final = 50
+MOST_ROWS: Final = 500
+"""The most approvals on one page."""
+OPEN_CARDS: Final = 5
+"""So many approvals, and not more, are open when the page is loaded: a person with one request opens nothing."""
+MOST_FIRST: Final = 10
+"""The most rows on top that are not in the section of their session."""
 MOST_TEXT_CHARACTERS: Final = 1_000_000
-"""The most characters on the cards of one page, without the last card. Every other client waits while a page is
+"""The most characters on the open cards of one page, without the last card. Every other client waits while a page is
 drawn."""
 
 
 def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
     """Return the page of pending approvals. `first`: the oldest ones; `pending`: the number of all; `refusal`: says why
     the reader may not decide an approval."""
-    shown, length = list[CardView](), 0
-    for each in first:
-        if length > MOST_TEXT_CHARACTERS:
-            break
-        shown.append(card_view(each, now, refusal=refusal(each)))
-        length += sum(len(span.text) for fact in shown[-1].facts for span in fact.spans)
-    return Inbox(cards=tuple(shown), left_out=max(0, pending - len(shown)))
+    in_order = sorted(first, key=_urgency)
+    urgent = [each for each in in_order if _is_urgent(each)][:MOST_FIRST] if len(first) > OPEN_CARDS else []
+    groups: dict[str, list[Approval]] = {"": urgent} if urgent else {}
+    known = {each.id for each in urgent}
+    for each in in_order:
+        if each.id not in known:
+            groups.setdefault(each.root_session, []).append(each)
+    length, sections = 0, list[Section]()
+    for root, found in groups.items():
+        entries = list[Entry]()
+        for each in found:
+            is_open = len(first) <= OPEN_CARDS and length <= MOST_TEXT_CHARACTERS
+            view = card_view(each, now, refusal=refusal(each)) if is_open else None
+            length += view.length if view is not None else 0
+            entries.append(Entry(row=view.row if view is not None else row_of(each, now), view=view))
+        title = path_text(found[0].path[:1]) if root else FIRST
+        sections.append(Section(root=root, title=title, entries=tuple(entries)))
+    left_out = max(0, pending - len(first))
+    return Inbox(sections=tuple(sections), left_out=left_out, most_open=OPEN_CARDS)
+
+
+FIRST: Final = "Questions, and what expires first"
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def _is_urgent(approval: Approval) -> bool:
+    return approval.kind == "question" or approval.expires_at is not None
+
+
+def _urgency(approval: Approval) -> tuple[bool, bool, datetime, datetime]:
+    """Return the key that sorts questions before calls, and what expires first before what waits longest."""
+    expires_at = approval.expires_at or _NEVER
+    return approval.kind != "question", approval.expires_at is None, expires_at, approval.created_at
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:

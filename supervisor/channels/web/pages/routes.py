@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Final, get_args
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -35,12 +36,13 @@ from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
-from supervisor.core.errors import InvalidInput, NotEntitled
-from supervisor.core.events import SessionCreated
+from supervisor.core.cursors import cursor_at
+from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
+from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.text.visible import visible
-from supervisor.core.values import SendResult, SessionStatus, SessionView
+from supervisor.core.values import Approval, SendResult, SessionStatus, SessionView
 from supervisor.seam.supervisor import Supervisor
 
 SESSIONS_A_PAGE: Final = 50
@@ -75,10 +77,11 @@ SAID: Final = {
 
 
 async def show_inbox(visit: Visit) -> Response:
-    first = await visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
+    first = await visit.supervisor.find_approvals(limit=inbox.MOST_ROWS)
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
-    visit.show(*first[: len(page.cards)])
-    model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", first.cursor)}
+    are_open = {card.id for card in page.cards}
+    visit.show(*(each for each in first if each.id in are_open))
+    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream_url("/api/events", first.cursor)}
     return await visit.page("inbox.html", "inbox", model)
 
 
@@ -97,12 +100,34 @@ async def _card(
 ) -> Response:
     after = await cursor_of_now(visit.supervisor)
     approval = await visit.supervisor.get_approval(asked)
+    if approval.blocked and approval.status == "approved" and await _has_begun(visit.supervisor, approval, after):
+        approval = replace(approval, blocked=False)
     refusal = visit.refusal(approval)
     view = inbox.card_view(approval, visit.now, refusal=refusal, typed=typed, problem=problem)
-    visit.show(approval)
-    stream = stream_url("/api/events", after)
-    model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
+    part = "card" if "x-requested-by" in visit.request.headers else ""
+    part = "row" if "folded" in visit.request.query_params else part
+    if part != "row":
+        visit.show(approval)
+    model = {
+        "view": view,
+        "told": told,
+        "problem": problem,
+        "typed": typed,
+        "stream": stream_url("/api/events", after),
+        "part": part,
+    }
     return await visit.page("approval.html", "inbox", model, status=status)
+
+
+async def _has_begun(supervisor: Supervisor, approval: Approval, cursor: str) -> bool:
+    """Return whether the call that an approval let run has begun."""
+    after: str | None = cursor_at(cursor, approval.position)
+    while after is not None:
+        page = await supervisor.find_entries(approval.session, after=after)
+        if any(isinstance(each.event, ToolCallStarted) and each.event.operation == approval.operation for each in page):
+            return True
+        after = page.next
+    return False
 
 
 async def decide(visit: Visit) -> Response:
@@ -119,7 +144,7 @@ async def decide(visit: Visit) -> Response:
         return await _card(visit, approval.id, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     except NotEntitled as error:
         return await _card(visit, approval.id, 403, problem=f"Not counted: {error}", typed=visit.form)
-    told = "" if result.kind == "accepted" else cards.told(result, visit.now)
+    told = "" if result.kind == "accepted" and not result.released else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
     return await _card(visit, approval.id, DECISION_STATUS[result.kind], told=told)
@@ -224,11 +249,16 @@ async def say(visit: Visit) -> Response:
     if not text.strip():
         return await _session(visit, session, 422, told="Not sent: there is no text.")
     try:
-        heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
+        message = visit.form.get("message") or None
+        heard = await visit.supervisor.chat(
+            session, text, by=visit.person.name, shown_before=visit.seen_at, message=message
+        )
     except NotEntitled as error:
         return await _session(visit, session, 403, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     except InvalidInput as error:
         return await _session(visit, session, 422, told=visible(f"Not sent: {error}", kind="words"), typed=text)
+    except SessionConflict as error:
+        return await _session(visit, session, 409, told=visible(f"Not sent: {error}", kind="words"), typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)

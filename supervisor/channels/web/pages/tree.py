@@ -25,6 +25,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None
     owner: str | None
+    spent: str = ""
+    """What it and everything below it have spent on models."""
     below: tuple["Node", ...] = ()
     left_out: int = 0
     """Sub-agents that are not among `below`."""
@@ -79,6 +81,7 @@ def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
         created_at=view.created_at,
         ended_at=view.ended_at,
         owner=view.owner,
+        spent=str(view.usage) if view.usage else "",
         below=shown,
         left_out=len(below) - len(shown),
         size=1 + sum(node.size for node in below),

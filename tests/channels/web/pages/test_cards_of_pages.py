@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
-from page_facts import NOW, an_approval, asked, began, ended, finished, rows
+from page_facts import NOW, an_approval, asked, at, began, ended, finished, rows
 
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import MOST_TEXT_CHARACTERS, card_view, decision_of, inbox
-from supervisor.channels.web.pages.markup import spans, text_change
+from supervisor.channels.web.pages.markup import parts, spans, text_change
+from supervisor.channels.web.pages.rows import row_of
 from supervisor.channels.web.pages.story import story
 from supervisor.channels.web.pages.visits import Viewer
 from supervisor.core.errors import InvalidInput
@@ -151,20 +152,101 @@ def test_a_change_leaves_out_no_line_of_either_side(old, new):
 
 
 def test_a_very_long_text_is_shown_whole_and_fills_the_page():
-    """What is too long to be coloured is one piece, and a page has as many cards as it has room for."""
+    """What is too long to be coloured is one piece, and a page has as many open cards as it has room for."""
     much = '"$(' * (MOST_TEXT_CHARACTERS // 3 + 1)
     asked = [an_approval(id=name, tool="shell", arguments={"command": much}) for name in ("one", "two")]
     assert spans(much, "shell") == [("", much)]
     page = inbox(asked, 7, NOW, lambda approval: None)
-    assert ([card.id for card in page.cards], page.left_out) == (["one"], 6)
+    assert ([card.id for card in page.cards], page.left_out) == (["one"], 5)
+    assert [each.row.id for each in page.sections[0].entries] == ["one", "two"]
 
 
-def test_edits_are_shown_as_what_they_change_and_long_ones_as_they_are():
-    """Tools that replace a text get a difference; comparing is bounded."""
+def test_an_edit_of_any_length_is_shown_as_what_it_changes():
+    """Each changed line is marked and in sight; unchanged ones are folded, and the card says how many lines change."""
     view = card_view(an_approval(arguments={"path": "x", "old_string": "a\nb", "new_string": "a\nc"}), NOW)
     assert ("removed", "-b\n") in view.facts[-1].spans
-    long = card_view(an_approval(arguments={"old_string": "a\n" * 500, "new_string": "b"}), NOW)
-    assert [fact.label for fact in long.facts] == ['"old_string"', '"new_string"']
+    old = [f"line {number}" for number in range(2000)]
+    new = [*old[:250], "one", *old[251:1800], "two", *old[1801:]]
+    (fact,) = card_view(an_approval(arguments={"old_string": "\n".join(old), "new_string": "\n".join(new)}), NOW).facts
+    marked = [span.text for span in fact.spans if span.kind]
+    assert marked == ["-line 250\n", "+one\n", "-line 1800\n", "+two\n"]
+    assert [part.lines for part in fact.parts if part.fold == "same"] == [247, 1543, 196]
+    assert (fact.note, sum(part.lines for part in fact.parts if not part.fold)) == ("+2 \N{MINUS SIGN}2", 16)
+
+
+def test_a_patch_folds_no_line_that_it_calls_unchanged():
+    """What stands in the text of an agent is part of what runs: only its middle is folded, and must be opened."""
+    patch = "@@ -1 +1 @@\n" + "".join(f" line {number}\n" for number in range(500)) + "+last"
+    (fact,) = card_view(an_approval(arguments={"patch": patch}), NOW).facts
+    assert [part.fold for part in fact.parts] == ["", "middle", ""]
+    assert ("added", "+last") in fact.spans
+    assert "".join(span.text for part in fact.parts for span in part.spans) == patch
+
+
+@given(hostile, st.integers(0, 90), st.sampled_from(["shell", "patch", "change", "text"]))
+def test_folding_leaves_out_no_character(text, times, language):
+    """Parts are a partition of the text, and of a long one only the ends are in sight."""
+    shown = visible(f"{text}\n" * times, lines=True)
+    found = parts(shown, language)
+    assert "".join(span.text for part in found for span in part.spans) == shown
+
+
+def test_cards_that_run_different_things_have_different_names():
+    """For a screen reader: in another argument, in another folder, for another person, or far into a long text."""
+    calls = [
+        {"arguments": {"query": "UPDATE a", "database": "staging"}},
+        {"arguments": {"query": "UPDATE a", "database": "production"}},
+        {"cwd": "/srv/demo"},
+        {"cwd": "/srv/live"},
+        {"requester": "bob"},
+        {"root_session": "other"},
+        {"arguments": {"text": "a" * 5000 + "b" + "a" * 5000}, "id": "long-1"},
+        {"arguments": {"text": "a" * 5000 + "c" + "a" * 5000}, "id": "long-2"},
+    ]
+    names = [row_of(an_approval(**each), NOW).name for each in calls]
+    assert len({*names}) == len(calls)
+    assert max(map(len, names)) < 600
+
+
+def test_the_inbox_has_a_section_for_each_session_and_urgent_ones_on_top():
+    """Questions, then what expires first, then each session with its oldest request."""
+    asked = [an_approval(id=f"{number}", root_session=f"s{number % 3}", created_at=at(number)) for number in range(9)]
+    late = an_approval(id="late", root_session="s1", created_at=at(9), expires_at=at(9000))
+    soon = an_approval(id="soon", root_session="s2", created_at=at(10), expires_at=at(8000))
+    page = inbox([*asked, late, soon, a_question(id="why", root_session="s1")], 12, NOW, lambda approval: None)
+    found = [(section.root, [each.row.id for each in section.entries]) for section in page.sections]
+    assert found == [
+        ("", ["why", "soon", "late"]),
+        ("s0", ["0", "3", "6"]),
+        ("s1", ["1", "4", "7"]),
+        ("s2", ["2", "5", "8"]),
+    ]
+    assert page.sections[1].oldest == at(0)
+    assert page.cards == []
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("rm -rf build", "rm"),
+        ("A=1 git push && $X y", "git, a program that only the shell knows"),
+        ("for f in *; do rm $f; done | sh", "rm, sh (sh may run what it is given)"),
+        (["make", "all"], "make (make may run what it is given)"),
+        ("echo `id`", "echo, a program that only the shell knows, perhaps more: not all of it can be read for certain"),
+    ],
+)
+def test_a_command_says_which_programs_it_runs(command, told):
+    """By our own reading, which finds every place where a program could begin, and says what it cannot know."""
+    view = card_view(an_approval(arguments={"command": command}), NOW)
+    (fact,) = [each for each in view.facts if each.label == "programs"]
+    assert "".join(span.text for span in fact.spans) == told
+
+
+def test_a_decided_call_of_a_blocked_session_says_that_it_has_not_run():
+    """Approving it was not in vain, and nothing has happened yet."""
+    approved = an_approval(status="approved", by="bob", decided_at=NOW, blocked=True)
+    assert "has not run" in card_view(approved, NOW).block
+    assert card_view(replace(approved, status="denied"), NOW).block == ""
 
 
 def test_a_pattern_is_shown_where_it_is_granted():
