@@ -29,12 +29,9 @@ EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FI
 # The store's file.
 store = "state.db"
 
-# Seconds until a run that only waits leaves memory, and until people are told again of an approval that still waits.
+# Seconds until a run that only waits leaves memory.
 # passivate_after = 60.0
 # remind_on_start = true             # after a restart, chats get anew the cards that are gone or lie buried
-# remind_after = 3600.0              # default: never
-# escalate_after = 3600.0            # after the reminder; then these people may decide it, too
-# escalate_to = ["ana"]
 
 # What `serve` writes to standard error: "text", or "json" with a document on each line.
 # log = "text"
@@ -84,6 +81,16 @@ port = 8787
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
 # identities = { telegram = "123456789", slack = "U012AB3CD", discord = "80351110224678912" }
+
+# Steps for what stays undecided, one after another. `after`: seconds after the step before.
+# [[escalation]]
+# after = 900.0
+# repeat = 2                         # twice more, 900 seconds after each other
+#
+# [[escalation]]
+# after = 900.0
+# whom = ["ana"]                     # may decide it from then on, too
+# by = ["ntfy", "slack:@approvers"]  # told there, next to where its card is
 
 # Which channels ask, and which only notify, by agent and tool: the first route that fits counts. Without one, the first
 # channel that takes an approval asks.
@@ -224,7 +231,7 @@ def check(
     from supervisor.wiring.cautions import cautions
     from supervisor.wiring.config import read_configuration
     from supervisor.wiring.daemon import configured_agents
-    from supervisor.wiring.platforms import make_channels, make_routes, read_tables
+    from supervisor.wiring.platforms import make_channels, make_reminders, make_routes, read_tables
 
     if file is not None and config is not None:
         raise InvalidInput(f"{file} and --config {config} are two configurations: check one after the other")
@@ -239,6 +246,7 @@ def check(
         return Exit.USAGE
     channels = make_channels(configuration, people, agents, link)
     routes = make_routes(configuration, channels, people)
+    make_reminders(configuration, channels, people)
     if configuration.traces:
         import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):

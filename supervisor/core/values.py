@@ -185,6 +185,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()
     """People who may decide it, too, since it stayed undecided for so long (A10)."""
+    step: int = 0
+    """The last step of the escalation that came; 0: none."""
+    told_in: tuple[str, ...] = ()
+    """Where that step tells people of it, next to the conversations that have its card."""
     position: int = 0
     """Its position in the store; approvals are ordered by it. 0 over HTTP."""
     blocked: bool = False

@@ -19,7 +19,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.people.posting import Posting
-from supervisor.runtime.people.routing import check_routes
+from supervisor.runtime.people.routing import check_reminders, check_routes
 from supervisor.seam.channel import Channel
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.interpreter import tuned
@@ -45,6 +45,7 @@ async def open_cluster(
 ) -> AsyncIterator[StoreSupervisor]:
     """Serve a namespace. Raises as `open_temporal`; InvalidInput for a file that is no mirror of it; StoreError."""
     check_routes(routes, channels, people)
+    check_reminders(reminders, channels, people)
     client = await connect_to_server(named)
     await prepare(client, named)
     store.open()

@@ -1,7 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
+    [budget], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -25,7 +25,7 @@ import msgspec
 
 from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Role, TokenHash
-from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
@@ -140,6 +140,19 @@ class RoutePart(_Part, frozen=True, kw_only=True):
         return Route(agent=self.agent, tool=self.tool, ask=self.ask, notify=self.notify)
 
 
+class StepPart(_Part, frozen=True, kw_only=True):
+    """A step of the escalation. core/approvals/reminders.py says what it means."""
+
+    after: float
+    whom: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    repeat: int = 0
+
+    def made(self) -> EscalationStep:
+        """Return the step. Raises InvalidInput."""
+        return EscalationStep(after=self.after, whom=self.whom, by=self.by, repeat=self.repeat)
+
+
 class Configuration(_Part, frozen=True, kw_only=True):
     """The content of the file. Its paths are relative to `folder`. The times are in seconds; `open_supervisor` says
     what they mean."""
@@ -150,6 +163,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     remind_after: float | None = None
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
+    escalation: tuple[StepPart, ...] = ()
     log: LogForm = "text"
     traces: bool = False
     trace_contents: bool = False
@@ -183,7 +197,10 @@ class Configuration(_Part, frozen=True, kw_only=True):
     def reminders(self) -> Reminders:
         """Return when people are reminded of approvals. Raises InvalidInput."""
         return Reminders(
-            remind_after=self.remind_after, escalate_after=self.escalate_after, escalate_to=self.escalate_to
+            [step.made() for step in self.escalation],
+            remind_after=self.remind_after,
+            escalate_after=self.escalate_after,
+            escalate_to=self.escalate_to,
         )
 
     def standing_rules(self) -> tuple[Rule, ...]:
@@ -363,8 +380,10 @@ def _reminder_problems(configuration: Configuration) -> Iterator[tuple[str, str]
     try:
         configuration.reminders()
     except InvalidInput as error:
-        yield "remind_after, escalate_after, escalate_to", str(error)
+        yield "escalation" if configuration.escalation else "remind_after, escalate_after, escalate_to", str(error)
     yield from _unknown_people("escalate_to", configuration.escalate_to, configuration.people)
+    for number, step in enumerate(configuration.escalation):
+        yield from _unknown_people(f"escalation[{number}].whom", step.whom, configuration.people)
 
 
 def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:

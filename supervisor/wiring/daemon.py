@@ -49,7 +49,7 @@ from supervisor.system.refusals import COMMANDS
 from supervisor.wiring.app import open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
-from supervisor.wiring.platforms import make_channels, make_routes
+from supervisor.wiring.platforms import make_channels, make_reminders, make_routes
 
 log = FactLog(__name__)
 
@@ -165,9 +165,7 @@ class Daemon:
             adopt=True,
             people=settings.people,
             passivate_after=settings.passivate_after,
-            remind_after=settings.reminders.remind_after,
-            escalate_after=settings.reminders.escalate_after,
-            escalate_to=settings.reminders.escalate_to,
+            escalation=settings.reminders.steps,
             routes=settings.routes,
             traces=settings.traces,
             trace_contents=settings.trace_contents,
@@ -260,7 +258,7 @@ def settle(  # one parameter for each option of the command
         hosts=server.hosts,
         max_streams=server.max_streams,
         passivate_after=configuration.passivate_after,
-        reminders=configuration.reminders(),
+        reminders=make_reminders(configuration, channels, people),
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
         budget=None if configuration.budget is None else configuration.budget.made(),

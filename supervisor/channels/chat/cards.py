@@ -114,12 +114,15 @@ class PlatformCards(Channel):
         return self.platform.shows(approval)
 
     async def remind(self, approval: Approval, card: str) -> None:
-        await self._remind(await self.platform.below(self._place_of(approval), card), approval, card)
+        home = self._place_of(approval)
+        place = await self.platform.below(home, card) if card else await self._locate(home)
+        await self._remind(place, approval, card)
 
     async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
         places = dict[str, list[tuple[Approval, str]]]()
         for approval, card in due:
-            places.setdefault(_parts(card)[0], []).append((approval, card))
+            there = _parts(card)[0] if card else (await self._locate(self._place_of(approval))).conversation
+            places.setdefault(there, []).append((approval, card))
         for conversation, ((approval, card), *others) in places.items():
             if others:
                 await self._remind(Place(conversation), approval, card, [each for each, _ in others])

@@ -29,7 +29,6 @@ from supervisor.channels.wording.cards import (
     path_text,
     remark,
     shown_whole,
-    still_waits,
     summary,
     with_choices,
 )
@@ -147,16 +146,9 @@ def reminder_id(approval: Approval, others: Sequence[Approval] = ()) -> str:
     return f"reminder:{approval.id}:{approval.reminded_at.timestamp():.6f}"
 
 
-def reminder_blocks(approval: Approval, mentioned: Sequence[str], others: Sequence[Approval] = ()) -> list[Block]:
-    """Return the message that tells people again of an approval that waits, and of others."""
-    text = _text(still_waits(approval, *others))
-    return [
-        {
-            "type": "rich_text",
-            "block_id": reminder_id(approval, others),
-            "elements": [_rich(*_mentions(mentioned), text)],
-        }
-    ]
+def reminder_blocks(says: str, mark: str, mentioned: Sequence[str]) -> list[Block]:
+    """Return the message that tells people again of what waits."""
+    return [{"type": "rich_text", "block_id": mark, "elements": [_rich(*_mentions(mentioned), _text(says))]}]
 
 
 def _mentions(people: Sequence[str]) -> list[Block]:

@@ -69,6 +69,11 @@ class Left(msgspec.Struct, frozen=True, gc=False):
     told: datetime | None = None
     """When the last reminder was due that was sent there."""
 
+    @property
+    def is_of_card(self) -> bool:
+        """Whether it says more than that people were told there."""
+        return self.card is not None or self.begun_at is not None or bool(self.failure)
+
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where

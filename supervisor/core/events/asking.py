@@ -138,11 +138,15 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
 
 @event_traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
-    """No decision was made for a while: people are shown the approval again, once. `escalated_to` names people who may
+    """No decision was made for a while: people are told of the approval again. `escalated_to` names people who may
     decide from now on, in addition to those who could before."""
 
     approval: str
     escalated_to: tuple[str, ...] = ()
+    step: int = 0
+    """The number of the step of the escalation, from 1; 0: a former version wrote it."""
+    told_in: tuple[str, ...] = ()
+    """Targets where people are told of it, next to the conversations that have its card."""
 
 
 @event_traits("card", "not copied", "no progress")

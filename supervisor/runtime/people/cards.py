@@ -152,6 +152,8 @@ class Target:
         self.key = target_of(e.CardRetired(at=host.now(), approval="", **self._where))
         self.keeps_cards = channel.keeps_cards
         self._cards: dict[str, Card] = {}
+        self._told: dict[str, datetime | None] = {}
+        """The approvals of which people are told here without a card, and the last reminder that was sent."""
         self._gathered = Gathered(host, channel, lane.slots, start, self._find_due, self._note_sent)
         lane.targets.append(self)
 
@@ -196,6 +198,7 @@ class Target:
     def retire(self, approval: Approval) -> None:
         """Retire the card of an approval that needs no decision any more, so that it does not look live."""
         card = self._cards.get(approval.id)
+        self._told.pop(approval.id, None)
         if card is not None and not card.is_under_way:  # a task under way retires it at its end
             card.take_back()
             card.is_under_way, card.again_in = True, self._channel.card_again
@@ -374,10 +377,22 @@ class Target:
         renewed_for = f"{'' if is_former or says.reminded_at is None else 'due '}{says.reminded_at}"
         return sha256(f"{renewed_for}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
 
+    def tell(self, approval: Approval) -> None:
+        """Tell people here of an approval in the next message, even if it has no card here."""
+        if approval.id not in self._told:
+            left = self._host.find_left(approval).get(self.key)
+            self._told[approval.id] = None if left is None else left.told
+        self._gathered.take(approval)
+
     def _find_due(self, approval: Approval) -> Due | None:
-        """Return an approval and its card if people are to be reminded of it here."""
+        """Return an approval and its card if people are to be told of it here again."""
         card, now = self._cards.get(approval.id), self._find_pending(approval)
-        if card is None or card.id is None or now is None or now.reminded_at in (None, card.reminded_at):
+        if now is None or now.reminded_at is None:
+            return None
+        if card is None or card.id is None:
+            is_due = approval.id in self._told and self._told[approval.id] != now.reminded_at
+            return Due(self._host.mark(now), "") if is_due else None
+        if now.reminded_at == card.reminded_at:
             return None
         return None if self._was_told(card, now) else Due(self._host.mark(now), card.id)
 
@@ -394,10 +409,13 @@ class Target:
 
     async def _note_sent(self, approval: Approval) -> None:
         """Note that people were reminded of an approval here."""
-        due, card = approval.reminded_at, self._cards.get(approval.id)
-        if card is not None and due is not None:
+        due = approval.reminded_at
+        assert due is not None
+        if (card := self._cards.get(approval.id)) is not None:
             card.reminded_at = due
-            await self._note(approval, e.ReminderSent, due=due)
+        if approval.id in self._told:
+            self._told[approval.id] = due
+        await self._note(approval, e.ReminderSent, due=due)
 
     async def _claim(self, approval: Approval, card: Card) -> str | None:
         """Claim the posting of a card. Return the card that another process has posted, if there is one."""

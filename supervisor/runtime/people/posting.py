@@ -5,7 +5,9 @@ Posting begins after the approval's commit, and never delays that commit (A1).
 Rules
 - When this process claims a tree, it posts all pending approvals of the tree (R3).
 - A process shows the approvals of the trees that it owns. A process that claims trees as it runs (a daemon) also shows
-  an approval of another process that no channel has shown for OWNER_TIME_SECONDS.
+  an approval of another process that no channel has shown for OWNER_TIME_SECONDS. It lets the steps of all approvals
+  come (remind.py). If a step has come and no process owns the tree, it shows the approval, and tells people of it; if
+  one owns the tree and shows it, it tells people in the targets that the step names.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
 - `unattended` answers in place of people, under its own name. The setting is never stored. It does not approve
@@ -139,7 +141,7 @@ class Posting:
         cards are noted; None: in the store. `serves`: whether this process shows what the tree of a root asks; None: if
         it owns the tree."""
         self._runner = runner
-        self._reminding = Reminding(runner, reminders, self._show_again)
+        self._reminding = Reminding(runner, reminders)
         self._reader = reader
         self._store = reader.store
         self._audience = audience
@@ -178,11 +180,13 @@ class Posting:
             async for approval in changes:
                 if approval.status != "pending":
                     self._retire(approval)
-                elif approval.id not in self._known:
-                    if self._serves(approval.root_session):
-                        self._take(approval)
-                    elif self._sweep:
-                        self._leave_to_owner(approval)
+                elif approval.id in self._known:
+                    self._tell_again(approval)
+                elif self._serves(approval.root_session):
+                    self._take(approval)
+                elif self._sweep:
+                    self._reminding.watch(approval)
+                    self._leave_to_owner(approval)
 
     def serve_in(self, tasks: TaskGroup) -> None:
         """Run the tasks that talk to channels in this task group, whose owner ends them together with `run`."""
@@ -205,7 +209,7 @@ class Posting:
                 self._take(approval)
             elif approval.id in self._foreign:
                 self._foreign.discard(approval.id)
-                self._reminding.watch(approval)
+                self._tell_again(approval)
         if self._poster.has_channels and not self._sweep:
             for stale in self._store.find_shown():
                 if stale.root_session == root:
@@ -232,8 +236,11 @@ class Posting:
             if now is None or now.status != "pending" or now.id in self._known:
                 return
             is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
-            if is_shown or store.get_owner(now.root_session) is None:  # the process that claims the tree shows it
+            is_left = store.get_owner(now.root_session) is None
+            if now.reminded_at is None and (is_shown or is_left):  # the process that claims the tree shows it
                 self._leave_to_owner(now, min(SELDOM_SECONDS, max(OWNER_TIME_SECONDS, 2 * wait)))
+            elif is_shown and not is_left:
+                self._poster.tell(now)
             else:
                 self._known.add(now.id)
                 self._foreign.add(now.id)
@@ -250,6 +257,7 @@ class Posting:
                 if approval.id in self._known:
                     continue
                 if not self._serves(approval.root_session):
+                    self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
                 elif not store.owns(approval.root_session):
                     self._take(approval)
@@ -285,9 +293,11 @@ class Posting:
             self._known.discard(approval.id)
             self._runner.attempts.suspend_root(approval.root_session, error)
 
-    async def _show_again(self, approval: Approval) -> None:
-        """Renew the cards of an approval, or show it on the first channel that takes it."""
-        self._poster.show(approval)
+    def _tell_again(self, approval: Approval) -> None:
+        """Renew the cards of an approval that this process shows, and tell people that it still waits."""
+        self._reminding.watch(approval)
+        if self._poster.has_channels and self._answer is None:
+            self._poster.show(approval)
 
     def _renew_cards_of(self, session: str) -> None:
         """Renew the cards of a session that has become blocked or unblocked."""

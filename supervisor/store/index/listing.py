@@ -218,8 +218,9 @@ def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) ->
     found = replace(asked, shown=channels_of(shown))
     if reminder is None:
         return found
-    reminded = _read(_read_reminder, reminder)
-    return replace(found, reminded_at=reminded and reminded.at, escalated_to=reminded.escalated_to if reminded else ())
+    if (said := _read(_read_reminder, reminder)) is None:
+        return found
+    return replace(found, reminded_at=said.at, escalated_to=said.escalated_to, step=said.step, told_in=said.told_in)
 
 
 def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
