@@ -8,6 +8,7 @@ from supervisor.core.events import (
     Again as Again,
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
+    ApprovalHushed as ApprovalHushed,
     ApprovalReminded as ApprovalReminded,
     ApprovalWithdrawn as ApprovalWithdrawn,
     AttemptSettled as AttemptSettled,

@@ -73,6 +73,7 @@ port = 8787
 # kind = "ask"
 # tool = "deploy"
 # approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
+# urgency = "high"                   # of what it asks for
 
 # People and their roles. An operator may do everything. An approver may read and decide. A person without a role may
 # read, and decide what sessions ask that they started. `supervisor token` makes a token for the person and its hash for
@@ -80,7 +81,11 @@ port = 8787
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
+# quiet = { begins = "22:00", ends = "07:00", zone = "Europe/Berlin" }  # no reminder of low urgency then
 # identities = { telegram = "123456789", slack = "U012AB3CD", discord = "80351110224678912" }
+
+# How soon people hear again of what waits: "low" not in quiet hours, "high" at once. A rule or an agent has its own.
+# urgency = "normal"
 
 # Steps for what stays undecided, one after another. `after`: seconds after the step before.
 # [[escalation]]
@@ -238,7 +243,10 @@ def check(
     file = file or config or DEFAULT
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
-    people, link = People(configuration.persons(), configuration.reservations()), configuration.server.public_url
+    people = People(
+        configuration.persons(), configuration.reservations(), configuration.urgencies(), configuration.urgency
+    )
+    link = configuration.server.public_url
     _, problems = read_tables(configuration, people, agents, link)
     if problems:
         for problem in problems:

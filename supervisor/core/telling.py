@@ -38,7 +38,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
 from supervisor.core.usage import spent_by, spent_text
-from supervisor.core.values import HOW_LONG, SessionView
+from supervisor.core.values import HOW_LONG, HushedBy, SessionView
 
 
 class Part(NamedTuple):
@@ -354,6 +354,9 @@ def _card(event: e.AnyEvent) -> _Words | None:
             names = [piece for name in event.escalated_to for piece in (", ", PERSON(name))][1:]
             also = (", and from now on also ", *names) if names else ()
             return "people were reminded", *also, " ", _approval_of(event.approval)
+        case e.ApprovalHushed():
+            is_on_it = event.acknowledged == HushedBy(event.by, event.until)
+            return PERSON(event.by), " is on " if is_on_it else " wants to hear later of ", _approval_of(event.approval)
         case e.ReminderSent():
             return "told again in ", _where(event), " ", _approval_of(event.approval)
         case e.CardPosted():

@@ -108,6 +108,13 @@ class Option(msgspec.Struct, frozen=True, gc=False):
     pattern: str | None = None
 
 
+class HushedBy(msgspec.Struct, frozen=True):
+    """A person who is on an approval, or wants to hear nothing of it, until an instant."""
+
+    by: str
+    until: datetime
+
+
 class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a person is asked, about one call or by an agent in its own right, and its state. Every surface shows these
     fields; they are a JSON contract."""
@@ -189,6 +196,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The last step of the escalation that came; 0: none."""
     told_in: tuple[str, ...] = ()
     """Where that step tells people of it, next to the conversations that have its card."""
+    acknowledged: HushedBy | None = None
+    """Who is on it: until then no step comes."""
+    snoozed: tuple[HushedBy, ...] = ()
+    """People who hear nothing of it, each until an instant."""
     position: int = 0
     """Its position in the store; approvals are ordered by it. 0 over HTTP."""
     blocked: bool = False

@@ -26,6 +26,7 @@ from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.hush import ON_IT, hush
 from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.rules import book, revoke, rule_added
@@ -95,6 +96,13 @@ class LocalSupervisor(LocalStarting):
             return [(session, word)], None
 
         return await self._runner.journal.append_with_answer(plan)
+
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        until = self._runner.clock.now() + ON_IT
+        return await hush(self._runner, self.admission, command.approvals, who, until, command.channel, is_on_it=True)
+
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        return await hush(self._runner, self.admission, command.approvals, who, command.until, command.channel)
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         found = self.reader.get_approval(command.approval)

@@ -16,7 +16,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, time
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.client.addresses import is_loopback
-from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Role, TokenHash
+from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, Urgency, UrgencyRule
 from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
@@ -57,6 +57,8 @@ class RulePart(_Part, frozen=True, kw_only=True):
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
+    urgency: Urgency | None = None
+    """How soon people hear again of the calls that its `ask` asks about."""
     unreviewed: bool = False
     """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
@@ -84,6 +86,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
+    urgency: Urgency | None = None
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
     first_progress_timeout: float | None = None
@@ -113,10 +116,34 @@ class TokenPart(_Part, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
 
+class QuietPart(_Part, frozen=True, kw_only=True):
+    """Hours of each day, such as "22:00" and "07:00", in a time zone, such as "Europe/Berlin"."""
+
+    begins: str
+    ends: str
+    zone: str
+
+    def made(self) -> Quiet:
+        """Return the hours. Raises InvalidInput."""
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            begins, ends = time.fromisoformat(self.begins), time.fromisoformat(self.ends)
+        except ValueError:
+            raise InvalidInput(f'write times such as "22:00", not {self.begins!r} and {self.ends!r}') from None
+        if begins == ends or begins.tzinfo is not None or ends.tzinfo is not None:
+            raise InvalidInput("write two different times, without a time zone: zone is one for both")
+        try:
+            return Quiet(begins, ends, ZoneInfo(self.zone))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise InvalidInput(f'there is no time zone {self.zone!r}: write one such as "Europe/Berlin"') from None
+
+
 class PersonPart(_Part, frozen=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     tokens: tuple[str | TokenPart, ...] = ()
     identities: dict[str, str] = {}
+    quiet: QuietPart | None = None
 
 
 class ServerPart(_Part, frozen=True, kw_only=True):
@@ -164,6 +191,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
     escalation: tuple[StepPart, ...] = ()
+    urgency: Urgency = "normal"
     log: LogForm = "text"
     traces: bool = False
     trace_contents: bool = False
@@ -208,9 +236,27 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     def persons(self) -> list[Person]:
         return [
-            Person(name=name, roles=part.roles, tokens=tuple(map(_token, part.tokens)), identities=part.identities)
+            Person(
+                name=name,
+                roles=part.roles,
+                tokens=tuple(map(_token, part.tokens)),
+                identities=part.identities,
+                quiet=None if part.quiet is None else part.quiet.made(),
+            )
             for name, part in self.people.items()
         ]
+
+    def urgencies(self) -> list[UrgencyRule]:
+        found = [UrgencyRule(urgency=part.urgency, rule=make_rule(part)) for part in self.rules if part.urgency]
+        for name, agent in self.agents.items():
+            if agent.urgency:
+                found.append(UrgencyRule(urgency=agent.urgency, agent=name))
+            found += [
+                UrgencyRule(urgency=part.urgency, agent=name, rule=make_rule(part))
+                for part in agent.rules
+                if part.urgency
+            ]
+        return found
 
     def reservations(self) -> list[ApproverRule]:
         found = [ApproverRule(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
@@ -319,13 +365,7 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
     for where, rule in _rules(configuration):
-        try:
-            make_rule(rule)
-        except InvalidInput as error:
-            yield where, str(error)
-        if rule.approvers and rule.kind != "ask":
-            yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
-        yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
+        yield from _rule_problems(where, rule, people)
     yield from _budget_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
@@ -340,6 +380,17 @@ def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
                 yield where, "it has no limit: write usd, tokens, requests or calls"
         except InvalidInput as error:
             yield where, str(error)
+
+
+def _rule_problems(where: str, rule: RulePart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
+    try:
+        make_rule(rule)
+    except InvalidInput as error:
+        yield where, str(error)
+    for key in ("approvers", "urgency"):
+        if getattr(rule, key) and rule.kind != "ask":
+            yield f"{where}.{key}", f"only a rule of kind ask has it; this one is {rule.kind}"
+    yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
@@ -405,6 +456,11 @@ def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tupl
         yield where, "a person needs a name of printable characters"
     if "scraper" in person.roles and (len(person.roles) > 1 or person.identities):
         yield f"{where}.roles", "a scraper reads the metrics alone: it has no other role, and no identity in a chat"
+    if person.quiet is not None:
+        try:
+            person.quiet.made()
+        except InvalidInput as error:
+            yield f"{where}.quiet", str(error)
     for place, part in enumerate(person.tokens):
         token = _token(part)
         if not is_token_hash(token.hash):

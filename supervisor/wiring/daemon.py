@@ -243,7 +243,7 @@ def settle(  # one parameter for each option of the command
             raise InvalidInput(f"agent {name} is configured already; name it in one place")
     if operator is not None:
         persons.append(operator)
-    people = People(persons, configuration.reservations())
+    people = People(persons, configuration.reservations(), configuration.urgencies(), configuration.urgency)
     channels = make_channels(configuration, people, offered, server.public_url)
     return Settings(
         store=store,

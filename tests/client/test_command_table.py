@@ -73,6 +73,8 @@ fork           |        works   audited  refused        same         |         w
 add_rule       |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 raise_budget   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 revoke_rule    |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
+acknowledge    |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+snooze         |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 reveal         |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
 note_refusal   |        works   -        works          same         |         -       -        -              -        |           -       -        works          -
 note_shown     |        works   -        works          twice        |         -       -        -              -        |           -       -        works          -
@@ -244,6 +246,7 @@ async def prune(world: World, of: str, by: str) -> Any:
     await world.far.prune(datetime.now(UTC) + timedelta(days=1), only=[OLD])
 
 
+LATER = datetime.now(UTC) + timedelta(hours=9)
 COMMANDS = {
     "start": Row(nothing, start, e.SessionCreated),
     "resume": Row(a_call, lambda w, of, by: w.far.resume(w.session, by=by), None),
@@ -260,6 +263,8 @@ COMMANDS = {
     "fork": Row(a_call, fork, e.SessionForked),
     "add_rule": Row(nothing, add_rule, "rules"),
     "revoke_rule": Row(a_rule, lambda w, of, by: w.far.revoke_rule(of, by=by), "rules", -1),
+    "acknowledge": Row(a_call, lambda w, of, by: w.far.acknowledge([of], by=by), e.ApprovalHushed),
+    "snooze": Row(a_call, lambda w, of, by: w.far.snooze([of], LATER, by=by), e.ApprovalHushed),
     "reveal": Row(a_call, lambda w, of, by: w.far.reveal(of, by=by), e.CredentialsShown),
     "note_refusal": Row(a_call, lambda w, of, by: w.far.note_refusal(of, by="ben", reason="no"), e.DecisionRefused),
     "note_shown": Row(a_call, lambda w, of, by: w.far.note_shown(w.session, "m", channel="c"), e.MessageShown),

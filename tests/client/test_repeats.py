@@ -1,5 +1,7 @@
 """Commands whose answer is lost: those that do no harm a second time are sent again, all others only say so."""
 
+from datetime import UTC, datetime
+
 import pytest
 from wires import problem, wired
 
@@ -31,6 +33,8 @@ REPEATED = {
     "fork": lambda remote: remote.fork("s", before=2),
     "cancel": lambda remote: remote.cancel("s"),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
+    "acknowledge": lambda remote: remote.acknowledge([ID]),
+    "snooze": lambda remote: remote.snooze([ID], datetime(2027, 1, 1, tzinfo=UTC)),
 }
 SENT_ONCE = {
     "send": lambda remote: remote.send("s", "hello"),

@@ -62,6 +62,7 @@ ApprovalDecided.approve   .         .         .         open      .         .
 ApprovalDecided.deny      .         .         .         open      .         .
 ApprovalExpired           .         .         .         open      .         .
 ApprovalReminded          .         .         .         open      .         .
+ApprovalHushed            .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
 QuestionAsked             .         .         .         open      .         .
 QuestionAnswered          .         .         .         open      .         .

@@ -296,14 +296,15 @@ class PlatformCards(Channel):
         return begun or self._home
 
     def _draw(self, face: Face, approval: Approval, card: str = "", others: Sequence[Approval] = ()) -> Drawn:
-        mentioned = () if face == "retired" else self._mentioned(approval, others)
+        mentioned = () if face == "retired" else self._mentioned(face, approval, others)
         return self.platform.draw(face, approval, link=self._link, mentioned=mentioned, card=card, others=others)
 
-    def _mentioned(self, approval: Approval, others: Sequence[Approval]) -> Mentioned:
+    def _mentioned(self, face: Face, approval: Approval, others: Sequence[Approval]) -> Mentioned:
         """Return the people whom a card or message mentions."""
         if self.platform.is_direct(self._place_of(approval)):
             return ()
-        every = [self.people.find_mentioned(each, self._mention, self.name) for each in (approval, *others)]
+        find = self.people.find_mentioned if face != "reminder" else partial(self.people.find_told, now=_now())
+        every = [find(each, self._mention, self.name) for each in (approval, *others)]
         found = list(dict.fromkeys(chain.from_iterable(every)))[:MENTIONED]
         known = [(each, self.people.find_by_identity(self.name, each)) for each in found]
         form = self.platform.limits.identity

@@ -103,12 +103,13 @@ class Email(Channel):
         return card or approval.id
 
     async def remind(self, approval: Approval, card: str) -> None:
-        await self._send(reminder_letter, approval, self._needed(approval))
+        if recipients := self._told(approval):
+            await self._send(reminder_letter, approval, recipients)
 
     async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
         found = dict[str, tuple[Address, list[Approval]]]()
         for approval, _ in due:
-            for each in self._needed(approval):
+            for each in self._told(approval):
                 found.setdefault(each.addr_spec.lower(), (each, []))[1].append(approval)
         for recipient, (approval, *others) in found.values():
             await self._send(partial(reminder_letter, others=others), approval, [recipient])
@@ -128,6 +129,12 @@ class Email(Channel):
         sender, to = self._sender.addr_spec, [each.addr_spec for each in recipients]
         await self._server.send(send_to(made, recipients), sender, to)
         self._checked_at = anyio.current_time()
+
+    def _told(self, approval: Approval) -> list[Address]:
+        """Return whom a reminder goes to: not those who want to hear nothing of it now."""
+        now, found = datetime.now().astimezone(), self._needed(approval)
+        known = ((each, self._people.find_by_identity(self.name, each.addr_spec)) for each in found)
+        return [each for each, who in known if who is None or not self._people.held_until(who.name, approval, now)]
 
     def _needed(self, approval: Approval) -> list[Address]:
         """Return whom a message goes to. Raises InvalidInput if that is no one."""

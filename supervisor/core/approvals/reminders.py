@@ -3,6 +3,7 @@
 Rules
 - Steps come one after another. `after` counts from the step before, or from when the approval was asked, by the wall
   clock: a restart neither repeats nor delays a step. If several are overdue by then, they are one.
+- While a person is on it (`acknowledged`), no step comes. Those of that time are one, at its end.
 - Who may decide from a step on may do so from then on. No step takes that away, and none gives it to a person whom the
   configuration does not name.
 - `remind_after`, `escalate_after` and `escalate_to` are two steps in other words.
@@ -79,16 +80,19 @@ class Reminders:
     def next(self, approval: Approval, now: datetime) -> Due | None:
         """Return the next step; the last one of those that are overdue; None if no step is left."""
         reached, found, by = self._reached(approval), None, dict[str, None]()
+        paused_until = approval.acknowledged.until if approval.acknowledged is not None else now
         whom = dict.fromkeys(approval.escalated_to)
         for number, (seconds, step) in enumerate(self._times(), 1):
             at = approval.created_at + timedelta(seconds=seconds)
             if number > reached:
-                if found is not None and at > now:
-                    return found
+                if found is not None and at > max(now, paused_until):
+                    break
                 whom |= dict.fromkeys(step.whom)
                 by |= dict.fromkeys(step.by)
                 found = Due(at, number, tuple(whom), tuple(by))
-        return found
+        if found is None or approval.acknowledged is None:
+            return found
+        return found._replace(at=max(found.at, paused_until))
 
     def _times(self) -> Iterator[tuple[float, EscalationStep]]:
         seconds = 0.0

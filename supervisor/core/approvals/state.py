@@ -46,6 +46,8 @@ ENDS_APPROVAL: Final = types_in({key: to for key, to in APPROVAL.items() if to !
 DECISIONS: Final[dict[ApprovalStatus, DecisionKind]] = {"approved": "approve", "denied": "deny", "answered": "answer"}
 """The decision that leads to each status; the other statuses are reached without one."""
 
+_REMINDS: Final = e.having("reminds")
+
 BEGUN: Final = "?"
 """The prefix of a target on which a card was about to be posted, if the result is not known."""
 FAILED: Final = "-"
@@ -76,7 +78,8 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
-    """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where
+    """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its
+    steps; `cards`: the events that say where
     it is shown; `told`: the last reminder that was sent to each target. In an index they are positions and names, and
     it does not have `told`."""
 
@@ -104,7 +107,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         if kind is e.ReminderSent and position is None:
             others = (each for each in self.told if target_of(each) != target_of(event))
             return replace(self, told=(*others, event))
-        return replace(self, reminded=kept) if kind is e.ApprovalReminded else self
+        return replace(self, reminded=kept) if kind in _REMINDS else self
 
     @property
     def decision(self) -> DecisionKind | None:

@@ -19,6 +19,7 @@ from supervisor.core.errors import IllegalEvent, InvalidInput, StoreUnreadable
 from supervisor.core.events.asking import (
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
+    ApprovalHushed as ApprovalHushed,
     ApprovalReminded as ApprovalReminded,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CardBegun as CardBegun,
@@ -104,6 +105,7 @@ AnyEvent = (
     | QuestionAnswered
     | ApprovalDecided
     | ApprovalExpired
+    | ApprovalHushed
     | ApprovalReminded
     | ApprovalWithdrawn
     | ToolCallStarted

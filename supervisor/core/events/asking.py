@@ -14,7 +14,7 @@ from msgspec import Raw
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import Scope
+from supervisor.core.values import HushedBy, Scope
 
 COPIED: Final = "copied:"
 """The prefix of the id of an approval of another session, in a copy of that session's journal
@@ -147,6 +147,29 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
     """The number of the step of the escalation, from 1; 0: a former version wrote it."""
     told_in: tuple[str, ...] = ()
     """Targets where people are told of it, next to the conversations that have its card."""
+    acknowledged: HushedBy | None = None
+    snoozed: tuple[HushedBy, ...] = ()
+    """As the last ApprovalHushed says: the last one of both events says all that holds."""
+
+
+@event_traits("audited", "reminds", "not copied", "no progress")
+class ApprovalHushed(Event, frozen=True, kw_only=True):
+    """A person acknowledged an approval ("I am on it"), so that its steps pause; or wants to hear nothing of it for a
+    while. Neither is a decision, and neither gives a right. The event says all that holds of steps from then on."""
+
+    approval: str
+    by: str
+    until: datetime
+    channel: str | None = None
+    acknowledged: HushedBy | None = None
+    """Who is on it; the newest one counts."""
+    snoozed: tuple[HushedBy, ...] = ()
+    """People who hear nothing of it."""
+    reminded_at: datetime | None = None
+    escalated_to: tuple[str, ...] = ()
+    step: int = 0
+    told_in: tuple[str, ...] = ()
+    """As the last ApprovalReminded says."""
 
 
 @event_traits("card", "not copied", "no progress")

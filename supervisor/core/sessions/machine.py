@@ -102,6 +102,7 @@ _LIVING: Final = (
     "AttemptStarted",
     "AttemptSettled",
     *(symbol for _, symbol in APPROVAL),
+    "ApprovalHushed",
     "ApprovalReminded",
     "RunPassivated",
     "RunRestarted",

@@ -32,12 +32,14 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Protocol
 
 import anyio
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import is_whole
+from supervisor.core.approvals.people import People
 from supervisor.core.approvals.state import Left
 from supervisor.core.encoding import printable_text
 from supervisor.core.events.asking import CardEvent, target_of
@@ -140,7 +142,15 @@ class Target:
     """A channel or one of its places, and its cards by approval. `channel`: as it is at that place (`Channel.at`)."""
 
     def __init__(
-        self, host: CardHost, channel: Channel, start: Start, lane: Lane, place: str = "", *, is_notice: bool = False
+        self,
+        host: CardHost,
+        channel: Channel,
+        start: Start,
+        lane: Lane,
+        place: str = "",
+        *,
+        is_notice: bool = False,
+        people: People | None = None,
     ) -> None:
         self._host = host
         self._channel = channel
@@ -154,7 +164,9 @@ class Target:
         self._cards: dict[str, Card] = {}
         self._told: dict[str, datetime | None] = {}
         """The approvals of which people are told here without a card, and the last reminder that was sent."""
-        self._gathered = Gathered(host, channel, lane.slots, start, self._find_due, self._note_sent)
+        alone = people.find_by_identity(channel.name, place[1:]) if people is not None and place[:1] == "@" else None
+        reader = None if alone is None else alone.name
+        self._gathered = Gathered(host, channel, lane.slots, start, self._find_due, self._note_sent, people, reader)
         lane.targets.append(self)
 
     def __repr__(self) -> str:
@@ -488,11 +500,12 @@ class Target:
         return instant
 
     def _is_outdated(self, card: Card, now: Approval) -> bool:
-        """Return whether the card shows an old state: blocked or not, reminded or not."""
+        """Return whether the card shows an old state: blocked or not, reminded or not, and who is on it."""
         if (said := card.says) is None:
             return False
         now = self._host.mark(now)
-        return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
+        shown = attrgetter("blocked", "reminded_at", "acknowledged")
+        return bool(shown(said) != shown(now))
 
     def _find_pending(self, approval: Approval) -> Approval | None:
         """Return an approval as it is now; None if it needs no decision any more."""

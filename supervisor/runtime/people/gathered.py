@@ -6,6 +6,8 @@ Rules
 - A message goes out `gather` seconds after the first reminder that it tells of, and tells of all that is due by then
   and still waits. What comes later begins the next message, which goes out `gather_again` seconds after this one, or
   later. What is urgent goes out at once, and takes along what was gathered.
+- What a person is on waits until the steps go on. What a person wants to hear later, or not in quiet hours, waits where
+  only that person reads.
 - A message is never added to: people would not hear of that.
 - Each approval that a message tells of is noted after it was sent. So a process that dies in between lets the next one
   repeat the message once, with what was not noted.
@@ -19,6 +21,7 @@ from typing import NamedTuple
 
 import anyio
 
+from supervisor.core.approvals.people import People
 from supervisor.core.values import Approval
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.slots import Slots
@@ -42,7 +45,7 @@ class Due(NamedTuple):
 
 class Gathered:
     """The reminders of one target. `find_due`: returns an approval as it is now, if a reminder is to be sent for it
-    here; `note`: keeps that it was sent."""
+    here; `note`: keeps that it was sent; `reader`: the name of the one person who reads there, if it is one."""
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class Gathered:
         start: Callable[..., None],
         find_due: Callable[[Approval], Due | None],
         note: Callable[[Approval], Awaitable[None]],
+        people: People | None = None,
+        reader: str | None = None,
     ) -> None:
         self._host = host
         self._channel = channel
@@ -59,6 +64,8 @@ class Gathered:
         self._start = start
         self._find_due = find_due
         self._note = note
+        self._people = people
+        self._reader = reader
         self._waiting: dict[str, Approval] = {}
         self._sending: dict[str, Approval] = {}
         """What the message tells of that is under way."""
@@ -68,16 +75,25 @@ class Gathered:
         self._not_before = 0.0
         self._again_in = channel.card_again
 
-    def take(self, approval: Approval, *, at_once: bool = False) -> None:
+    def take(self, approval: Approval) -> None:
         """Tell people again of an approval, in the next message."""
         is_under_way = approval.id in self._sending and self._sending[approval.id].reminded_at == approval.reminded_at
         if approval.reminded_at is None or is_under_way or self._find_due(approval) is None:
             return
         self._waiting[approval.id] = approval
         gather, age = self._channel.gather, (self._host.now() - approval.reminded_at).total_seconds()
-        wait = max(min(gather, RECALLED_SECONDS), gather - max(0.0, age))
-        now = anyio.current_time()
-        self._plan(now if at_once else max(now + wait, self._not_before))
+        wait, now = max(min(gather, RECALLED_SECONDS), gather - max(0.0, age)), anyio.current_time()
+        at_once = self._people is not None and self._people.urgency_of(approval) == "high"
+        self._plan(max(now + self._held(approval), now if at_once else max(now + wait, self._not_before)))
+
+    def _held(self, approval: Approval) -> float:
+        """Return for how many seconds people hear nothing of an approval here: a person is on it, or the one who reads
+        here wants to hear of it later."""
+        now = self._host.now()
+        untils = [now] if approval.acknowledged is None else [now, approval.acknowledged.until]
+        if self._people is not None and self._reader is not None:
+            untils.append(self._people.held_until(self._reader, approval, now) or now)
+        return (max(untils) - now).total_seconds()
 
     def told_before(self, due: datetime) -> None:
         """An earlier process sent a message here for a reminder that was due at this instant, or later."""
@@ -100,6 +116,9 @@ class Gathered:
             taken, self._waiting = self._waiting, {}
             oldest = sorted(taken.values(), key=lambda each: (each.created_at, each.position))
             found = [due for each in oldest if (due := self._find_due(each)) is not None]
+            for due in [each for each in found if self._held(each.approval)]:
+                found.remove(due)
+                self.take(due.approval)
             if not found:
                 return
             self._not_before = anyio.current_time() + self._channel.gather_again

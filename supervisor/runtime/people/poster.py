@@ -202,7 +202,15 @@ class Poster:
         if key not in self._targets:
             whole = self._channels[channel]
             there = whole.at(place) if place else whole
-            self._targets[key] = Target(self._host, there, self.start, self._lanes[channel], place, is_notice=is_notice)
+            self._targets[key] = Target(
+                self._host,
+                there,
+                self.start,
+                self._lanes[channel],
+                place,
+                is_notice=is_notice,
+                people=self._people,
+            )
         return self._targets[key]
 
     def _is_decided(self, approval: Approval) -> bool:

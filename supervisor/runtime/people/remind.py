@@ -22,6 +22,11 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 
+def steps_of(approval: Approval) -> tuple[object, ...]:
+    """Return what the next step depends on."""
+    return approval.reminded_at, approval.step, approval.acknowledged
+
+
 class Reminding:
     def __init__(self, runner: Runner, settings: Reminders) -> None:
         self._runner = runner
@@ -49,18 +54,14 @@ class Reminding:
         self._runner.start_soon(self._note, approval, due)
 
     async def _note(self, approval: Approval, due: Due) -> None:
-        reminded = e.ApprovalReminded(
-            at=self._runner.clock.now(),
-            approval=approval.id,
-            escalated_to=due.whom,
-            step=due.number,
-            told_in=due.by,
-        )
-
         def plan(view: View) -> list[Entry]:
             now = view.store.get_approval(approval.id)
-            is_left = now is not None and now.status == "pending" and now.reminded_at == approval.reminded_at
-            return [(approval.session, reminded)] if is_left else []
+            if now is None or now.status != "pending" or steps_of(now) != steps_of(approval):
+                return []
+            at = self._runner.clock.now()
+            came = {"escalated_to": due.whom, "step": due.number, "told_in": due.by}
+            hushed = {"acknowledged": now.acknowledged, "snoozed": now.snoozed}
+            return [(approval.session, e.ApprovalReminded(at=at, approval=approval.id, **came, **hushed))]
 
         try:
             await self._runner.journal.append(plan)

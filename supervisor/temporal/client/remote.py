@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from msgspec.structs import asdict
@@ -66,6 +66,10 @@ from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
 
 T = TypeVar("T")
+NO_HUSH: Final = (
+    "each server of a namespace reminds people by itself, so that none can be acknowledged or snoozed: decide the "
+    "approvals, or make the steps of [[escalation]] longer"
+)
 
 
 @asynccontextmanager
@@ -156,6 +160,12 @@ class TemporalSupervisor(Supervisor):
         result = await self._deciding.decide(approval, decision, channel)
         self.decided[result.kind] += 1
         return result
+
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        raise InvalidInput(NO_HUSH)
+
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        raise InvalidInput(NO_HUSH)
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         """See Supervisor. It is noted in the mirror."""
