@@ -24,7 +24,7 @@ from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.table import endpoints
 from supervisor.cli import exits, make_app
 from supervisor.core import events
-from supervisor.wiring import config
+from supervisor.wiring import config, starts
 
 MODULES = (
     "supervisor",
@@ -100,11 +100,15 @@ def _configuration() -> Iterator[str]:
     yield "\nThis page is for people who configure a daemon: every table and key. `supervisor init` writes a commented"
     yield "file to start from, and `supervisor check` says what is wrong with one.\n"
     yield from _table(
-        "Top level", config.Configuration, hidden=("folder", "file", "server", "agents", "rules", "people")
+        "Top level",
+        config.Configuration,
+        hidden=("folder", "file", "server", "agents", "rules", "people", "schedules", "triggers"),
     )
     yield from _table("[server]", config.ServerPart)
     yield from _table("[agents.NAME]", config.AgentPart)
     yield from _table("[[rules]] and [[agents.NAME.rules]]", config.RulePart)
+    yield from _table("[schedules.NAME]", starts.SchedulePart)
+    yield from _table("[triggers.NAME]", starts.TriggerPart)
     yield from _table("[people.NAME]", config.PersonPart)
 
 

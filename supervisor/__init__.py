@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from supervisor.core.ids import id_from
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
+    from supervisor.core.schedules import Schedule, ScheduleView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
     from supervisor.core.sessions.trees import KeptTree, Origin, PrunableTree, PruneResult
     from supervisor.core.usage import Spent, Usage, UsagePart, UsageReport
@@ -146,6 +147,8 @@ __all__ = [
     "RunFailed",
     "RunStalled",
     "RunStopping",
+    "Schedule",
+    "ScheduleView",
     "SendResult",
     "ServerError",
     "ServerMismatch",
@@ -199,6 +202,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
+            "supervisor.core.schedules": "Schedule ScheduleView",
             "supervisor.core.rows": "Counts JournalEntry Owner TreeView",
             "supervisor.seam.runs": "ActivityWatch ChildRun Page Run SessionImport TaskGroup TextWatch Timer Watch",
             "supervisor.seam.context": "Context Operations",

@@ -22,7 +22,7 @@ CEILINGS = {
     "anybody": 0,
     "everybody": 0,
     "behind": 9,
-    "beside": 0,
+    "beside": 10,  # each is the value of `if_running`
     "how-many-th": 0,
     "did not come to": 0,
     "came to nothing": 0,

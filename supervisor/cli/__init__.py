@@ -51,6 +51,10 @@ _COMMANDS = {
     "ack": ("hushing", "Say that you are on what waits: no reminder of it comes for half an hour."),
     "snooze": ("hushing", "Hear nothing of what waits until later; others do, and it stays."),
     "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
+    "schedules": (
+        "schedules",
+        "List what begins by the clock; `schedules add`, `pause`, `resume`, `run` and `remove` change it.",
+    ),
     "send": ("messages", "Send a message to a session."),
     "budget": ("usage", "Raise what a session and everything below it may spend."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
@@ -84,7 +88,9 @@ def make_app(called: str | None = None, program: str = "supervisor") -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        function = {"import": "import_", "rules": "commands"}.get(name, name.strip("-").replace("-", "_"))
+        function = {"import": "import_", "rules": "commands", "schedules": "commands"}.get(
+            name, name.strip("-").replace("-", "_")
+        )
         shown = None if name == called else line
         app.command(f"supervisor.cli.{module}:{function}", name=name, help=shown, sort_key=place)
     repair.register(app)

@@ -75,6 +75,21 @@ port = 8787
 # approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
 # urgency = "high"                   # of what it asks for
 
+# Agents that begin by the clock; docs/how-to/schedules.md says more.
+# [schedules.nightly]
+# agent = "janitor"
+# input = "the temporary files"
+# cron = "0 3 * * *"                 # minute, hour, day of the month, month, day of the week
+# timezone = "Europe/Berlin"         # default: UTC
+# if_missed = "once"                 # of the instants at which no daemon ran, begin the last one; or "skip"
+# if_running = "skip"                # while the session before is open; or "after" it, "beside" it
+
+# Agents that signed requests to /triggers/NAME start; docs/how-to/triggers.md says more.
+# [triggers.push]
+# agent = "janitor"
+# signed = "github"                  # default: "standard", which is Standard Webhooks
+# secret_file = "push.secret"        # or TRIGGER_PUSH_SECRET
+
 # People and their roles. An operator may do everything. An approver may read and decide. A person without a role may
 # read, and decide what sessions ask that they started. `supervisor token` makes a token for the person and its hash for
 # this file; `supervisor token revoke` revokes one at once.
@@ -237,6 +252,7 @@ def check(
     from supervisor.wiring.config import read_configuration
     from supervisor.wiring.daemon import configured_agents
     from supervisor.wiring.platforms import make_channels, make_reminders, make_routes, read_tables
+    from supervisor.wiring.starts import check_starts
 
     if file is not None and config is not None:
         raise InvalidInput(f"{file} and --config {config} are two configurations: check one after the other")
@@ -248,6 +264,10 @@ def check(
     )
     link = configuration.server.public_url
     _, problems = read_tables(configuration, people, agents, link)
+    problems += [
+        f"{file}: {key}: {text}"
+        for key, text in check_starts(configuration.schedules, configuration.triggers, agents, configuration.folder)
+    ]
     if problems:
         for problem in problems:
             say_on_stderr(problem)

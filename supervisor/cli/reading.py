@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
@@ -28,12 +29,15 @@ from supervisor.core.ids import short_ids, with_short_id
 from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import NOTHING, spent_text
-from supervisor.core.values import Approval, SessionView
+from supervisor.core.values import Approval, ApprovalStatus, SessionView
+from supervisor.seam.shown import read_course
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
 T = TypeVar("T")
 MOST_CANDIDATES: Final = 10
+MOST_FOUND: Final = 100
+"""The most approvals whose audit trail a search lists."""
 _STYLES: Final = {"active": "", "waiting": "yellow", "ok": "green", "error": "red", "cancelled": "dim"}
 
 
@@ -109,9 +113,30 @@ def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
     return _read(place, look, wanted=("approval", approval))
 
 
-def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """List what was asked and shown, who decided it, and what then ran."""
-    rows, names = _read(place, _audit)
+def audit(
+    *,
+    text: Annotated[
+        str | None, Parameter(help="Only approvals that asked something with these words, or words that begin so.")
+    ] = None,
+    by: Annotated[str | None, Parameter(help="Only what this person decided.")] = None,
+    tool: Annotated[str | None, Parameter(help="Only calls of this tool.")] = None,
+    agent: Annotated[str | None, Parameter(help="Only what agents of this name asked.")] = None,
+    session: Annotated[str | None, Parameter(help="Only this session and all below it.")] = None,
+    decided: Annotated[
+        ApprovalStatus | None, Parameter(help="Only approvals of this status; a search looks at all.")
+    ] = None,
+    before: Annotated[datetime | None, Parameter(help="Only what was asked before this date or time.")] = None,
+    place: AnyPlace = ANYWHERE,
+    json: JsonOption = False,
+) -> int:
+    """List what was asked and shown, who decided it, and what then ran: all of it, or of approvals that a search finds.
+
+    Of more than 100 found approvals it lists the newest.
+    """
+    search = {"text": text, "by": by, "tool": tool, "agent": agent, "session": session, "decided": decided}
+    search["before"] = before and before.astimezone()
+    given = {name: value for name, value in search.items() if value is not None}
+    rows, names = _read(place, partial(_found_audit, given) if given else _audit)
     if json:
         answers.print_json([event_document(row) for row in rows])
         return Exit.DONE
@@ -122,7 +147,9 @@ def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
         story.knows(session, path)
     for row in rows:
         print(f"{row.event.at.astimezone():%Y-%m-%d %H:%M:%S}  {story.name(row.session)}  {story.tell(row, now)}")
-    if not rows:
+    if not rows and given:
+        say_on_stderr(f"No approval in {place.where} was found.")
+    elif not rows:
         say_on_stderr(f"Nothing has been asked or run yet in {place.where}.")
     return Exit.DONE
 
@@ -143,6 +170,18 @@ def _read(
 async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
     entries = await supervisor.find_audit(limit=None)
     return list(entries), {view.id: view.path for view in await supervisor.find_sessions(limit=None)}
+
+
+async def _found_audit(
+    search: dict[str, Any], supervisor: Supervisor
+) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
+    """Return what became of the newest approvals that a search finds, the oldest of them first."""
+    page = await supervisor.find_approvals(pending=False, newest_first=True, limit=MOST_FOUND, **search)
+    if page.next is not None:
+        say_on_stderr(f"These are the newest {MOST_FOUND}; search for less, or --before an earlier time.")
+    found = page.items[::-1]
+    rows = [row for each in found for row in await read_course(supervisor, each)]
+    return rows, {each.session: each.path for each in found}
 
 
 async def _show(

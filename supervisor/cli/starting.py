@@ -60,7 +60,7 @@ def start(
     input
         Its input: JSON, or plain words for an agent that takes text.
     """
-    opened = None if place.is_server else partial(_next_to_a_daemon, place, *_offered(place))
+    opened = None if place.is_server else partial(next_to_a_daemon, place, *offered_there(place))
     if name is None:
         return _list(place, opened or place.open, as_json=json)
     if form and input is not None:
@@ -79,7 +79,7 @@ def start(
     )
 
 
-def _offered(place: AnyPlace) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rule, ...]]:
+def offered_there(place: AnyPlace) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rule, ...]]:
     """Load what the daemon of a store offers, before the store is opened. Raises InvalidInput if no daemon lives."""
     if (found := find_offer(place.path)) is None:
         raise InvalidInput(
@@ -93,7 +93,7 @@ def _offered(place: AnyPlace) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rul
 
 
 @asynccontextmanager
-async def _next_to_a_daemon(
+async def next_to_a_daemon(
     place: AnyPlace, agents: dict[str, AgentSpec[..., Any]], rules: tuple[Rule, ...]
 ) -> AsyncIterator[Supervisor]:
     """Open a store, for starts that the daemon runs. Its deny and ask rules stay with the session (R4)."""
@@ -108,7 +108,7 @@ async def _begin(name: str, text: str | None, session: str, budget: Budget | Non
     """Start it with what a person's words mean: JSON where it is JSON that fits, else the words themselves."""
     if text is None:
         return await supervisor.start(name, session=session, budget=budget)
-    is_json, value = _read_json(text)
+    is_json, value = read_words(text)
     try:
         return await supervisor.start(name, value, session=session, budget=budget)
     except UnknownAgent:
@@ -128,7 +128,7 @@ async def _ask(name: str, text: str | None, session: str, budget: Budget | None,
     return await supervisor.start(name, value, session=session, budget=budget)
 
 
-def _read_json(text: str) -> tuple[bool, Any]:
+def read_words(text: str) -> tuple[bool, Any]:
     try:
         return True, msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -28,7 +28,8 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView, ids_from
+from supervisor.core.schedules import ScheduleView, checked_schedule
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
@@ -204,6 +205,19 @@ class RemoteSupervisor(Supervisor):
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
         return value_of(Rule, await self._ask(command, _path("rules", command.rule), method="DELETE"))
 
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        body = msgspec.to_builtins(checked_schedule(command.schedule))
+        return value_of(ScheduleView, await self._ask(command, "/api/schedules", body))
+
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        path = _path("schedules", command.schedule)
+        return value_of(ScheduleView, await self._ask(command, path, {"to": command.to}))
+
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        session = command.session
+        root = check_session_id(session) if session is not None else new_session_id()
+        return self._run(await self._ask(command, _path("schedules", command.schedule, "run"), {"session": root}))
+
     async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
         return self._run(await self._ask(command, _path("sessions", command.session, "retry")))
 
@@ -248,10 +262,12 @@ class RemoteSupervisor(Supervisor):
         query["newest"] = only.newest_first or None
         return await self._pages("/api/sessions", query, _reader(SessionView), after, limit)
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
-        query = {"status": "pending" if pending else "all", "session": session}
+        query = {"session": session, "text": only.text, "by": only.by, "tool": only.tool, "agent": only.agent}
+        query |= {"before": only.before and only.before.isoformat(), "newest": only.newest_first or None}
+        query["status"] = {None: "all", True: "ended", False: "pending"}.get(only.decided, only.decided)
         return await self._pages("/api/approvals", query, _reader(Approval), after, limit)
 
     async def find_entries(
@@ -265,6 +281,9 @@ class RemoteSupervisor(Supervisor):
 
     async def find_rules(self) -> Page[Rule]:
         return await self._page("/api/rules", {}, _reader(Rule))
+
+    async def find_schedules(self) -> Page[ScheduleView]:
+        return await self._page("/api/schedules", {}, _reader(ScheduleView))
 
     async def find_agents(self) -> Page[AgentView]:
         return await self._page("/api/agents", {}, _reader(AgentView))

@@ -13,6 +13,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events import UnknownEvent, encode_event
 from supervisor.core.rows import JournalEntry, TreeView
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.activity import Activity
 from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
 
@@ -45,6 +46,16 @@ def decision_document(result: DecisionResult) -> dict[str, Any]:
 def rule_document(rule: Rule) -> dict[str, Any]:
     """Return a rule with all of its fields, including those that have their defaults."""
     document: dict[str, Any] = msgspec.to_builtins({name: getattr(rule, name) for name in rule.__struct_fields__})
+    return document
+
+
+def schedule_document(view: ScheduleView) -> dict[str, Any]:
+    """Return a schedule with all of its fields, including those that have their defaults. An input that was left out
+    stays out."""
+    document: dict[str, Any] = msgspec.to_builtins({name: getattr(view, name) for name in view.__struct_fields__})
+    schedule = view.schedule
+    fields = {name: getattr(schedule, name) for name in schedule.__struct_fields__}
+    document["schedule"] = msgspec.to_builtins({k: v for k, v in fields.items() if v is not msgspec.UNSET})
     return document
 
 

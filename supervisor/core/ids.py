@@ -31,6 +31,10 @@ APPROVAL_ID: Final = "[a-z0-9]{16,80}"
 RULES: Final = "*"
 """Stands for a session where the journal of the store itself is meant: its rules, and the commands that were refused.
 `check_session_id` refuses it."""
+SCHEDULES: Final = "@"
+"""The same for the journal of schedules: a program that does not know their events still reads the rules."""
+STORE_JOURNALS: Final = frozenset({RULES, SCHEDULES})
+"""The journals of the store itself. They belong to no session, and begin with any entry."""
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 """A letter or digit for each value of a byte; each is as frequent as the others."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")

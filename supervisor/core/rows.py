@@ -1,16 +1,18 @@
-"""What a store returns: journal entries, sessions as in its index and which of them a list has, trees, and their
-owners. Values only.
+"""What a store returns: journal entries, sessions as in its index, trees, and their owners; and which sessions and
+approvals a list has. Values only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AnyEvent
+from supervisor.core.text.words import words_of
 from supervisor.core.usage import NOTHING, Spent
-from supervisor.core.values import Outcome, SessionStatus, SessionView
+from supervisor.core.values import ApprovalStatus, Outcome, SessionStatus, SessionView
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +133,54 @@ class SessionFilter(msgspec.Struct, frozen=True):
             and self.agent in (None, view.agent)
             and self.root in (None, view.id)
         )
+
+
+class ApprovalFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """The filter and the order of a list of approvals. None: no filter."""
+
+    decided: bool | ApprovalStatus | None = None
+    """Whether it has ended, or the status that it has."""
+    text: str | None = None
+    by: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    before: datetime | None = None
+    newest_first: bool = False
+
+    @classmethod
+    def asked_for(
+        cls, *, pending: bool | None, decided: bool | ApprovalStatus | None, newest_first: bool, **search: Any
+    ) -> "ApprovalFilter":
+        """Return the filter that a caller wants: what is pending, unless they search. Raises InvalidInput."""
+        found = cls(decided=decided, newest_first=newest_first, **search)
+        if found.before is not None and found.before.tzinfo is None:
+            raise InvalidInput(f"an instant needs a time zone, and {found.before.isoformat()} has none")
+        if found.text is not None and not found.words:
+            raise InvalidInput("a text to search for needs a letter or a digit")
+        if pending and decided not in (None, False, "pending"):
+            raise InvalidInput("an approval cannot be pending and decided: leave out one of the two")
+        if pending or (pending is None and not found.searches and decided is None):
+            return msgspec.structs.replace(found, decided=False)
+        return found
+
+    @property
+    def searches(self) -> bool:
+        """Whether it looks at more than the status."""
+        return (self.text, self.by, self.tool, self.agent, self.before) != (None, None, None, None, None)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it has only what waits."""
+        return self.decided is False or self.decided == "pending"
+
+    @property
+    def words(self) -> list[str]:
+        """The words that it looks for."""
+        return [] if self.text is None else words_of(self.text)
+
+
+PENDING: Final = ApprovalFilter(decided=False)
+"""The inbox: what waits for a person."""
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from supervisor.core.calls.content import content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
 from supervisor.core.events.kinds import kind_of
-from supervisor.core.ids import RULES, split_operation_id
+from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
@@ -139,7 +139,7 @@ class Telling:
         self._is_brief = is_brief
         self._is_grouped = is_grouped
         self._calls: dict[tuple[str, str], _Words] = {}
-        self._names: dict[str, str] = {RULES: "rules"}
+        self._names: dict[str, str] = {RULES: "rules", SCHEDULES: "schedules"}
 
     def name(self, session: str) -> Part:
         """Return a session's path of agents, or its id while the path is unknown."""
@@ -159,6 +159,7 @@ class Telling:
             or self._approval(event)
             or _card(event)
             or _rule(event)
+            or _schedule(event)
             or _budget(event)
             or _forked(event)
             or _imported(event)
@@ -360,7 +361,8 @@ def _card(event: e.AnyEvent) -> _Words | None:
         case e.ReminderSent():
             return "told again in ", _where(event), " ", _approval_of(event.approval)
         case e.CardPosted():
-            return "told in " if event.is_notice else "shown in ", _where(event), " ", _approval_of(event.approval)
+            shown = "shown in " if event.is_whole else "shown in part in "
+            return "told in " if event.is_notice else shown, _where(event), " ", _approval_of(event.approval)
         case e.CardFailed():
             return "could not be shown in ", _where(event), *_because(event.error), " ", _approval_of(event.approval)
         case e.CardRetired():
@@ -394,6 +396,31 @@ def _rule(event: e.AnyEvent) -> _Words | None:
         case e.CommandRefused():
             named = () if event.session is None else (" [", _session(event.session), "]")
             return PERSON(event.by), " was refused", *_because(event.reason), *named
+    return None
+
+
+def _schedule(event: e.AnyEvent) -> _Words | None:
+    """Tell what became of schedules."""
+    match event:
+        case e.ScheduleAdded(schedule=schedule):
+            told: _Words = (
+                " begins ",
+                NAME(schedule.agent),
+                " at ",
+                CODE(schedule.cron),
+                " in ",
+                NAME(schedule.timezone),
+            )
+            return PERSON(event.by), " added schedule ", NAME(schedule.name), ":", *told
+        case e.ScheduleChanged():
+            became = {"paused": " paused", "running": " let go on", "removed": " removed"}[event.to]
+            return PERSON(event.by), became, " schedule ", NAME(event.schedule)
+        case e.ScheduleDisputed(schedule=schedule):
+            return "schedule ", NAME(schedule.name), " has other words in another process; the first ones count"
+        case e.ScheduleHandled():
+            named: _Words = () if event.session is None else (" [", _session(event.session), "]")
+            told = "schedule ", NAME(event.schedule), f" {event.became} at ", _instant(event.instant)
+            return *told, *named, *_because(event.reason)
     return None
 
 

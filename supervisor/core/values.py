@@ -158,6 +158,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rule: str | None = None
     through: str | None = None
     """The approval whose decision made the rule that decided this one, too; `by` made that decision."""
+    channel: str | None = None
+    """Where it was decided; null: by a program, or not yet."""
     decided_at: datetime | None = None
     edited: bool = False
     """Whether it was approved with other arguments than were asked; `arguments` are those that run."""

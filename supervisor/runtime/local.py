@@ -18,7 +18,9 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.calls.rules import Rule, checked_rule
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.ids import check_session_id
+from supervisor.core.ids import SCHEDULES, check_session_id
+from supervisor.core.rows import PENDING
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.values import DecisionResult, Fork, SendResult
@@ -77,6 +79,48 @@ class LocalSupervisor(LocalStarting):
         clock = self._runner.clock
         return await self._runner.journal.append_with_answer(lambda view: revoke(view, command.rule, who, clock.now()))
 
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        from supervisor.runtime.plans.schedules import find_plan, schedule_added  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+        from supervisor.runtime.scheduling import checked_schedules, start_of
+
+        (schedule,) = checked_schedules([command.schedule]).values()
+        self._with_input(start_of(schedule, None))
+        now = self._runner.clock.now()
+        await self._runner.journal.append(lambda view: list(schedule_added(view, schedule, who, now)))
+        return view_of(find_plan(self._runner.journal.look(), schedule.name))
+
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        from supervisor.runtime.plans.schedules import find_plan, schedule_changed  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+
+        name, now = command.schedule, self._runner.clock.now()
+
+        def plan(view: View) -> tuple[list[Entry], ScheduleView]:
+            return list(schedule_changed(view, name, command.to, who, now)), view_of(find_plan(view, name))
+
+        before = await self._runner.journal.append_with_answer(plan)
+        return before if command.to == "removed" else view_of(find_plan(self._runner.journal.look(), name))
+
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        from supervisor.runtime.plans.schedules import find_plan  # few programs need them
+        from supervisor.runtime.scheduling import start_of
+
+        name, now = command.schedule, self._runner.clock.now()
+        self._runner.journal.catch_up()
+        schedule = find_plan(self._runner.journal.look(), name).schedule
+        session = command.session or self._runner.environment.new_session_id()
+
+        def also(view: View) -> tuple[list[Entry], bool]:
+            is_known = view.find_session(session) is not None
+            find_plan(view, name)
+            started = e.ScheduleHandled(at=now, schedule=name, instant=now, became="started", session=session, by=who)
+            return [] if is_known else [(SCHEDULES, started)], True
+
+        run = await self.begin(start_of(schedule, session), who, also)
+        assert run is not None, "nothing holds it back"
+        return run
+
     async def _chat(self, command: c.Chat, who: str) -> ChatResult:
         return await chat(self, self.people, command, who, self._runner.clock.now(), self.hear)
 
@@ -131,7 +175,7 @@ class LocalSupervisor(LocalStarting):
 
         kind = await self._runner.journal.append_with_answer(plan)
         running = await self._run_declared(root)
-        waits = self._lists.approvals(session=session, limit=MOST_WAITED_FOR)
+        waits = self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR)
         pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 

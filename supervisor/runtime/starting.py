@@ -7,7 +7,7 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -46,6 +46,10 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 
+Also = Callable[[View], tuple[list[Entry], bool]]
+"""What is journaled in the append with which a session begins, and whether it begins."""
+
+
 class LocalStarting(LocalReads):
     """`people`: people and roles; `agents`: those that are found by name."""
 
@@ -76,6 +80,13 @@ class LocalStarting(LocalReads):
         return await self.admission.of_command(command, law, by)
 
     async def _start(self, command: c.Start, who: str) -> Run[Any]:
+        started = await self.begin(command, who)
+        assert started is not None, "nothing held it back"
+        return started
+
+    async def begin(self, command: c.Start, who: str, also: Also | None = None) -> Run[Any] | None:
+        """Carry out a start that is admitted. `also` returns what is journaled in the same append, and whether the
+        session begins at all; it is asked in the plan. Return None if it does not."""
         spec, given = self._with_input(command)
         named = command.session
         root = check_session_id(named) if named is not None else self._runner.environment.new_session_id()
@@ -90,15 +101,18 @@ class LocalStarting(LocalReads):
         begun = spec if created is not None else self._runner.environment.agent_to_begin(spec, root, 1)
         where = locate(spec)
 
-        def plan(view: View) -> tuple[list[Entry], str | None]:
+        def plan(view: View) -> tuple[list[Entry], tuple[str | None] | None]:
             nonlocal is_new
             is_new = False
+            more, begins = ([], True) if also is None else also(view)
+            if not begins:
+                return more, None
             known = view.find_session(root)
             if known is not None:
                 place = None if command.cwd is None else folder
                 check_same_start(known, references, spec.name, given, place, is_configured, command.budget)
                 self._claim_known(view, known)
-                return [], known.version
+                return more, (known.version,)
             if misfit is not None:
                 raise misfit
             command.check_exact()
@@ -121,13 +135,16 @@ class LocalStarting(LocalReads):
             attempt = attempt_started(begun.version, now)
             first = first_events(spec, where, given, attempt, traceparent=traceparent, **facts)
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
-            return [(root, event) for event in written], begun.version
+            return [*more, *((root, event) for event in written)], (begun.version,)
 
         try:
-            version = await self._runner.journal.append_with_answer(plan)
+            found = await self._runner.journal.append_with_answer(plan)
         finally:  # a native cancellation may come with the commit
             if is_new:
                 self._begin_new(root, begun)
+        if found is None:
+            return None
+        (version,) = found
         if not is_new and not self.leaves_runs:
             await self._runner.launcher.recover(root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec

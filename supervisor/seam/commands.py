@@ -24,6 +24,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
+from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.heard import check_message
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import Decision, DecisionResult, SendResult, check_word
@@ -169,6 +170,20 @@ class RevokeRule(Command[Rule], frozen=True):
     rule: str
 
 
+class AddSchedule(Command[ScheduleView], frozen=True):
+    schedule: Schedule
+
+
+class ChangeSchedule(Command[ScheduleView], frozen=True):
+    schedule: str
+    to: ScheduleChange
+
+
+class RunSchedule(Command[Run[Any]], frozen=True):
+    schedule: str
+    session: str | None = None
+
+
 class NoteRefused(ChannelCommand[None], frozen=True):
     approval: str
     reason: str
@@ -243,6 +258,11 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Fork: Law("fork", "forking", "refused", "fork sessions", repeats=True),
     AddRule: Law("add_rule", "changing rules", "refused", "make rules", repeats=True),
     RevokeRule: Law("revoke_rule", "changing rules", "refused", "make rules"),
+    AddSchedule: Law(
+        "add_schedule", "changing schedules", "refused", "change schedules", program_may=True, repeats=True
+    ),
+    ChangeSchedule: Law("change_schedule", "changing schedules", "refused", "change schedules", program_may=True),
+    RunSchedule: Law("run_schedule", "starting", "refused", "start agents", program_may=True, repeats=True),
     NoteRefused: Law("note_refusal", "noting that a person was refused", "allowed", role="program"),
     NoteShown: Law("note_shown", "noting what a channel has shown", "allowed", role="program"),
     Import: Law("import_session", "importing", "refused", role="program"),

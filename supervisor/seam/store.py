@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
-from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -48,7 +48,8 @@ class Store(ABC):
     def write(self, rows: Sequence[JournalEntry]) -> None:
         """Add entries in order, and update the index. Raises StoreRefused; the caller then calls `rollback`.
 
-        The first entry of a session is its only SessionCreated. The journal of rules (RULES) has none.
+        The first entry of a session is its only SessionCreated. The journals of the store itself (STORE_JOURNALS)
+        have none.
         """
 
     @abstractmethod
@@ -153,6 +154,13 @@ class Store(ABC):
         limit: int | None = None,
     ) -> list[Approval]:
         """Return approvals after a position, oldest first, at most `limit`."""
+
+    @abstractmethod
+    def search_approvals(
+        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> list[Approval]:
+        """Return the approvals that a filter has, at most `limit`, after a position; with `newest_first` before it, in
+        the other order. Cheap: it reads only what it finds."""
 
     @abstractmethod
     def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:

@@ -20,12 +20,14 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import (
     AgentView,
     Approval,
+    ApprovalStatus,
     Decision,
     DecisionResult,
     Fork,
@@ -227,6 +229,31 @@ class Supervisor(ABC):
         """
         return await self._do(c.RevokeRule(rule), by)
 
+    async def add_schedule(self, schedule: Schedule, *, by: str | None = None) -> ScheduleView:
+        """Begin an agent by the clock from now on, once for each instant (R11). `by`: the person on whose behalf its
+        sessions work; None: this program. The processes begin it that were opened with an agent of that name. The same
+        schedule again changes nothing.
+
+        Raises InvalidInput for a name, a cron expression or a time zone that cannot be, for an input that does not fit,
+        and if another schedule has this name; UnknownAgent; NotEntitled for a person who is no operator.
+        """
+        return await self._do(c.AddSchedule(schedule), by)
+
+    async def change_schedule(self, name: str, to: ScheduleChange, *, by: str | None = None) -> ScheduleView:
+        """Pause a schedule, let it go on ("running"), or remove it. Return it as it is then, or was before it was
+        removed. What it has begun goes on. Instants during a pause are left out.
+
+        Raises NotFound; InvalidInput for the removal of one that a configuration has; NotEntitled as `add_schedule`.
+        """
+        return await self._do(c.ChangeSchedule(name, to), by)
+
+    async def run_schedule(self, name: str, *, session: str | None = None, by: str | None = None) -> Run[Any]:
+        """Start a session of a schedule now, between its instants, even while it is paused. `session`: as in `start`.
+
+        Raises NotFound, and as `start` does.
+        """
+        return await self._do(c.RunSchedule(name, session), by)
+
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Begin a new run of an idle root session whose latest run failed, stalled or was abandoned. It has that run's
         operations and version (R10). Operations that led to the end are done again, and so are operations that the end
@@ -362,14 +389,33 @@ class Supervisor(ABC):
         only = SessionFilter(is_open, status, agent, root, newest_first)
         return await self._find_sessions(only, after, limit)
 
-    @abstractmethod
     async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+        self,
+        *,
+        pending: bool | None = None,
+        session: str | None = None,
+        text: str | None = None,
+        by: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        decided: bool | ApprovalStatus | None = None,
+        before: datetime | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
     ) -> Page[Approval]:
-        """Return approvals, oldest first. `pending`: only pending ones. `session`: of this session and all below it.
+        """Return approvals, oldest first: those that wait for a person, or those that a search finds (A15).
+
+        `pending`: only pending ones. None: so it is, unless one of the following is given. `session`: of this session
+        and all below it. `text`: with each of its words in what was asked, or with words that begin so; masked values
+        are not found. `by`: this person decided. `tool`, `agent`: of these names. `decided`: whether it has ended, or
+        how ("approved", "denied", "answered", "expired", "withdrawn"). `before`: asked before this instant.
 
         Raises NotFound for an unknown session.
         """
+        search = {"text": text, "by": by, "tool": tool, "agent": agent, "before": before}
+        only = ApprovalFilter.asked_for(pending=pending, decided=decided, newest_first=newest_first, **search)
+        return await self._find_approvals(only, session, after, limit)
 
     @abstractmethod
     async def find_entries(
@@ -385,6 +431,10 @@ class Supervisor(ABC):
     @abstractmethod
     async def find_rules(self) -> Page[Rule]:
         """Return all rules that hold: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
+    async def find_schedules(self) -> Page[ScheduleView]:
+        """Return all schedules of the store, oldest first. Raises StoreUnreadable."""
 
     @abstractmethod
     async def find_agents(self) -> Page[AgentView]:
@@ -460,6 +510,10 @@ class Supervisor(ABC):
     @abstractmethod
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]: ...
     @abstractmethod
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
+    ) -> Page[Approval]: ...
+    @abstractmethod
     async def _start(self, command: c.Start, who: str) -> Run[Any]: ...
     @abstractmethod
     async def _resume(self, command: c.Resume, who: str) -> Run[Any]: ...
@@ -489,6 +543,12 @@ class Supervisor(ABC):
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule: ...
     @abstractmethod
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule: ...
+    @abstractmethod
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView: ...
+    @abstractmethod
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView: ...
+    @abstractmethod
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]: ...
     @abstractmethod
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None: ...
     @abstractmethod

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import RULES
-from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.ids import STORE_JOURNALS
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.store_urls import MEMORY
+from supervisor.core.text.words import has_words
 from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
@@ -118,7 +119,7 @@ class MemoryStore(Store):
             if row.position <= transaction.last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             is_known = row.session in draft.sessions or self._session(row.session) is not None
-            if row.session != RULES and isinstance(row.event, SessionCreated) == is_known:
+            if row.session not in STORE_JOURNALS and isinstance(row.event, SessionCreated) == is_known:
                 raise IllegalEvent(f"session {row.session} must have one beginning, and have it first")
             transaction.last = row.position
             transaction.entries.append((row.position, row.session, body_of(row)))
@@ -246,6 +247,24 @@ class MemoryStore(Store):
         entries = self._pending if pending else self._approvals
         names = (name for name in self._asked_in_order.of(root, after) if name in entries)
         found = (entries[name] for name in names if session in (None, entries[name].session))
+        return [self._approval_row(entry) for entry in islice(found, limit)]
+
+    def search_approvals(
+        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> list[Approval]:
+        names = self._asked_in_order.of(root, after, newest_first=only.newest_first)
+        words = only.words
+        found = (
+            entry
+            for entry in map(self._approvals.__getitem__, names)
+            if (only.decided is None or only.is_pending == (entry.now.status == "pending"))
+            and (only.decided in (None, True, False, entry.now.status))
+            and only.by in (None, entry.by)
+            and only.tool in (None, entry.tool)
+            and only.agent in (None, entry.agent)
+            and (only.before is None or entry.at < only.before)
+            and has_words(entry.words, words)
+        )
         return [self._approval_row(entry) for entry in islice(found, limit)]
 
     def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:

@@ -38,6 +38,9 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "send": _law(c.Send),
     **dict.fromkeys(("rules allow", "rules ask", "rules deny"), _law(c.AddRule)),
     "rules revoke": _law(c.RevokeRule),
+    "schedules add": _law(c.AddSchedule),
+    **dict.fromkeys(("schedules pause", "schedules resume", "schedules remove"), _law(c.ChangeSchedule)),
+    "schedules run": _law(c.RunSchedule),
     "resume": _law(c.Resume),
     "retry": _law(c.Retry),
     "fork": _law(c.Fork),
@@ -63,7 +66,8 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "token": Row("allowed", "making a token"),  # which no one has configured
     "repair": Row("allowed", "repairing another program's file"),
     **dict.fromkeys(
-        ("approvals", "rules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"), _LOOKS
+        ("approvals", "rules", "schedules", "sessions", "show", "jobs", "export", "audit", "check-replay", "usage"),
+        _LOOKS,
     ),
     "--install-completion": Row("allowed", "completing commands"),
 }

@@ -7,7 +7,7 @@ waits for the attempts, and ends the writer last.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.schedules import Schedule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
@@ -48,6 +49,7 @@ from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.orphaned import end_orphaned_process
 
 if TYPE_CHECKING:
+    from supervisor.runtime.scheduling import Scheduling
     from supervisor.traces import TracedEnvironment
 
 log = FactLog(__name__)
@@ -79,6 +81,7 @@ async def open_supervisor(
     trace_contents: bool = False,
     prices: Callable[[Usage], float | None] = genai_price,
     budget: Budget | None = None,
+    schedules: Sequence[Schedule] | None = None,
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
@@ -102,6 +105,8 @@ async def open_supervisor(
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
     `traces`: write spans of runs, attempts, calls, steps and waits to the OpenTelemetry SDK that the program has
     configured (extra `otel`). `trace_contents`: with inputs, arguments and results. Secret arguments stay masked.
+    `schedules`: the schedules in this program's code or configuration. None: it has none, and leaves alone those that
+    the last one had. The schedules of the store whose agent is in `agents` begin in either case (R11).
 
     `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
     default are the prices of genai-prices, if it is installed (extra `prices`).
@@ -160,8 +165,13 @@ async def open_supervisor(
         )
         signals = runner.came_for_unowned, runner.began_elsewhere
         claim_loop = ClaimLoop(runner.attempts, runner.claims, *signals) if adopt else None
+        scheduling = None
+        if agents or schedules is not None:  # without an agent it begins nothing
+            from supervisor.runtime.scheduling import Scheduling  # few commands need it
+
+            scheduling = Scheduling(runner, supervisor, schedules)
         with tuned() if tune_interpreter else nullcontext():
-            async with serving(runner, supervisor, posting, claim_loop, channels):
+            async with serving(runner, supervisor, posting, claim_loop, channels, scheduling=scheduling):
                 yield supervisor
     finally:
         opened.close()
@@ -204,6 +214,7 @@ async def serving(
     claim_loop: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
     served: Supervisor | None = None,
+    scheduling: "Scheduling | None" = None,
 ) -> AsyncIterator[None]:
     """Run a supervisor on an open store, and close it as `open_supervisor` says. `served`: what the channels serve;
     None: that supervisor."""
@@ -211,10 +222,13 @@ async def serving(
     body: BaseException | None = None
     async with anyio.create_task_group() as outer:
         ready, leaving = anyio.Event(), anyio.Event()
-        outer.start_soon(_host, runner, served or supervisor, posting, claim_loop, channels, ready, leaving)
+        services = [each.run for each in (claim_loop, scheduling) if each is not None]
+        outer.start_soon(_host, runner, served or supervisor, posting, services, channels, ready, leaving)
         await ready.wait()
         try:
             yield
+            if scheduling is not None:
+                scheduling.leave()
             await _drain(runner, posting)
         except anyio.get_cancelled_exc_class():
             await _stop(runner)
@@ -239,7 +253,7 @@ async def _host(
     runner: Runner,
     supervisor: Supervisor,
     posting: Posting,
-    claim_loop: ClaimLoop | None,
+    more: Sequence[Callable[[], Coroutine[Any, Any, None]]],
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
@@ -258,8 +272,8 @@ async def _host(
                         services.start_soon(runner.jobs.run)
                         services.start_soon(_look_for_others, runner)
                         services.start_soon(_keep_log_short, runner.journal.store)
-                        if claim_loop is not None:
-                            services.start_soon(claim_loop.run)
+                        for service in more:
+                            services.start_soon(service)
                         for channel in channels:
                             health = anyio.CancelScope()
                             services.start_soon(watch_channel, channel, health)

@@ -1,7 +1,8 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]]
+    [budget], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]],
+    [schedules.NAME], [triggers.NAME]
 
 Rules
 - An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
@@ -37,6 +38,7 @@ from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
 from supervisor.system.settling import note_ours
+from supervisor.wiring.starts import SchedulePart, TriggerPart, schedule_problems, trigger_problems
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -203,6 +205,8 @@ class Configuration(_Part, frozen=True, kw_only=True):
     channels: dict[str, dict[str, Any]] = {}
     """Their tables as they are written: platforms.py knows the kinds, and checks each table by its own."""
     routes: tuple[RoutePart, ...] = ()
+    schedules: dict[str, SchedulePart] = {}
+    triggers: dict[str, TriggerPart] = {}
     folder: str = ""
     file: str = ""
     """Its own path, for errors of other processes."""
@@ -271,6 +275,10 @@ class Configuration(_Part, frozen=True, kw_only=True):
         return found
 
 
+_NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
+"""Tables of tables: an error in one of these names its key, too."""
+
+
 def read_configuration(file: Path) -> Configuration:
     """Read and check a file. Raises InvalidInput, naming the file and the key or the line."""
     try:
@@ -289,7 +297,7 @@ def read_configuration(file: Path) -> Configuration:
         raise InvalidInput(f"{file} is not valid TOML: it is nested too deeply") from None
     except ValueError as error:  # tomllib passes on those of Python's own types, such as a number of 5,000 digits
         raise InvalidInput(f"{file} is not valid TOML: {error}") from None
-    for table, kind in (("agents", AgentPart), ("people", PersonPart)):  # their names are keys, too
+    for table, kind in _NAMED.items():
         parts = document.get(table)
         for name, part in parts.items() if isinstance(parts, dict) else ():
             _convert(file, f"{table}.{name}", part, kind)
@@ -361,6 +369,8 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             route.made()
         except InvalidInput as error:
             yield f"routes[{place}]", str(error)
+    yield from schedule_problems(configuration.schedules)
+    yield from trigger_problems(configuration.triggers)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)

@@ -26,6 +26,7 @@ from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.shown import shown_of
 from supervisor.channels.web.state import MAX_STREAMS
+from supervisor.channels.web.triggers import Trigger
 from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.reminders import Reminders
@@ -34,6 +35,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.seam.channel import Channel
@@ -50,6 +52,7 @@ from supervisor.wiring.app import open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
 from supervisor.wiring.platforms import make_channels, make_reminders, make_routes
+from supervisor.wiring.starts import check_triggers, make_schedules, take_trigger_secrets
 
 log = FactLog(__name__)
 
@@ -75,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     passivate_after: float = 60.0
     reminders: Reminders = Reminders()
     routes: Sequence[Route] = ()
+    schedules: Sequence[Schedule] = ()
+    triggers: Sequence[Trigger] = ()
     traces: bool = False
     trace_contents: bool = False
     budget: Budget | None = None
@@ -115,6 +120,7 @@ class Daemon:
             revoked=revocations_of(settings.store),
             shown=shown_of(settings.store),
             chronicle=chronicle,
+            triggers=settings.triggers,
         )
         async with (
             self._open(store, [*settings.channels, web]) as supervisor,
@@ -171,6 +177,7 @@ class Daemon:
             trace_contents=settings.trace_contents,
             budget=settings.budget,
             tune_interpreter=True,
+            schedules=settings.schedules,
         )
 
 
@@ -251,6 +258,8 @@ def settle(  # one parameter for each option of the command
         agents=offered,
         channels=channels,
         routes=make_routes(configuration, channels, people),
+        schedules=_make_schedules(configuration, offered),
+        triggers=_make_triggers(configuration, offered if temporal is None else None),
         rules=configuration.standing_rules(),
         host=bound,
         port=server.port if port is None else port,
@@ -265,6 +274,23 @@ def settle(  # one parameter for each option of the command
         offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
+
+
+def _make_schedules(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]]) -> tuple[Schedule, ...]:
+    """Return the configured schedules. Raises InvalidInput, naming the file and the key."""
+    try:
+        return make_schedules(configuration.schedules, agents)
+    except InvalidInput as error:
+        raise InvalidInput(f"{configuration.file}: {error}") from None
+
+
+def _make_triggers(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]] | None) -> list[Trigger]:
+    """Return the configured triggers. Raises InvalidInput, naming the key."""
+    parts, folder = configuration.triggers, configuration.folder
+    for key, problem in check_triggers(parts, agents, folder):
+        raise InvalidInput(f"{configuration.file}: {key}: {problem}")
+    taken = take_trigger_secrets(parts, folder)
+    return [Trigger(name, part.agent, part.signed, taken[name]) for name, part in parts.items()]
 
 
 def _offer_of(configuration: Configuration, references: Sequence[str]) -> Offer:
@@ -297,6 +323,8 @@ def _check_for_temporal(configuration: Configuration) -> None:
         raise InvalidInput("[budget]: on Temporal a budget is of an agent's code, or is given when it is started")
     if configuration.traces:
         raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
+    if configuration.schedules:
+        raise InvalidInput(f"[schedules]: {NOT_ON_TEMPORAL}")
     if any(not rule.approvers for rule in configuration.rules):
         raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
 

@@ -45,10 +45,11 @@ def test_a_question_is_read_in_lists_stories_and_the_audit_trail(supervisor):
     assert "supervisor answer ID VALUE" in listed.err
     assert supervisor("answer", question["id"], "staging", "--by", "ana", "--json").json["status"] == "answered"
     assert supervisor("answer", question["id"], "a b", "--by", "bob").code == 4
-    for command in (["show", "s"], ["audit"]):
+    for command in (["show", "s"], ["audit"], ["audit", "--text", "environm", "--by", "ana", "--decided", "answered"]):
         told = supervisor(*command).out
         assert "Which environment?" in told
         assert ("answered by ana" in told, ": staging" in told) == (True, True)
+    assert (nothing := supervisor("audit", "--by", "bob")).out == "", nothing
     assert "answered “staging” by ana" in supervisor("approvals", "--all").out
 
 

@@ -8,6 +8,7 @@ writes the second alone. Keys of `top` are no row: they move and leave, and comm
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -32,6 +33,12 @@ rules allow    refused         rules allow note {}
 rules ask      refused         rules ask note
 rules deny     refused         rules deny note
 rules revoke   refused         rules revoke {rule}
+schedules add  refused         schedules add s fixing x --cron 0_0_*_*_*
+schedules pause   refused      schedules pause s
+schedules resume  refused      schedules resume s
+schedules remove  refused      schedules remove s
+schedules run  refused         schedules run s
+schedules      done            schedules
 prune          refused         prune --older-than 0s --yes
 serve          refused         serve FILE
 token revoke   refused         token revoke sha256:0000000000000000000000000000000000000000000000000000000000000000
@@ -71,8 +78,9 @@ DANGLING = Path(__file__).parents[1] / "transcripts/corpus/claude_code/sidechain
 def rows() -> Iterator[tuple[str, str, str, list[str]]]:
     """Give the command, what it gives today, what it must give, and its words."""
     for line in TABLE.strip().splitlines():
-        given, _, right = line[15:31].strip().partition("!")
-        yield line[:15].strip(), given, right or given, line[31:].split()
+        command, gives, words = re.split(r" {2,}", line)
+        given, _, right = gives.partition("!")
+        yield command, given, right or given, words.split()
 
 
 @pytest.fixture(scope="module")

@@ -448,6 +448,26 @@ async def test_sessions_approvals_and_entries_are_listed(kind):
         assert entries[-1] in await here.supervisor.find_audit()
 
 
+async def test_approvals_are_found_by_what_was_asked_and_who_decided(kind):
+    """A search looks in all states; `by` is the decider, and never the requester."""
+    async with side(kind) as here:
+        run, asked = await here.ask()
+        find = here.supervisor.find_approvals
+        (found,) = await find(text=asked.tool, tool=asked.tool, agent=asked.agent)
+        assert found.id == asked.id
+        for nothing in ({"by": asked.requester}, {"decided": True}, {"text": "nowhere"}):
+            assert list(await find(**nothing)) == []
+        await here.supervisor.decide(asked.id, Deny(by="olga", reason="no"), channel="web")
+        for search in ({"by": "olga"}, {"decided": "denied"}, {"decided": True, "text": asked.tool}):
+            (found,) = await find(session=run.session, newest_first=True, **search)
+            assert (found.id, found.by, found.channel) == (asked.id, "olga", "web")
+        for nothing in ({}, {"before": asked.created_at}, {"decided": False}):
+            assert list(await find(**nothing)) == []
+        for wrong in ({"text": "?!"}, {"pending": True, "decided": True}, {"before": datetime(2026, 1, 1)}):  # noqa: DTZ001 # it has no zone
+            with pytest.raises(InvalidInput):
+                await find(**wrong)
+
+
 async def test_sessions_are_listed_page_by_page(kind):
     """Parents before children, by every filter, and the newest first."""
     async with side(kind) as here:

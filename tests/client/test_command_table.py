@@ -38,11 +38,13 @@ from supervisor import (
     Approve,
     Budget,
     Deny,
+    InvalidInput,
     MemoryStore,
     NotEntitled,
     NotFound,
     Origin,
     People,
+    Schedule,
     SqliteStore,
     Supervisor,
     SupervisorError,
@@ -75,6 +77,9 @@ raise_budget   |        works   audited  refused        same         |         w
 revoke_rule    |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
 acknowledge    |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 snooze         |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+add_schedule   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+change_schedule|        works   audited  refused        same         |         works   audited  works          says     |           -       audited  refused        -
+run_schedule   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 reveal         |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
 note_refusal   |        works   -        works          same         |         -       -        -              -        |           -       -        works          -
 note_shown     |        works   -        works          twice        |         -       -        -              -        |           -       -        works          -
@@ -147,6 +152,9 @@ class World:
 
     async def count(self, effect: Any) -> int:
         """Return how often an effect has happened: events of a class, or rules that hold."""
+        if effect in ("schedules", "paused"):
+            found = [each for each in await self.near.find_schedules() if each.schedule.name.startswith(self.prefix)]
+            return sum(each.is_paused for each in found) if effect == "paused" else len(found)
         if effect == "rules":
             return sum(rule.tool.startswith(self.prefix) for rule in await self.near.find_rules())
         found = 0
@@ -170,7 +178,7 @@ class Row(NamedTuple):
     begin: Callable[[World], Awaitable[str]]
     act: Callable[[World, str, str], Awaitable[Any]]
     effect: Any
-    """The class of its event, or "rules"; None if it leaves nothing."""
+    """The class of its event, or "rules", "schedules", "paused"; None if it leaves nothing."""
     change: int = 1
     """How much more of that there is."""
 
@@ -199,6 +207,29 @@ async def one_that_failed(world: World) -> str:
 
 async def a_rule(world: World) -> str:
     return (await world.near.add_rule(deny(f"{world.prefix}tool"), by="olga")).id
+
+
+def schedule_of(world: World) -> Schedule:
+    return Schedule(f"{world.prefix}s", "sleeper", 0.0, cron="0 0 1 1 *")
+
+
+async def a_schedule(world: World) -> str:
+    with suppress(InvalidInput):  # on Temporal there are none
+        await world.near.add_schedule(schedule_of(world), by="olga")
+    return f"{world.prefix}s"
+
+
+async def add_schedule(world: World, of: str, by: str) -> Any:
+    return (await world.far.add_schedule(schedule_of(world), by=by)).schedule
+
+
+async def change_schedule(world: World, of: str, by: str) -> Any:
+    return (await world.far.change_schedule(of, "paused", by=by)).is_paused
+
+
+async def run_schedule(world: World, of: str, by: str) -> Any:
+    run = await world.far.run_schedule(of, session=f"{world.prefix}new", by=by)
+    return run.session, run.number
 
 
 async def start(world: World, of: str, by: str) -> Any:
@@ -265,6 +296,9 @@ COMMANDS = {
     "revoke_rule": Row(a_rule, lambda w, of, by: w.far.revoke_rule(of, by=by), "rules", -1),
     "acknowledge": Row(a_call, lambda w, of, by: w.far.acknowledge([of], by=by), e.ApprovalHushed),
     "snooze": Row(a_call, lambda w, of, by: w.far.snooze([of], LATER, by=by), e.ApprovalHushed),
+    "add_schedule": Row(nothing, add_schedule, "schedules"),
+    "change_schedule": Row(a_schedule, change_schedule, "paused"),
+    "run_schedule": Row(a_schedule, run_schedule, e.SessionCreated),
     "reveal": Row(a_call, lambda w, of, by: w.far.reveal(of, by=by), e.CredentialsShown),
     "note_refusal": Row(a_call, lambda w, of, by: w.far.note_refusal(of, by="ben", reason="no"), e.DecisionRefused),
     "note_shown": Row(a_call, lambda w, of, by: w.far.note_shown(w.session, "m", channel="c"), e.MessageShown),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from wires import problem, wired
 
-from supervisor import Answer, Approve, NotEntitled, ServerUnavailable, deny, open_remote
+from supervisor import Answer, Approve, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
 from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -35,6 +35,8 @@ REPEATED = {
     "add_rule": lambda remote: remote.add_rule(deny("note")),
     "acknowledge": lambda remote: remote.acknowledge([ID]),
     "snooze": lambda remote: remote.snooze([ID], datetime(2027, 1, 1, tzinfo=UTC)),
+    "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
+    "run_schedule": lambda remote: remote.run_schedule("s"),
 }
 SENT_ONCE = {
     "send": lambda remote: remote.send("s", "hello"),
@@ -42,6 +44,7 @@ SENT_ONCE = {
     "retry": lambda remote: remote.retry("s"),
     "resume": lambda remote: remote.resume("s"),
     "resume_all": lambda remote: remote.resume_all(),
+    "change_schedule": lambda remote: remote.change_schedule("s", "paused"),
     "revoke_rule": lambda remote: remote.revoke_rule("r"),
     "reveal": lambda remote: remote.reveal(ID),
 }

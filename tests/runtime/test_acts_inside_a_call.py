@@ -11,7 +11,7 @@ from scenes import opened
 from test_inside_a_call import ask, deploying
 from watching import next_of
 
-from supervisor import Approve, Budget, NotEntitled, StoreSupervisor, Supervisor, agent, allow
+from supervisor import Approve, Budget, NotEntitled, Schedule, StoreSupervisor, Supervisor, agent, allow
 from supervisor.cli import _COMMANDS, main
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner
@@ -30,6 +30,9 @@ OF_A_PERSON = {
     "send": lambda here, asked: here.send("s", "hello", by="ana"),
     "add_rule": lambda here, asked: here.add_rule(allow("deploy"), by="ana"),
     "revoke_rule": lambda here, asked: here.revoke_rule("x", by="ana"),
+    "add_schedule": lambda here, asked: here.add_schedule(Schedule("s", "a", cron="0 0 * * *"), by="ana"),
+    "change_schedule": lambda here, asked: here.change_schedule("s", "paused", by="ana"),
+    "run_schedule": lambda here, asked: here.run_schedule("s", by="ana"),
     "resume": lambda here, asked: here.resume("s", by="ana"),
     "resume_all": lambda here, asked: here.resume_all(by="ana"),
     "retry": lambda here, asked: here.retry("s", by="ana"),

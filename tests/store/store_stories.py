@@ -11,8 +11,13 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
-from supervisor.core.rows import JournalEntry
+from supervisor.core.rows import ApprovalFilter, JournalEntry
 
+SEARCHES = (
+    *(ApprovalFilter(text=text) for text in ("ls", "shell comm", "zz")),
+    *(ApprovalFilter(by="ben", decided=decided) for decided in (None, "approved", False)),
+    ApprovalFilter(agent="agent", tool="shell", newest_first=True),
+)
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -89,6 +94,7 @@ def everything(store):
         "approvals": store.find_approvals(pending=False),
         "trees": {name: (store.find_sessions(root=name), store.find_approvals(root=name)) for name in sessions},
         "own": {name: store.find_approvals(session=name, pending=False) for name in sessions},
+        "found": [store.search_approvals(only) for only in SEARCHES],
     }
 
 

@@ -25,6 +25,8 @@ from supervisor import (
     PruneResult,
     Rule,
     Run,
+    Schedule,
+    ScheduleView,
     SendResult,
     ServerUnavailable,
     SessionView,
@@ -64,6 +66,9 @@ async def commands(s: Supervisor) -> None:
     assert_type(await s.chat("s", "yes", by="ana", shown_before=datetime.now(UTC)), ChatResult)
     assert_type(await s.add_rule(allow("shell", "ls *"), by="ana"), Rule)
     assert_type(await s.revoke_rule("r"), Rule)
+    assert_type(await s.add_schedule(Schedule("n", "greets", cron="0 3 * * *")), ScheduleView)
+    assert_type(await s.change_schedule("n", "paused", by="ana"), ScheduleView)
+    assert_type(await s.run_schedule("n"), Run[Any])
     try:
         await s.cancel("s", reason="enough")
     except ServerUnavailable as error:
@@ -82,6 +87,7 @@ async def reads(s: Supervisor) -> None:
     assert_type(await s.find_entries("s", tree=True), Page[JournalEntry])
     assert_type(await s.find_audit(), Page[JournalEntry])
     assert_type(await s.find_rules(), Page[Rule])
+    assert_type(await s.find_schedules(), Page[ScheduleView])
     assert_type(await s.find_agents(), Page[AgentView])
     assert_type(await s.find_owners(), Page[Owner])
     assert_type(await s.find_jobs(running=False), Page[JobView])

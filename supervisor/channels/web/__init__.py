@@ -9,7 +9,8 @@
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
     bounds     how much at once                                  revocations  tokens and logins that ended early
     looks      one look at what goes on, for all clients         rules_api rules
-    rendering  templates/ and static/ become pages, harmless
+    rendering  templates/ and static/ become pages, harmless     schedules_api schedules
+    triggers   signed requests that start agents
 
 How to add
 - **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
@@ -33,6 +34,7 @@ from supervisor.channels.web.revocations import Revocations
 from supervisor.channels.web.shown import Shown
 from supervisor.channels.web.site import make_app
 from supervisor.channels.web.state import MAX_STREAMS, Site
+from supervisor.channels.web.triggers import Trigger, trigger_routes
 from supervisor.channels.web.webhooks import webhook_routes
 from supervisor.core.approvals.people import People
 from supervisor.seam.channel import Channel
@@ -54,6 +56,7 @@ def make_web(
     revoked: Path | None = None,
     shown: Path | None = None,
     chronicle: Chronicle | None = None,
+    triggers: Sequence[Trigger] = (),
 ) -> Web:
     """Return the channel, with all its parts.
 
@@ -61,7 +64,8 @@ def make_web(
     `public_url`: the address that browsers use, if it is another one. `others`: channels whose webhooks are served and
     whose health is shown here. `max_streams`: clients that may listen at once. `revoked`: the file of revoked tokens
     and ended logins, and `shown` that of what people were shown; without it each is forgotten when the process ends.
-    `chronicle`: what the metrics count. Raises StoreUnreadable if a file cannot be read.
+    `chronicle`: what the metrics count. `triggers`: what signed requests start. Raises StoreUnreadable if a file
+    cannot be read.
     """
     public = urlsplit(public_url or "").hostname or ""
     known = [*hosts, f"[{public}]" if ":" in public else public]
@@ -77,5 +81,7 @@ def make_web(
         chronicle=chronicle,
         shown=Shown(shown),
     )
-    app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
+    app = make_app(
+        site, known, any_address=any_address, more=[*webhook_routes(others), *trigger_routes(site, triggers)]
+    )
     return Web(site, app, listener)

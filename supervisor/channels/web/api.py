@@ -175,8 +175,19 @@ async def approve_in_session(call: Call) -> Response:
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
+    decided = {"all": None, "ended": True}.get(query.status or "all", query.status)
     page = await call.supervisor.find_approvals(
-        pending=query.status == "pending", session=query.session, after=query.after, limit=query.limit
+        pending=None if query.status is None else False,
+        session=query.session,
+        text=query.text,
+        by=query.by,
+        tool=query.tool,
+        agent=query.agent,
+        decided=decided,
+        before=query.before,
+        newest_first=query.newest,
+        after=query.after,
+        limit=query.limit,
     )
     call.show(*page)
     return page_document(page, approval_document)

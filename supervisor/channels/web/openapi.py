@@ -34,6 +34,7 @@ _TAGS: Final = {
     "sessions": "Start sessions, read them, write to them, cancel them, run them again.",
     "approvals": "Read approvals and questions, listen for them, and decide them.",
     "rules": "Standing decisions.",
+    "schedules": "What begins by the clock.",
     "store": "What is in the whole store: agents, jobs, owners, counts, audit trail, activity.",
     "server": "The server itself: probes, metrics, this document.",
 }

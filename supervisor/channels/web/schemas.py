@@ -15,6 +15,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.rows import Counts, Owner
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
@@ -208,10 +209,19 @@ class SessionQuery(RequestFields, frozen=True, kw_only=True):
 
 
 class ApprovalQuery(RequestFields, frozen=True, kw_only=True):
-    """`status`: list pending approvals, or all. `session`: only approvals of this session and of sessions below it."""
+    """`status`: all approvals, those that have ended, or those of one status; if it is not given, pending ones, or all
+    that a search finds. `session`: only approvals of this session and of sessions below it. `text`: its words, or
+    longer ones that begin so, stand in what was asked. `by`: who decided. `before`: asked before this instant.
+    `newest`: list the newest first."""
 
-    status: Literal["pending", "all"] = "pending"
+    status: Literal["all", "ended", "pending", "approved", "denied", "answered", "expired", "withdrawn"] | None = None
     session: str | None = None
+    text: str | None = None
+    by: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    before: Instant | None = None
+    newest: bool = False
     limit: Limit = 100
     after: Cursor | None = None
 
@@ -357,6 +367,7 @@ SessionDocument = _document(
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
 RuleDocument = _document(Rule)
+ScheduleDocument = _document(ScheduleView)
 ChatResultDocument = _document(
     ChatResult,
     sent=SendResultDocument | None,

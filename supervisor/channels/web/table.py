@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from supervisor.channels.web import api, events, health, metrics, rules_api, runs_api, store_api
+from supervisor.channels.web import api, events, health, metrics, rules_api, runs_api, schedules_api, store_api
 from supervisor.channels.web.endpoints import Call, Endpoint, json_document
 from supervisor.channels.web.openapi import openapi
 
@@ -25,7 +25,7 @@ DOCUMENT: Final = Endpoint(
 
 
 def endpoints() -> list[Endpoint]:
-    modules = (store_api, api, runs_api, rules_api, events, health, metrics)
+    modules = (store_api, api, runs_api, rules_api, schedules_api, events, health, metrics)
     return [*(endpoint for module in modules for endpoint in module.ENDPOINTS), DOCUMENT]
 
 

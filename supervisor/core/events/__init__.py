@@ -77,6 +77,12 @@ from supervisor.core.events.runs import (
     RunUnblocked as RunUnblocked,
     StateSaved as StateSaved,
 )
+from supervisor.core.events.scheduling import (
+    ScheduleAdded as ScheduleAdded,
+    ScheduleChanged as ScheduleChanged,
+    ScheduleDisputed as ScheduleDisputed,
+    ScheduleHandled as ScheduleHandled,
+)
 from supervisor.core.events.sessions import (
     MESSAGE as MESSAGE,
     ForkTaken as ForkTaken,
@@ -146,6 +152,10 @@ AnyEvent = (
     | CredentialsShown
     | SessionForked
     | ForkTaken
+    | ScheduleAdded
+    | ScheduleChanged
+    | ScheduleDisputed
+    | ScheduleHandled
     | RunFinished
 )
 

@@ -38,7 +38,7 @@ from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.events import advance
 from supervisor.core.events.kinds import ASK, CALL
-from supervisor.core.ids import RULES, split_operation_id
+from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.asides import NO_BUDGETING, Budgeting, is_of_budget
 from supervisor.core.sessions.heard import Heard, heard, with_heard
@@ -50,6 +50,7 @@ from supervisor.core.sessions.machine import (
 )
 from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
+from supervisor.core.sessions.timetable import Planned, note_schedule
 from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
@@ -514,6 +515,28 @@ class Rulebook(SessionState, kw_only=True):
         return event.approval is not None and event.rule.meaning == self.standing[name].meaning
 
 
+class Timetable(SessionState, kw_only=True):
+    """The schedules of a store, and what has become of their instants (core/sessions/timetable.py)."""
+
+    plans: dict[str, Planned] = {}
+    """By name, in the order in which they were added."""
+    former: dict[str, datetime] = {}
+    """The last instants of removed schedules, by name."""
+
+    def draft(self) -> "Timetable":
+        return replace(self, plans=self.plans.copy(), former=self.former.copy())
+
+    def land(self) -> None:
+        """Do nothing: a draft has copies."""
+
+    def apply(self, event: e.AnyEvent) -> None:
+        note_schedule(self.plans, self.former, event)
+        self.length += 1
+
+
+_STORE_JOURNALS: Final[Mapping[str, type[SessionState]]] = {RULES: Rulebook, SCHEDULES: Timetable}
+
+
 def joined_words(said: str, words: str) -> str:
     """Return the end of what an agent has said with further words, MOST_SAID_CHARACTERS at most."""
     return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
@@ -528,7 +551,7 @@ def words_of(event: e.AnyEvent) -> str | None:
 
 def replay_journal(session: str, events: list[e.AnyEvent]) -> SessionState:
     """Return the state that a journal gives; raises StoreUnreadable if the journal contradicts itself."""
-    state = Rulebook(id=session) if session == RULES else SessionState(id=session)
+    state = _STORE_JOURNALS.get(session, SessionState)(id=session)
     try:
         for event in events:
             state.apply(event)

@@ -27,7 +27,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
-from supervisor.core.ids import RULES
+from supervisor.core.ids import RULES, SCHEDULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import Usage
@@ -133,10 +133,11 @@ class Runner:
         self.journal = self.attempts.journal
         self.rules = Ruling(rules)
         self.asking: MutableMapping[str, Callable[[msgspec.Raw], None]] = {}
-        try:
-            self.journal.keep(RULES)
-        except StoreUnreadable as error:
-            log.error("rules.unreadable", store=store.name, reason=str(error))
+        for kept, fact in ((RULES, "rules.unreadable"), (SCHEDULES, "schedules.unreadable")):
+            try:
+                self.journal.keep(kept)
+            except StoreUnreadable as error:
+                log.error(fact, store=store.name, reason=str(error))
         self.jobs = NoJobs() if jobs is None else jobs(self.journal, self.clock)
         self.find_agent = find_agent
         self.orphans = orphans or OrphanedProcesses()

@@ -17,7 +17,7 @@ from supervisor.core.approvals.masking import shown_entries
 from supervisor.core.approvals.state import asked_by, ends_approval
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.rows import JournalEntry, SessionFilter, TreeView, ids_from
+from supervisor.core.rows import ApprovalFilter, JournalEntry, SessionFilter, TreeView, ids_from
 from supervisor.core.sessions.state import Job
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionView
@@ -82,16 +82,21 @@ class Lists:
             yield
 
     def approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = None
+        self, only: ApprovalFilter, session: str | None, *, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[Approval]]:
         root = None if session is None else self._reader.get_row(session).root
-        position, cursor = self._begin(after, limit) or 0, self._reader.now()
+        position, cursor = self._begin(after, limit), self._reader.now()
+        pending = only.is_pending
+        searches = only.searches or only.newest_first or only.decided not in (None, False, "pending")
         found: list[Approval] = []
         takes_all = session in (None, root)
         while True:
             room = PIECE if limit is None else limit - len(found)
             wanted = min(PIECE, room + 1) if takes_all else PIECE  # one more says whether there is another page
-            some = self._store.find_approvals(pending=pending, root=root, after=position, limit=wanted)
+            if searches:
+                some = self._store.search_approvals(only, root=root, after=position, limit=wanted)
+            else:
+                some = self._store.find_approvals(pending=pending, root=root, after=position or 0, limit=wanted)
             below = some if takes_all else [each for each in some if self._reader.is_below(each.session, session)]
             if any(len(each.path) > 1 for each in below):
                 yield  # the inputs of sub-agents are as many entries again

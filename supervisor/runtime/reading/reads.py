@@ -15,7 +15,8 @@ from supervisor.core.approvals.masking import masked_rule
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.text.masks import hide
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
@@ -106,13 +107,11 @@ class LocalReads(StoreSupervisor):
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
         self.audience.has_readers = True
-        return await read_pieces(
-            self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit)
-        )
+        return await read_pieces(self.store, self._lists.approvals(only, session, after=after, limit=limit))
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
@@ -127,6 +126,15 @@ class LocalReads(StoreSupervisor):
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
         return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
+
+    async def find_schedules(self) -> Page[ScheduleView]:
+        from supervisor.runtime.plans.schedules import timetable  # few programs need them
+        from supervisor.runtime.reading.schedules import view_of
+
+        await checkpoint()
+        self._runner.journal.catch_up()
+        view = self._runner.journal.look()
+        return self._lists.whole(map(view_of, timetable(view).plans.values()), view.position)
 
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()

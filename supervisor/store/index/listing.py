@@ -246,6 +246,7 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         return replace(found, reason=UNREADABLE)
     said = PENDING.apply(event)
     found = replace(found, reason=hide(said.reason), decided_at=event.at, decision=said.decision, by=said.by)
+    found = replace(found, channel=getattr(event, "channel", None))
     if said.answer is not None:
         return replace(found, answer=hide(_read_json(said.answer)))
     if said.decision is not None:

@@ -10,7 +10,7 @@ Rules
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,16 +21,18 @@ from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, PENDING, Approv
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import is_copied
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.sessions.state import WAKING
 from supervisor.core.usage import NOTHING, Spent, spent_by
+from supervisor.store.index.searching import words_asked
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """Events that change a session's entry."""
 _ENDS_BLOCK: Final = e.having("ends block")
 _INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
 """Events that begin an entry, or change an approval's."""
+NEVER: Final = datetime.fromtimestamp(0, UTC)
 ROUGHLY: Final = timedelta(hours=1)
 """The precision of an entry's time of the last event: to write it each time would be a third of a decision's cost."""
 
@@ -50,6 +52,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     runs: int = 0
     parent: str | None = None
     """Like the root, it is only needed to make the entry."""
+    agent: str = ""
+    """Like the root, it is only needed to make entries."""
 
     @property
     def blocked(self) -> int | None:
@@ -60,12 +64,23 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
-    """An approval in the index. `asked` is a position; `now` has positions and names."""
+    """An approval in the index. `asked` is a position; `now` has positions and names. `by`: who decided. What is asked
+    does not change, and is only needed to make the entry."""
 
     id: str
     session: str
     asked: int
     now: ApprovalState = PENDING
+    by: str | None = None
+    at: datetime = NEVER
+    tool: str = ""
+    agent: str = ""
+    words: str = ""
+    """By which it is found (store/index/searching.py)."""
+
+    def without_words(self) -> "ApprovalEntry":
+        """Return the entry as it is cached: its words may be long."""
+        return replace(self, words="") if self.words else self
 
 
 class Touched(NamedTuple):
@@ -81,7 +96,7 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
     made: set[str] = set()
     for row in rows:
         event = row.event
-        if row.session != RULES:
+        if row.session not in STORE_JOURNALS:
             found.sessions.add(row.session)
         if type(event) not in _INDEXED:
             continue
@@ -121,15 +136,30 @@ class Draft:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(
-                    row.session, event.root, row.position, event.at, parent=event.parent
+                    row.session,
+                    event.root,
+                    row.position,
+                    event.at,
+                    parent=event.parent,
+                    agent=event.path[-1] if event.path else "",
                 )
             case _ if (approval := e.approval_in(event)) is None or is_copied(approval):
                 pass
             case _ if (now := asked_by(event)) is not None:
-                self.approvals[approval] = ApprovalEntry(approval, row.session, row.position, now)
+                self.approvals[approval] = ApprovalEntry(
+                    approval,
+                    row.session,
+                    row.position,
+                    now,
+                    at=event.at,
+                    tool=getattr(event, "tool", ""),
+                    agent=self.sessions[row.session].agent if row.session in self.sessions else "",
+                    words=words_asked(event),
+                )
             case _ if (old := self.approvals.get(approval)) is not None:
                 if (now := old.now.apply(event, row.position)) is not old.now:
-                    self.approvals[approval] = replace(old, now=now)
+                    by = getattr(event, "by", None) if now.ended is not old.now.ended else old.by
+                    self.approvals[approval] = replace(old, now=now, by=by)
             case _:
                 pass
 

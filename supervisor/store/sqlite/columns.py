@@ -47,19 +47,21 @@ def from_micros(micros: int) -> datetime:
 
 
 def session_entry(row: Columns) -> SessionEntry:
-    session, root, created, last_at, waiting_for, due_at, finished, runs = row
+    session, root, created, last_at, waiting_for, due_at, finished, runs, *rest = row
+    agent = rest[0] if rest else ""
     names = None if waiting_for is None else _decode_names(waiting_for)
     due = None if due_at is None else from_micros(due_at)
-    return SessionEntry(session, root, created, from_micros(last_at), names, due, finished, runs)
+    return SessionEntry(session, root, created, from_micros(last_at), names, due, finished, runs, agent=agent)
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
-    approval, session, asked, status, decided, shown, reminded = row
-    return ApprovalEntry(approval, session, asked, ApprovalState(status or "pending", decided, reminded, _names(shown)))
+    approval, session, asked, status, decided, shown, reminded, by = row
+    now = ApprovalState(status or "pending", decided, reminded, _names(shown))
+    return ApprovalEntry(approval, session, asked, now, by)
 
 
 def new_session(entry: SessionEntry) -> Columns:
-    return (entry.created, entry.root, entry.parent, *_living(entry))
+    return (entry.created, entry.root, entry.parent, entry.agent, *_living(entry))
 
 
 def changed_session(entry: SessionEntry) -> Columns:
@@ -67,7 +69,11 @@ def changed_session(entry: SessionEntry) -> Columns:
 
 
 def new_approval(entry: ApprovalEntry) -> Columns:
-    return (entry.asked, entry.session, *_answered(entry))
+    return (entry.asked, entry.session, entry.tool, entry.agent, to_micros(entry.at), *_answered(entry))
+
+
+def words(entry: ApprovalEntry) -> Columns:
+    return (entry.asked, entry.words)
 
 
 def changed_approval(entry: ApprovalEntry) -> Columns:
@@ -162,7 +168,7 @@ def _living(entry: SessionEntry) -> Columns:
 def _answered(entry: ApprovalEntry) -> Columns:
     now = entry.now
     status = None if now.status == "pending" else now.status
-    return (status, now.ended, _encode_names(now.cards) if now.cards else None, now.reminded)
+    return (status, now.ended, _encode_names(now.cards) if now.cards else None, now.reminded, entry.by)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

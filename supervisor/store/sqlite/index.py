@@ -74,13 +74,14 @@ class Index:
             ("add_session", [columns.new_session(entry) for entry in draft.new_sessions()]),
             ("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()]),
             ("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()]),
+            ("add_words", [columns.words(entry) for entry in draft.new_approvals()]),
             ("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()]),
             ("add_spent", [columns.spent_columns(session, spent) for session, spent in draft.spent.items()]),
         ):
             if rows:
                 self._change(query, rows)
         self._sessions.drafted |= draft.sessions
-        self._approvals.drafted |= draft.approvals
+        self._approvals.drafted |= {name: entry.without_words() for name, entry in draft.approvals.items()}
 
     def commit(self) -> None:
         self._sessions.keep()

@@ -9,6 +9,9 @@ SELECT name, value FROM meta WHERE name >= ?1 AND name < ?1 || '~' AND name <> '
 -- put_fact: set a fact about the store itself
 INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
+-- remove_fact: forget a fact about the store itself
+DELETE FROM meta WHERE name = ?;
+
 -- append: add journal entries; a position that is taken is an error
 INSERT INTO event (position, session, id, head, approval, body) VALUES (?, ?, ?, ?, ?, ?);
 
@@ -54,12 +57,12 @@ SELECT position, head, approval, body FROM event
  ORDER BY position;
 
 -- session_entries: the index entries of some sessions, to change them; their roots do not change and are not read
-SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.runs
+SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.runs, s.agent
   FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session AS s ON s.number = c.position;
 
 -- add_session: put a new session into the index
-INSERT INTO session (number, root, parent, last_at, waiting_for, due_at, finished, runs)
-VALUES (?, (SELECT position FROM event WHERE id = ?), (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
+INSERT INTO session (number, root, parent, agent, last_at, waiting_for, due_at, finished, runs)
+VALUES (?, (SELECT position FROM event WHERE id = ?), (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?, ?);
 
 -- change_session: the columns of a session that may change
 UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ?, runs = ? WHERE number = ?;
@@ -84,16 +87,22 @@ DELETE FROM spent;
 DELETE FROM session;
 
 -- approval_entries: the index entries of some approvals, to change them; their sessions do not change and are not read
-SELECT k.value, '', a.asked, a.status, a.decided, a.shown, a.reminded
+SELECT k.value, '', a.asked, a.status, a.decided, a.shown, a.reminded, a.decider
   FROM json_each(?) AS k CROSS JOIN event AS r ON r.approval = k.value CROSS JOIN approval AS a ON a.asked = r.position;
 
 -- add_approval: put a new approval into the index
-INSERT INTO approval (asked, session, root, status, decided, shown, reminded)
-SELECT ?1, s.number, s.root, ?3, ?4, ?5, ?6 FROM event AS c CROSS JOIN session AS s ON s.number = c.position
+INSERT INTO approval (asked, session, root, tool, agent, asked_at, status, decided, shown, reminded, decider)
+SELECT ?1, s.number, s.root, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM event AS c CROSS JOIN session AS s ON s.number = c.position
  WHERE c.id = ?2;
 
 -- change_approval: the columns of an approval that may change
-UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ? WHERE asked = ?;
+UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ?, decider = ? WHERE asked = ?;
+
+-- add_words: put the words of an approval into the index
+INSERT INTO asked_words (rowid, words) VALUES (?, ?);
+
+-- clear_words: remove that part of the index, to rebuild it
+DELETE FROM asked_words;
 
 -- clear_approvals: remove the index, to rebuild it
 DELETE FROM approval;
@@ -171,6 +180,32 @@ SELECT * FROM approval_full WHERE root = (SELECT position FROM event WHERE id = 
 SELECT * FROM approval_full
  WHERE root = (SELECT position FROM event WHERE id = ?) AND status IS NULL AND asked > ? ORDER BY asked;
 
+-- approvals_found: those that a filter has, after a position
+SELECT * FROM approval_full
+ WHERE asked > ?1 AND (?2 IS NULL OR root = (SELECT position FROM event WHERE id = ?2))
+   AND (?3 IS NULL OR (status IS NOT NULL) = ?3) AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR decider = ?5)
+   AND (?6 IS NULL OR tool = ?6) AND (?7 IS NULL OR agent = ?7) AND (?8 IS NULL OR asked_at < ?8) ORDER BY asked;
+
+-- approvals_found_newest: the same before a position, the newest first
+SELECT * FROM approval_full
+ WHERE asked < ?1 AND (?2 IS NULL OR root = (SELECT position FROM event WHERE id = ?2))
+   AND (?3 IS NULL OR (status IS NOT NULL) = ?3) AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR decider = ?5)
+   AND (?6 IS NULL OR tool = ?6) AND (?7 IS NULL OR agent = ?7) AND (?8 IS NULL OR asked_at < ?8) ORDER BY asked DESC;
+
+-- approvals_with: those of them that have words
+SELECT a.* FROM asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.rowid
+ WHERE w.asked_words MATCH ?9 AND w.rowid > ?1 AND (?2 IS NULL OR a.root = (SELECT position FROM event WHERE id = ?2))
+   AND (?3 IS NULL OR (a.status IS NOT NULL) = ?3) AND (?4 IS NULL OR a.status = ?4) AND (?5 IS NULL OR a.decider = ?5)
+   AND (?6 IS NULL OR a.tool = ?6) AND (?7 IS NULL OR a.agent = ?7) AND (?8 IS NULL OR a.asked_at < ?8)
+ ORDER BY w.rowid;
+
+-- approvals_with_newest: the same before a position, the newest first
+SELECT a.* FROM asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.rowid
+ WHERE w.asked_words MATCH ?9 AND w.rowid < ?1 AND (?2 IS NULL OR a.root = (SELECT position FROM event WHERE id = ?2))
+   AND (?3 IS NULL OR (a.status IS NOT NULL) = ?3) AND (?4 IS NULL OR a.status = ?4) AND (?5 IS NULL OR a.decider = ?5)
+   AND (?6 IS NULL OR a.tool = ?6) AND (?7 IS NULL OR a.agent = ?7) AND (?8 IS NULL OR a.asked_at < ?8)
+ ORDER BY w.rowid DESC;
+
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
 SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
   FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS JOIN approval_full AS a ON a.root = r.position
@@ -203,6 +238,10 @@ DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.ow
 -- size_of_tree: how many entries a tree has, and their size in bytes
 SELECT count(*), coalesce(sum(length(e.body)), 0) FROM session AS t CROSS JOIN event AS e ON e.session = t.number
  WHERE t.root = (SELECT position FROM event WHERE id = ?);
+
+-- remove_words: remove the words of a tree's approvals, by its number
+DELETE FROM asked_words WHERE rowid IN (
+       SELECT asked FROM approval WHERE session IN (SELECT number FROM session WHERE root = ?));
 
 -- remove_approvals: remove those of a tree, by its number
 DELETE FROM approval WHERE session IN (SELECT number FROM session WHERE root = ?);

@@ -48,10 +48,13 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"))
+STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"), _text("words.sql"))
 FORMER: Final = 6
 QUERIES: Final = _named(_text("queries.sql"))
+STALE: Final = "stale"
+"""The fact by which a step says that the index must be computed again."""
 REMOVAL: Final = {
+    "remove_words": "number",
     "remove_approvals": "number",
     "remove_events": "number",
     "remove_spent": "number",

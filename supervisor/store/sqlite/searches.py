@@ -1,10 +1,16 @@
-"""The query for a search in the index, and the test that selects its rows. Rows are read until there are enough."""
+"""The query for a search in the index, and the test that selects its rows. Rows are read until there are enough.
+
+The tables have what a search of approvals looks at, and a table of FTS5 has their words: so it reads only what it
+finds.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from supervisor.core.rows import SessionRow
+from supervisor.core.rows import ApprovalFilter, SessionRow
+from supervisor.core.text.words import is_beginning
 from supervisor.core.values import Approval
+from supervisor.store.sqlite.columns import to_micros
 
 
 def search_sessions(
@@ -42,3 +48,17 @@ def search_approvals(
     if root is not None:
         return ("approvals_pending_of_tree" if pending else "approvals_of_tree", root, after), is_meant
     return ("approvals_pending" if pending else "approvals", after), None
+
+
+def search_found(only: ApprovalFilter, root: str | None, start: int) -> tuple[Any, ...]:
+    """Return the query for the approvals that a filter has, with its parameters. `start`: as in search_sessions."""
+    is_status = isinstance(only.decided, str) and only.decided != "pending"
+    has_ended = None if only.decided is None else not only.is_pending
+    before = None if only.before is None else to_micros(only.before)
+    status = only.decided if is_status else None
+    given = (start, root, has_ended, status, only.by, only.tool, only.agent, before)
+    order = "_newest" if only.newest_first else ""
+    if not (words := only.words):
+        return (f"approvals_found{order}", *given)
+    wanted = " AND ".join(f'"{word}"*' if is_beginning(word) else f'"{word}"' for word in words)
+    return (f"approvals_with{order}", *given, wanted)

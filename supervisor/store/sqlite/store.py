@@ -31,8 +31,8 @@ import msgspec
 
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import RULES
-from supervisor.core.rows import Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.ids import STORE_JOURNALS
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
@@ -51,7 +51,7 @@ from supervisor.store.sqlite.faults import (
 from supervisor.store.sqlite.index import Index
 from supervisor.store.sqlite.prefixes import SharedPrefixes
 from supervisor.store.sqlite.schema import QUERIES
-from supervisor.store.sqlite.searches import search_approvals, search_sessions
+from supervisor.store.sqlite.searches import search_approvals, search_found, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
 from supervisor.system.forks import inherited
@@ -192,6 +192,7 @@ class SqliteStore(Store):
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
+        self._finish_upgrade()
         self._mirrored = self.find_facts(MIRRORED).get(MIRRORED)
         self._last = self.last_position()
         log_index.allocate(path)
@@ -256,16 +257,18 @@ class SqliteStore(Store):
             raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
         draft = self._index.draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
-        if any(row.session == RULES for row in rows):
-            numbers |= self._numbers(RULES)
+        for journal in STORE_JOURNALS.intersection(row.session for row in rows):
+            numbers |= self._numbers(journal)
         last = self._written or self._last
         entries = []
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            # The journal of rules begins with any entry, every other journal with its session.
-            is_first = isinstance(row.event, SessionCreated) or (row.session == RULES and RULES not in numbers)
+            # A journal of the store itself begins with any entry, every other journal with its session.
+            is_first = isinstance(row.event, SessionCreated) or (
+                row.session in STORE_JOURNALS and row.session not in numbers
+            )
             if is_first:
                 numbers[row.session] = last
             elif row.session not in numbers:
@@ -407,6 +410,12 @@ class SqliteStore(Store):
         query, is_meant = search_approvals(pending, root, session, after)
         return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
 
+    def search_approvals(
+        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> list[Approval]:
+        start = (_END if only.newest_first else 0) if after is None else after
+        return self._read_as(columns.full_approval, *search_found(only, root, start), limit=limit)
+
     def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
         return self._read_as(columns.full_approval, "approvals_pending_in", _as_json(roots), after, limit=limit)
 
@@ -466,6 +475,7 @@ class SqliteStore(Store):
         self._change("clear_spent", [()])
         self._change("clear_sessions", [()])
         self._change("clear_approvals", [()])
+        self._change("clear_words", [()])
         last = 0
         while found := self._read("some_rows", last, writing=True):
             last = found[-1][0]
@@ -474,6 +484,21 @@ class SqliteStore(Store):
             for row in rows:
                 draft.take(row)
             self._index.put(draft)
+
+    def _finish_upgrade(self) -> None:
+        """Compute the index again where a step has left that to be done. Until then a search finds less. While another
+        process writes, a later opening does it."""
+        if not self._read("meta", schema.STALE):
+            return
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return
+            raise
+        self.rebuild()
+        self._change("remove_fact", [(schema.STALE,)])
+        self.commit()
 
     def _read_id(self) -> str:
         for (found,) in self._read("meta", "id"):

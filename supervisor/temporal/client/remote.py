@@ -25,7 +25,8 @@ from supervisor.core.cursors import make_cursor
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
+from supervisor.core.schedules import NOT_ON_TEMPORAL, ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
@@ -171,6 +172,15 @@ class TemporalSupervisor(Supervisor):
         """See Supervisor. It is noted in the mirror."""
         await self.get_approval(command.approval)
         return await self.near.reveal(command.approval, by=who, channel=command.channel)
+
+    async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
+        raise InvalidInput(NOT_ON_TEMPORAL)
+
+    async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
+        raise InvalidInput(NOT_ON_TEMPORAL)
+
+    async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
+        raise InvalidInput(NOT_ON_TEMPORAL)
 
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
         """See Supervisor. It is noted in the mirror."""
@@ -333,23 +343,24 @@ class TemporalSupervisor(Supervisor):
         fitting = (each for each in unread if only.has_view(each))
         return Page((*page, *fitting)[:limit], page.next, page.cursor)
 
-    async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    async def _find_approvals(
+        self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
         """See Supervisor. While no worker lives, what is pending is read from the server alone, without cursors."""
+        is_inbox = only.is_pending and not only.searches
         try:
             if session is None:
                 await self.mirror.read_all()
             else:
                 await self.trees.read(session)
         except ServerUnavailable:
-            found = await self.mirror.namespace.find_pending() if pending and after is None else []
+            found = await self.mirror.namespace.find_pending() if is_inbox and after is None else []
             here = tuple(each for each in found if session in (None, each.session, each.root_session))
             if not here:
                 raise
             return Page(here[:limit], None, make_cursor(self._store.id, 0))
-        page = await self.near.find_approvals(pending=pending, session=session, after=after, limit=limit)
-        unread = self.mirror.find_unread() if pending and session is None and page.next is None else []
+        page = await self.near.find_approvals(**asdict(only), pending=False, session=session, after=after, limit=limit)
+        unread = self.mirror.find_unread() if is_inbox and session is None and page.next is None else []
         return Page((*page, *unread)[:limit], page.next, page.cursor)
 
     async def find_entries(
@@ -361,6 +372,10 @@ class TemporalSupervisor(Supervisor):
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
         await self.mirror.read_all()
         return await self.near.find_audit(after=after, limit=limit)
+
+    async def find_schedules(self) -> Page[ScheduleView]:
+        await self.check()
+        return self._whole(())
 
     async def find_rules(self) -> Page[Rule]:
         """Return the rules of the namespace, and those of all trees."""

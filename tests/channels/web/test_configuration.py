@@ -251,6 +251,7 @@ def test_the_example_is_right_and_says_what_there_is(tmp_path):
         ("slack.sign", "s"),
         ("slack.app", "xapp-1"),
         ("discord.token", "t"),
+        ("push.secret", "s"),
         ("hook.secret", f"whsec_{'A' * 43}="),
     ):
         (tmp_path / name).write_text(secret)

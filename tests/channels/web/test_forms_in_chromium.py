@@ -101,7 +101,14 @@ def test_axe_finds_nothing(one_daemon, person):
         page.get_by_role("button", name="Answer", exact=True).click()
         ana.see(page.locator(".summary"))
         assert violations(page) == []
-        for place in ("/agents", "/agents/booking", "/agents/chatting"):
+        for place in (
+            "/agents",
+            "/agents/booking",
+            "/agents/chatting",
+            "/history",
+            "/history?tool=x",
+            "/history?text=%3F",
+        ):
             page.goto(place)
             assert violations(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width

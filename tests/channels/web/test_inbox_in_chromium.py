@@ -213,7 +213,8 @@ def test_a_person_answers_questions(one_daemon, person):
 
 
 def test_a_page_without_scripts_is_read_and_decides_nothing(one_daemon, person):
-    """On a phone of 320 pixels: without the token of the script, a cookie may come from any port of this host."""
+    """On a phone of 320 pixels: without the token of the script, a cookie may come from any port of this host.
+    The history is searched."""
     start(one_daemon, "plain", {"jam": "/dev/null"})
     ana = person(one_daemon, java_script_enabled=False, viewport={"width": 320, "height": 640})
     ana.see(ana.page.locator("noscript .problem"), "sign in again")
@@ -221,6 +222,13 @@ def test_a_page_without_scripts_is_read_and_decides_nothing(one_daemon, person):
     ana.see(ana.page.locator("main"), "sign in again")
     with one_daemon.client() as client:
         assert len(pending_of(client, "plain")) == 1
+    deny(one_daemon, "plain")
+    ana.page.goto("/history")
+    for words, count in (("jam", 1), ("bread", 0)):
+        ana.page.get_by_label("Words of what was asked").fill(words)
+        ana.page.get_by_role("button", name="Search").click()
+        assert ana.page.locator(".past").count() == count
+        ana.see(ana.page.locator("main"), "denied by" if count else "Nothing was found")
 
 
 def test_a_browser_that_has_only_the_cookie_reads_and_can_sign_out(one_daemon, person):
@@ -286,7 +294,7 @@ def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
         ana.page.on("dialog", ana.complained)
         card = ana.see(ana.card("onerror"))
         assert "⟨U+202E⟩⟨U+001B⟩[2J" in card.inner_text() or "⟨U+202E⟩\\u001b[2J" in card.inner_text()
-        for page in ("/", "/sessions", "/sessions/hostile", "/rules"):
+        for page in ("/", "/sessions", "/sessions/hostile", "/history", "/rules", "/schedules"):
             ana.page.goto(page)
             assert ana.page.evaluate("document.documentElement.scrollWidth") == 320, page
 

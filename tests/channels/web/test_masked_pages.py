@@ -38,7 +38,7 @@ async def test_a_secret_is_on_no_page_and_in_no_answer(tmp_path):
             transport = httpx.ASGITransport(web._app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 assert (await client.post("/login", data={"token": "ana"})).status_code == 303
-                pages = ["/", f"/approvals/{approval}", "/sessions", "/sessions/s"]
+                pages = ["/", f"/approvals/{approval}", "/sessions", "/sessions/s", "/history", "/history?text=ana"]
                 answers = [f"/api/approvals/{approval}", "/api/approvals", "/api/sessions/s", "/api/sessions/s/journal"]
                 found = {path: (await client.get(path)) for path in [*pages, *answers, "/api/sessions/s/transcript"]}
     assert {answer.status_code for answer in found.values()} == {200}

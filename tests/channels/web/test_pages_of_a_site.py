@@ -1,5 +1,6 @@
 """Pages and their forms over HTTP: who gets in, what is refused, what is answered."""
 
+import html
 import re
 import socket
 from contextlib import asynccontextmanager
@@ -7,12 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
-from served_agents import asking_many, chatting, listening, noting
+from served_agents import asking_many, chatting, listening, note, noting
 from sites import csrf_of, world
 from test_who_may import log_in
 from watching import next_of
 
-from supervisor import Approve, open_supervisor
+from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
@@ -71,7 +72,7 @@ async def test_an_unknown_person_is_asked_to_log_in_and_comes_back(tmp_path):
     """No page without a login; the form reports a wrong token; no login leads to another site."""
     async with site(tmp_path) as (_, browser):
         nobody = await browser(None)
-        for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
+        for path in ("/", "/sessions", "/rules", "/schedules", "/count", "/approvals/x", "/sessions/x"):
             answer = await nobody.get(path)
             assert (answer.status_code, answer.headers["location"][:7]) == (303, "/login?")
         assert (await nobody.client.get("/login?token=wrong", headers=TYPED)).status_code == 401
@@ -88,6 +89,7 @@ async def test_every_page_has_a_policy_that_allows_nothing_inline(tmp_path):
             "/",
             "/sessions",
             "/sessions/s-bread",
+            "/history?text=bread",
             "/rules",
             "/docs",
             f"/approvals/{approval}",
@@ -140,6 +142,27 @@ async def test_a_late_form_is_told_who_was_faster(tmp_path):
         assert late.status_code == 409
         assert "ana" in late.text
         assert (await bob.post("/approvals/nothing/decision", decision="deny")).status_code == 404
+
+
+async def test_the_history_says_who_decided_where_and_what_came_of_it(tmp_path):
+    """A search has all states, the newest first, page by page; a wrong one is told so, hostile words stay words."""
+    async with site(tmp_path) as (supervisor, browser):
+        ana = await browser("ana")
+        for number in range(27):
+            asked = await an_approval(supervisor, f"bread{number}")
+            await supervisor.decide(asked, Deny(by="bob", reason="stale"), channel="web")
+        await supervisor.decide(await an_approval(supervisor, "jam"), Approve(by="ana"), channel="web")
+        while "ok" not in (jam := (await ana.get("/history?text=jam&by=ana")).text):
+            await anyio.sleep(0.01)
+        assert jam.count("<article") == 1
+        assert "approved" in jam
+        first = (await ana.get("/history?by=bob&text=bread")).text
+        older = html.unescape(re.search(r'href="(/history[^"]+after=[^"]+)"', first)[1])
+        assert (first.count("<article"), (await ana.get(older)).text.count("<article")) == (25, 2)
+        assert first.index("s-bread26") < first.index("s-bread25")
+        for wrong in ("text=%3F", "before=soon", "session=nowhere", "after=x"):
+            assert (await ana.get(f"/history?{wrong}")).status_code == 422
+        assert "<script>alert" not in (await ana.get("/history?by=<script>alert(1)</script>")).text
 
 
 async def test_only_operators_speak_cancel_and_revoke(tmp_path):
@@ -226,3 +249,20 @@ async def test_an_approver_may_use_chat_words_on_the_page_of_a_session(tmp_path)
             )
             assert said.status_code == status
         assert (await supervisor.get_approval(approval)).by == "bob"
+
+
+@agent
+async def costly(ctx: Context) -> str:
+    await ctx.used(Usage("m", 1, 90, 0, 10, 0.25))
+    return (await ctx.call(note, "x", "/dev/null")).kind
+
+
+async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path):
+    async with site(tmp_path) as (supervisor, browser):
+        run = await supervisor.start(costly, session="s")
+        asked = await next_of(run.watch_approvals())
+        ana = await browser("ana")
+        for path in ("/", "/sessions", "/sessions/s"):
+            assert "0.25 USD" in (await ana.get(path)).text
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "ok"

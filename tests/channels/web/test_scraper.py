@@ -27,7 +27,7 @@ async def test_it_is_refused_everything_else():
                 endpoint.method, endpoint.path.replace("{id}", "x").replace("{n}", "1"), json={}
             )
             assert answer.status_code == 403, endpoint.path
-        for page in ("/", "/sessions", "/rules", "/approvals/x", "/docs"):
+        for page in ("/", "/sessions", "/rules", "/schedules", "/approvals/x", "/docs"):
             assert (await client.get(page)).status_code == 403, page
 
 

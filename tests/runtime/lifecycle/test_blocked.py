@@ -8,9 +8,9 @@ from scenes import deploy, effects, events, fork, names, opened
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
-from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import facts_of
+from supervisor.core.telling import how_it_is
 from supervisor.runtime.lifecycle.claim import SILENT
 from supervisor.runtime.lifecycle.launch import LOOK_AGAIN_SECONDS
 
@@ -332,10 +332,10 @@ async def test_lists_trees_and_pages_show_a_blocked_run(deployed):
             seen = await activities.look(wholly=True)
         doing = {each.agent: [one.kind for one in each.doing] for each in seen}
         assert "blocked" in doing["child"]
-        said = {view.agent: words(view) for view in await supervisor.find_sessions()}
+        said = {view.agent: how_it_is(view)[1] for view in await supervisor.find_sessions()}
         assert said["child"].startswith("blocked: the agent returned")
         assert said["gives_up"].startswith("blocked")
-        assert {tone(view) for view in await supervisor.find_sessions()} == {"error"}
+        assert {how_it_is(view)[0] for view in await supervisor.find_sessions()} == {"error"}
         await supervisor.cancel("s")
 
 

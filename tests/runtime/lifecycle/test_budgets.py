@@ -11,6 +11,7 @@ from supervisor import (
     Deny,
     InvalidInput,
     MemoryStore,
+    NotEntitled,
     SessionConflict,
     StepContext,
     Usage,
@@ -22,6 +23,7 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
+from supervisor.core.approvals.people import ApproverRule, People, Person
 from supervisor.core.budgets import TOOL, read_budget
 
 pytestmark = pytest.mark.anyio
@@ -319,6 +321,25 @@ async def test_no_tool_has_the_name_of_the_question(make):
 
     with pytest.raises(ValueError, match="stands for questions about budgets"):
         make(fn, name=TOOL) if make is not tool else tool(name=TOOL)(fn)
+
+
+async def test_a_raise_may_be_reserved_for_a_person():
+    """Edited amounts as well; and no approver without that role raises it by a command."""
+    people = People(
+        [Person(name="ann", roles=("approver",)), Person(name="bob", roles=("approver",))],
+        [ApproverRule(approvers=("ann",), rule=ask(TOOL))],
+    )
+    async with opened() as supervisor:
+        supervisor.people = people
+        run = await supervisor.start(boss, 1, session="s", budget=Budget(requests=3))
+        (question,) = await asked(supervisor)
+        for arguments in (None, {"requests": 50}):
+            with pytest.raises(NotEntitled):
+                await supervisor.decide(question.id, Approve(by="bob", arguments=arguments))
+        with pytest.raises(NotEntitled):
+            await supervisor.raise_budget("s", Budget(requests=50), by="bob")
+        await supervisor.decide(question.id, Approve(by="ann", arguments={"requests": 50}))
+        assert await run.result() == 10
 
 
 async def test_unattended_allows_no_raise():

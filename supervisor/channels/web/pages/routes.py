@@ -5,7 +5,9 @@
     GET  /sessions, /sessions/{id}                      POST /sessions/{id}/cancel
     GET  /agents, /agents/{name}                        POST /agents/{name}             start a session
     GET  /rules                                         POST /rules/{id}/revoke
+    GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
+    GET  /history                  what was asked before, and a search
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
 Rules
@@ -17,6 +19,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, get_args
@@ -30,14 +33,14 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import inbox, reference, starting, story, timeline, tree
+from supervisor.channels.web.pages import history, inbox, reference, schedules, starting, story, timeline, tree
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.channels.wording import cards
 from supervisor.core.cursors import cursor_at
-from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict
 from supervisor.core.events import SessionCreated, ToolCallStarted
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
@@ -81,8 +84,20 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream_url("/api/events", first.cursor)}
+    spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
+    stream = stream_url("/api/events", first.cursor)
+    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream, "spent": spent}
     return await visit.page("inbox.html", "inbox", model)
+
+
+async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
+    """Return what the trees of open cards have spent on models. These are few (`inbox.OPEN_CARDS`)."""
+    found: dict[str, str] = {}
+    for root in roots:
+        with suppress(NotFound):  # it was pruned just now
+            if usage := (await supervisor.get_session(root)).usage:
+                found[root] = str(usage)
+    return found
 
 
 async def show_approval(visit: Visit) -> Response:
@@ -328,8 +343,11 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/agents", starting.list_agents),
     ("GET", "/agents/{name}", starting.show_agent),
     ("POST", "/agents/{name}", starting.start),
+    ("GET", "/history", history.show_history),
     ("GET", "/rules", list_rules),
     ("POST", "/rules/{id}/revoke", revoke),
+    ("GET", "/schedules", schedules.list_schedules),
+    ("POST", "/schedules/{name}", schedules.change_schedule),
     ("GET", "/docs", reference.show_reference),
 )
 

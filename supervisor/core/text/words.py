@@ -1,0 +1,44 @@
+"""The words of a text, by which approvals are searched.
+
+A search finds what has each of its words. A word of three letters or more also finds longer words that begin with it.
+
+Rules
+- A word is a run of letters and digits, case aside; all else divides words. Scripts without spaces have words of one
+  letter.
+- The words of a store's index are those of `words_of`, and a search has the same ones: so what counts as a word is said
+  here alone.
+- Pure.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from unicodedata import normalize
+
+LONGEST_CHARACTERS: Final = 40
+"""The most characters of a word that count."""
+_BEGINS_CHARACTERS: Final = 3
+"""The fewest characters by which the beginning of a word is found."""
+_ALONE: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORD: Final = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, each once."""
+    text = text.lower() if text.isascii() else normalize("NFKC", text).casefold()
+    return list(dict.fromkeys(word[:LONGEST_CHARACTERS] for word in _WORD.findall(text)))
+
+
+def is_beginning(word: str) -> bool:
+    """Whether a wanted word also finds longer ones."""
+    return len(word) >= _BEGINS_CHARACTERS
+
+
+def as_line(words: Iterable[str]) -> str:
+    """Return words in one text, in which `has_words` searches."""
+    return f" {' '.join(words)} "
+
+
+def has_words(line: str, wanted: Sequence[str]) -> bool:
+    """Whether words in one text have all that are wanted."""
+    return all((f" {word}" if is_beginning(word) else f" {word} ") in line for word in wanted)
