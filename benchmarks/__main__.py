@@ -63,7 +63,7 @@ def main() -> int:
         try:
             module = importlib.import_module(f"benchmarks.{name}")
             run = getattr(module, "run_with_peers", module.run) if options.peers else module.run
-            more = {each: given for each in getattr(module, "OPTIONS", ()) if (given := getattr(options, each))}
+            more = {each: given for each in getattr(module, "NUMBERS", ()) if (given := getattr(options, each))}
             results[name] = run(options.smoke, **more)
         except Exception:  # noqa: BLE001 # one that fails is reported, and the others are measured
             failed += 1

@@ -31,7 +31,7 @@ PORT = "BENCHMARK_ENDPOINT"
 SESSION = "bounded"
 EACH = 4
 """Requests of each sub-agent."""
-OPTIONS = ("children", "requests", "kill")
+NUMBERS = ("children", "requests", "kill")
 
 
 class Endpoint(ThreadingTCPServer):

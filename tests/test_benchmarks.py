@@ -25,7 +25,7 @@ def test_every_benchmark_runs_small_and_says_what_it_found(tmp_path):
     """`python -m benchmarks --smoke --json` ends well, on the base install, with rows of every benchmark."""
     found = run_small(tmp_path)
     measured = [name for name in found if name not in ("machine", "smoke", "repair")]
-    assert len(measured) == 18
+    assert len(measured) == 19
     assert all(found[name]["rows"] for name in measured)
 
 

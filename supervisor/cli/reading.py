@@ -133,7 +133,14 @@ def audit(
 
     Of more than 100 found approvals it lists the newest.
     """
-    search = {"text": text, "by": by, "tool": tool, "agent": agent, "session": session, "decided": decided}
+    search: dict[str, Any] = {
+        "text": text,
+        "by": by,
+        "tool": tool,
+        "agent": agent,
+        "session": session,
+        "decided": decided,
+    }
     search["before"] = before and before.astimezone()
     given = {name: value for name, value in search.items() if value is not None}
     rows, names = _read(place, partial(_found_audit, given) if given else _audit)

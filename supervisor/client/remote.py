@@ -13,7 +13,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -50,6 +50,10 @@ from supervisor.seam.runs import ActivityWatch, Page, Run, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
 
 T = TypeVar("T")
+
+
+_STATUS: Final[Mapping[Any, str]] = {None: "all", True: "ended", False: "pending"}
+"""How the API says which approvals are listed."""
 
 
 class RemoteSupervisor(Supervisor):
@@ -265,9 +269,15 @@ class RemoteSupervisor(Supervisor):
     async def _find_approvals(
         self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
-        query = {"session": session, "text": only.text, "by": only.by, "tool": only.tool, "agent": only.agent}
+        query: dict[str, Any] = {
+            "session": session,
+            "text": only.text,
+            "by": only.by,
+            "tool": only.tool,
+            "agent": only.agent,
+        }
         query |= {"before": only.before and only.before.isoformat(), "newest": only.newest_first or None}
-        query["status"] = {None: "all", True: "ended", False: "pending"}.get(only.decided, only.decided)
+        query["status"] = _STATUS.get(only.decided, only.decided)
         return await self._pages("/api/approvals", query, _reader(Approval), after, limit)
 
     async def find_entries(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from wires import problem, wired
 
-from supervisor import Answer, Approve, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
+from supervisor import Answer, Approve, Budget, NotEntitled, Schedule, ServerUnavailable, deny, open_remote
 from supervisor.seam.commands import LAWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_pauses")]
@@ -32,6 +32,7 @@ REPEATED = {
     "start": lambda remote: remote.start("doubling", 1),
     "fork": lambda remote: remote.fork("s", before=2),
     "cancel": lambda remote: remote.cancel("s"),
+    "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=5)),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
     "acknowledge": lambda remote: remote.acknowledge([ID]),
     "snooze": lambda remote: remote.snooze([ID], datetime(2027, 1, 1, tzinfo=UTC)),

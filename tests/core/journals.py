@@ -13,6 +13,7 @@ from supervisor.core.blocking import Block
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.schedules import Schedule
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.core.usage import Usage
 from supervisor.core.values import Option
@@ -26,6 +27,7 @@ QUESTION = "ask:which:0#1"
 WAITS = ("sleep::0#1", "timer::0#1", "timer::0#2")
 CHILDREN = {"spawn:a:0#1": "child1", "spawn:a:0#2": "child2"}
 
+SCHEDULE = Schedule("s", "a", cron="0 3 * * *")
 FIELDS = {
     "SessionCreated": {"agent": "m:a", "file": None, "path": ("a",), "root": "s", "requester": "ana", "cwd": "/"},
     "RunStarted": {"input": Raw(b"[1]")},
@@ -84,6 +86,10 @@ FIELDS = {
     "BudgetRaised": {"by": "ana", "usd": 9.0},
     "BudgetNoticed": {"scope": "run", "text": "the budget of a: 8 of 10 requests used"},
     "BudgetAnswered": {"key": "budget:s1:run"},
+    "ScheduleAdded": {"schedule": SCHEDULE, "by": "ana"},
+    "ScheduleChanged": {"schedule": "s", "to": "paused", "by": "ana"},
+    "ScheduleDisputed": {"schedule": SCHEDULE},
+    "ScheduleHandled": {"schedule": "s", "instant": AT, "became": "begun", "session": "s1"},
     "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 
@@ -184,6 +190,7 @@ _VALUES = {
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
     Budget: st.builds(Budget, usd=st.none() | st.floats(0, 9), requests=st.none() | st.integers(0, 9)),
     Usage: st.builds(Usage, model=_TEXTS, usd=st.none() | st.floats(0, 9)),
+    Schedule: st.builds(Schedule, _TEXTS, _TEXTS, st.none() | _TEXTS | st.just(msgspec.UNSET), cron=_TEXTS),
     Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.core.text.masks import find_credentials, hide, hides, unmask
+from supervisor.core.text.masks import _TOKENS, find_credentials, hide, hides, may_hide, unmask
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----"
@@ -54,6 +54,8 @@ def test_a_credential_of_a_known_form_is_masked_and_nothing_else(known, around):
     [
         ("curl -H 'Authorization: Bearer hunter2hunter2' x", "curl -H 'Authorization: Bearer [secret 1]' x"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [secret 1]"),
+        ("authorization: tOKen hunter2hunter2", "authorization: tOKen [secret 1]"),
+        ("ba\u017fic hunter2hunter2", "ba\u017fic [secret 1]"),
         ("postgres://ana:hunter2@db.example/x", "postgres://ana:[secret 1]@db.example/x"),
         ("redis://:hunter2@db/0 redis://:hunter3@db/0", "redis://:[secret 1]@db/0 redis://:[secret 2]@db/0"),
         ("redis://:hunter2@db/0 [secret 1]", "redis://:[secret 2]@db/0 [secret 1]"),
@@ -62,6 +64,12 @@ def test_a_credential_of_a_known_form_is_masked_and_nothing_else(known, around):
 def test_a_password_of_a_scheme_or_an_address_is_masked(text, shown):
     """Each has its number, which no other text of the call has."""
     assert hide(text) == shown
+
+
+@given(st.sampled_from(_TOKENS).flatmap(lambda form: st.from_regex(form, fullmatch=True)))
+def test_the_quick_look_finds_every_token(token):
+    """It is taken first of each text: where it finds nothing, nothing is masked."""
+    assert may_hide(token)
 
 
 @pytest.mark.parametrize("text", PROSE)

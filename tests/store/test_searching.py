@@ -87,7 +87,7 @@ def test_every_store_finds_what_has_all_that_is_searched(made, only):
             store.close()
 
 
-def test_what_is_masked_is_not_in_the_index(path):
+def test_masked_values_are_not_in_the_index(path):
     """Declared secrets with all they have, and credentials of known forms, as names, or where the limit
     would cut one."""
     long = f"{'x ' * (MOST_CHARACTERS // 2 - 12)}{TOKEN}"

@@ -8,7 +8,7 @@ Rules
 
 from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -175,7 +175,7 @@ async def approve_in_session(call: Call) -> Response:
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
-    decided = {"all": None, "ended": True}.get(query.status or "all", query.status)
+    decided: Any = {"all": None, "ended": True}.get(query.status or "all", query.status)
     page = await call.supervisor.find_approvals(
         pending=None if query.status is None else False,
         session=query.session,

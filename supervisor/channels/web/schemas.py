@@ -1,5 +1,7 @@
 """The types of requests and answers over HTTP. The documents in answers are those of core/documents.py. Their schemas
 are derived from the values, so a field that is added to a value is in its schema, too.
+
+The module has more than 400 lines because it has every body and every query.
 """
 
 import inspect

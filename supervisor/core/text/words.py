@@ -5,8 +5,7 @@ A search finds what has each of its words. A word of three letters or more also 
 Rules
 - A word is a run of letters and digits, case aside; all else divides words. Scripts without spaces have words of one
   letter.
-- The words of a store's index are those of `words_of`, and a search has the same ones: so what counts as a word is said
-  here alone.
+- A store's index and a search have the words of `words_of`, so no other place decides what a word is.
 - Pure.
 """
 
