@@ -11,7 +11,7 @@ from supervisor.lazy import lazily
 if TYPE_CHECKING:
     from supervisor.client import open_remote
     from supervisor.core.approvals.chat_words import ChatResult
-    from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash
+    from supervisor.core.approvals.people import ApproverRule, People, Person, Quiet, TokenHash, UrgencyRule
     from supervisor.core.blocking import Block
     from supervisor.core.budgets import Budget
     from supervisor.core.calls.rules import Rule, allow, ask, deny
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         DecisionResult,
         Deny,
         Fork,
+        HushedBy,
         JobView,
         LaterCall,
         Message,
@@ -115,6 +116,7 @@ __all__ = [
     "Deny",
     "Doing",
     "Fork",
+    "HushedBy",
     "InvalidInput",
     "JobView",
     "JournalEntry",
@@ -138,6 +140,7 @@ __all__ = [
     "PrunableTree",
     "PruneResult",
     "QuestionUnanswered",
+    "Quiet",
     "Rule",
     "Run",
     "RunAbandoned",
@@ -181,6 +184,7 @@ __all__ = [
     "TreeOwned",
     "TreeView",
     "UnknownAgent",
+    "UrgencyRule",
     "Usage",
     "UsagePart",
     "UsageReport",
@@ -222,14 +226,14 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.declarations.foreign_tool": "foreign_tool",
             "supervisor.core.ids": "id_from",
             "supervisor.system.loading": "load_agent",
-            "supervisor.core.approvals.people": "ApproverRule People Person TokenHash",
+            "supervisor.core.approvals.people": "ApproverRule People Person Quiet TokenHash UrgencyRule",
             "supervisor.core.calls.rules": "Rule allow ask deny",
             "supervisor.core.declarations.tool_spec": "ToolSpec tool",
             "supervisor.core.declarations.tool_context": "StepContext ToolContext",
             "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
-                AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
-                Outcome Policy SendResult SessionView ToolCall ToolResult
+                AgentView Answer Approval Approve Decision DecisionResult Deny Fork HushedBy JobView LaterCall Message
+                Option Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
             "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",

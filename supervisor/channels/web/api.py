@@ -4,6 +4,8 @@ Rules
 - The credential of a request names the person who decides, never a name in its body.
 - The status of a decision (A3): 200 it counts, or repeats the decision that counts; 404 unknown; 409 another decision
   counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
+
+The module has more than 400 lines because it has every endpoint of sessions and approvals.
 """
 
 from collections.abc import Collection

@@ -92,44 +92,51 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
         return "scraper" in self.roles
 
 
-class _Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent and all below it ask, or the calls for which a rule asks."""
+class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Decisions that only some people may make: on what an agent and all below it ask, or on calls for which a rule
+    asks."""
 
+    approvers: tuple[str, ...]
     agent: str | None = None
     rule: Rule | None = None
 
     def meets(self, approval: Approval, arguments: Any) -> bool:
-        """Return whether an approval is meant, if the call had these arguments."""
-        if self.agent not in (None, *approval.path):
-            return False
-        if self.rule is None:
-            return True
-        if not is_about(self.rule, approval.tool, approval.claims):
-            return False
-        if not isinstance(arguments, Mapping):
-            return True  # in doubt (A5)
-        content = shown_content(
-            approval.tool,
-            arguments,
-            folder=approval.cwd,
-            command=approval.command,
-            claims=approval.claims,
-            secret=(*approval.secret, *approval.masked),  # in doubt, a pattern matches masked arguments (A5)
-        )
-        return policy_of([self.rule], content, root_session=None) is not None
+        """Return whether this reservation applies to an approval, if the call had these arguments."""
+        return _is_meant(self.agent, self.rule, approval, arguments)
 
 
-class ApproverRule(_Reach, frozen=True, kw_only=True):
-    """Decisions that only some people may make."""
-
-    approvers: tuple[str, ...]
-
-
-class UrgencyRule(_Reach, frozen=True, kw_only=True):
-    """How soon people hear again of what waits: `low` not in their quiet hours, `high` at once. The highest that is
-    meant counts."""
+class UrgencyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How soon people hear again of what an agent and all below it ask, or of calls for which a rule asks: `low` not in
+    their quiet hours, `high` at once. If several rules mean an approval, the highest counts."""
 
     urgency: Urgency
+    agent: str | None = None
+    rule: Rule | None = None
+
+    def meets(self, approval: Approval) -> bool:
+        """Return whether an approval is meant."""
+        return _is_meant(self.agent, self.rule, approval, approval.arguments)
+
+
+def _is_meant(agent: str | None, rule: Rule | None, approval: Approval, arguments: Any) -> bool:
+    """Return whether an approval is of an agent and a rule, if the call had these arguments."""
+    if agent not in (None, *approval.path):
+        return False
+    if rule is None:
+        return True
+    if not is_about(rule, approval.tool, approval.claims):
+        return False
+    if not isinstance(arguments, Mapping):
+        return True  # in doubt (A5)
+    content = shown_content(
+        approval.tool,
+        arguments,
+        folder=approval.cwd,
+        command=approval.command,
+        claims=approval.claims,
+        secret=(*approval.secret, *approval.masked),  # in doubt, a pattern matches masked arguments (A5)
+    )
+    return policy_of([rule], content, root_session=None) is not None
 
 
 class People:
@@ -194,7 +201,7 @@ class People:
 
     def urgency_of(self, approval: Approval) -> Urgency:
         """Return how soon people hear of an approval again."""
-        found = [each.urgency for each in self.urgencies if each.meets(approval, approval.arguments)]
+        found = [each.urgency for each in self.urgencies if each.meets(approval)]
         return max(found, key=URGENCIES.index, default=self.urgency)
 
     def held_until(self, name: str, approval: Approval, now: datetime) -> datetime | None:

@@ -104,7 +104,9 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        if kind is e.ReminderSent and position is None:
+        if isinstance(event, e.ReminderSent):
+            if position is not None:
+                return self
             others = (each for each in self.told if target_of(each) != target_of(event))
             return replace(self, told=(*others, event))
         return replace(self, reminded=kept) if kind in _REMINDS else self

@@ -49,7 +49,7 @@ async def hush(
         waits = [each for each in read if each is not None and each.status == "pending"]
         now = runner.clock.now()
         new = (each for each in waits if not _is_said(each, who, until, is_on_it=is_on_it))
-        said = [(each.session, _hushed(each, now, who, until, channel, is_on_it=is_on_it)) for each in new]
+        said: list[Entry] = [(each.session, _hushed(each, now, who, until, channel, is_on_it=is_on_it)) for each in new]
         return said, tuple(each.id for each in waits)
 
     return await runner.journal.append_with_answer(plan)

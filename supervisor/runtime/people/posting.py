@@ -37,8 +37,8 @@ from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
-from supervisor.runtime.people.cards import SELDOM_SECONDS
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.gathered import SELDOM_SECONDS
 from supervisor.runtime.people.poster import Poster
 from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience

@@ -58,10 +58,16 @@ class Reminding:
             now = view.store.get_approval(approval.id)
             if now is None or now.status != "pending" or steps_of(now) != steps_of(approval):
                 return []
-            at = self._runner.clock.now()
-            came = {"escalated_to": due.whom, "step": due.number, "told_in": due.by}
-            hushed = {"acknowledged": now.acknowledged, "snoozed": now.snoozed}
-            return [(approval.session, e.ApprovalReminded(at=at, approval=approval.id, **came, **hushed))]
+            came = e.ApprovalReminded(
+                at=self._runner.clock.now(),
+                approval=approval.id,
+                escalated_to=due.whom,
+                step=due.number,
+                told_in=due.by,
+                acknowledged=now.acknowledged,
+                snoozed=now.snoozed,
+            )
+            return [(approval.session, came)]
 
         try:
             await self._runner.journal.append(plan)
