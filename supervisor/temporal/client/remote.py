@@ -37,6 +37,7 @@ from supervisor.core.values import (
     AgentView,
     Approval,
     DecisionResult,
+    Deny,
     Fork,
     JobView,
     Message,
@@ -163,9 +164,14 @@ class TemporalSupervisor(Supervisor):
         return result
 
     async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
-        raise InvalidInput(NO_HUSH)
+        return await self._hush(command, who)
 
     async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        return await self._hush(command, who)
+
+    async def _hush(self, command: c.Acknowledge | c.Snooze, who: str) -> tuple[str, ...]:
+        for each in command.approvals if self.near.people is not None else ():
+            await self._admission.of_decision(await self.get_approval(each), Deny(by=who), command.channel)
         raise InvalidInput(NO_HUSH)
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
