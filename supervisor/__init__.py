@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NotEntitled,
         NotFound,
         QuestionUnanswered,
+        RetryAfter,
         RunAbandoned,
         RunBlocked,
         RunCancelled,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         UnknownAgent,
     )
     from supervisor.core.ids import id_from
+    from supervisor.core.limits import Limit
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
     from supervisor.core.schedules import Schedule, ScheduleView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
@@ -122,6 +124,7 @@ __all__ = [
     "JournalEntry",
     "KeptTree",
     "LaterCall",
+    "Limit",
     "LimitExceeded",
     "MemoryStore",
     "Message",
@@ -141,6 +144,7 @@ __all__ = [
     "PruneResult",
     "QuestionUnanswered",
     "Quiet",
+    "RetryAfter",
     "Rule",
     "Run",
     "RunAbandoned",
@@ -219,12 +223,13 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.budgets": "Budget",
             "supervisor.core.errors": """
                 CursorUnknown InvalidInput LimitExceeded NotAuthenticated NotEntitled NotFound QuestionUnanswered
-                RunAbandoned RunBlocked RunCancelled RunError RunFailed RunStalled RunStopping ServerError
+                RetryAfter RunAbandoned RunBlocked RunCancelled RunError RunFailed RunStalled RunStopping ServerError
                 ServerMismatch ServerUnavailable SessionConflict StepFailed StoreDied StoreError StoreRefused
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
             "supervisor.core.declarations.foreign_tool": "foreign_tool",
             "supervisor.core.ids": "id_from",
+            "supervisor.core.limits": "Limit",
             "supervisor.system.loading": "load_agent",
             "supervisor.core.approvals.people": "ApproverRule People Person Quiet TokenHash UrgencyRule",
             "supervisor.core.calls.rules": "Rule allow ask deny",

@@ -13,7 +13,7 @@ Rules
 import atexit
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from queue import SimpleQueue
 from types import TracebackType
@@ -199,6 +199,10 @@ class BlockingSupervisor:
     def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         """Decide an approval or answer a question, once. The first decision wins (A3)."""
         return self.ask(self._supervisor.decide, approval, decision, channel=channel)
+
+    def decide_all(self, decisions: Iterable[tuple[str, Decision]], **options: Any) -> list[DecisionResult]:
+        """Decide several calls by their ids, as one person; each counts by itself (A16)."""
+        return self.ask(self._supervisor.decide_all, decisions, **options)
 
     def send(self, session: str, text: str, **options: Any) -> SendResult:
         """Send a message to a session."""

@@ -10,6 +10,7 @@ from supervisor.core.events import (
     ApprovalExpired as ApprovalExpired,
     ApprovalHushed as ApprovalHushed,
     ApprovalReminded as ApprovalReminded,
+    ApprovalVoted as ApprovalVoted,
     ApprovalWithdrawn as ApprovalWithdrawn,
     AttemptSettled as AttemptSettled,
     AttemptStarted as AttemptStarted,

@@ -12,7 +12,7 @@ from dying import fork
 from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.channels import Channel
 from supervisor.channels.sdk import all_facts
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.sessions.state import replay_journal
 from supervisor.runtime import starting
 from supervisor.testing import fast_disk, virtual_asyncio, virtual_trio, wrapped
@@ -93,7 +93,7 @@ def replayed(store, session: str):
 
 def sessions_in_memory(supervisor) -> set[str]:
     """Return the sessions whose state is in memory."""
-    return {*supervisor._runner.journal.states} - {RULES}
+    return {*supervisor._runner.journal.states} - STORE_JOURNALS
 
 
 def freeze(seconds: float) -> None:

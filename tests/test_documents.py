@@ -31,6 +31,7 @@ EXECUTED_BY = {
     "docs/how-to/embed-in-fastapi.md": "examples/test_fastapi_app.py",
     "docs/how-to/flask-django-celery.md": "examples/test_refunds.py",
     "docs/how-to/gemini-cli.md": "agents/how_to.py",
+    "docs/how-to/limits.md": "examples/test_limits_page.py",
     "docs/how-to/mcp-proxy.md": "cli/test_mcp_proxy.py",
     "docs/how-to/notices.md": "channels/test_notices.py",
     "docs/how-to/opencode.md": "agents/how_to.py",

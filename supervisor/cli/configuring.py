@@ -55,6 +55,7 @@ port = 8787
 # passivate_after = 600.0            # seconds that a waiting run stays in memory; or "never"
 # max_children = 100                 # also max_live_children, max_depth
 # approvers = ["ana"]                # only they, and operators, may decide what it and its sub-agents ask
+# quorum = 1                         # 2: two of these people must say yes to the same call
 # rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # for it and its sub-agents
 
 # A coding agent that speaks ACP (needs the extra acp). Rules are about NAME.KIND, such as reviewer.execute.
@@ -74,6 +75,7 @@ port = 8787
 # tool = "deploy"
 # approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
 # urgency = "high"                   # of what it asks for
+# quorum = 1                         # 2: two of these people must say yes to the same call
 
 # Agents that begin by the clock; docs/how-to/schedules.md says more.
 # [schedules.nightly]

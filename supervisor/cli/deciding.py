@@ -14,6 +14,7 @@ from supervisor.channels.wording.cards import told
 from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
+from supervisor.cli.batches import Named, SessionOption, ToolOption, decide_all, list_for
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, SessionId, parse_arguments
@@ -32,9 +33,12 @@ Decide = Callable[[str, Approval], Awaitable[Decision]]
 
 
 def approve(
-    approval: ApprovalId,
-    /,
-    *,
+    *approvals: ApprovalId,
+    session: SessionOption = None,
+    tool: ToolOption = None,
+    shown: Annotated[
+        str | None, Parameter(help="Of a session: approve exactly what was listed under this digest.")
+    ] = None,
     edit: Annotated[
         str | None,
         Parameter(
@@ -56,7 +60,15 @@ def approve(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking."""
+    """Approve a call, or several: each runs once. With a wider scope, later calls that the pattern covers run without
+    asking. With a session alone, list what waits there, and say how to approve exactly that."""
+    named = Named(approvals, session, tool, shown)
+    if named.one is None:
+        if form or edit is not None:
+            raise InvalidInput("other arguments are for one call: approve it by its id alone")
+        if session is not None and shown is None:
+            return list_for(named, place, as_json=json)
+        return decide_all(named, lambda name: Approve(by=name, scope=scope, pattern=pattern), by, place, as_json=json)
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -67,13 +79,13 @@ def approve(
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
         return Approve(by=name, arguments=given, scope=scope, pattern=pattern)
 
-    return _decide(approval, decision, by, place, as_json=json)
+    return _decide(named.one, decision, by, place, as_json=json)
 
 
 def deny(
-    approval: ApprovalId,
-    /,
-    *,
+    *approvals: ApprovalId,
+    session: SessionOption = None,
+    tool: ToolOption = None,
     reason: Annotated[str | None, Parameter(help="Why; the agent gets it as the call's result.")] = None,
     scope: Annotated[
         Scope,
@@ -89,13 +101,19 @@ def deny(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Deny a call: it does not run, and the agent is told so. With a wider scope, the same call is denied later without
-    asking. A question that is denied stays unanswered."""
+    """Deny a call, or several, or all that wait in a session: they do not run, and the agents are told so. With a wider
+    scope, the same call is denied later without asking. A question that is denied by its id stays unanswered."""
 
-    async def decision(name: str, found: Approval) -> Decision:
+    def denial(name: str) -> Deny:
         return Deny(by=name, reason=reason, scope=scope, pattern=pattern)
 
-    return _decide(approval, decision, by, place, as_json=json)
+    async def decision(name: str, found: Approval) -> Decision:
+        return denial(name)
+
+    named = Named(approvals, session, tool)
+    if named.one is None:
+        return decide_all(named, denial, by, place, as_json=json)
+    return _decide(named.one, decision, by, place, as_json=json)
 
 
 def answer(
@@ -210,4 +228,4 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             say_on_stderr(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
-    return Exit.DONE if result.is_accepted else Exit.CONFLICT
+    return Exit.DONE if result.is_accepted or result.kind == "counted" else Exit.CONFLICT

@@ -75,7 +75,8 @@ def _exit_of(heard: ChatResult) -> Exit:
         return Exit.NOT_FOUND
     if heard.kind == "listed":
         return Exit.WAITING
-    return Exit.DONE if all(result.is_accepted for result in heard.results) else Exit.CONFLICT
+    is_done = all(result.is_accepted or result.kind == "counted" for result in heard.results)
+    return Exit.DONE if is_done else Exit.CONFLICT
 
 
 async def _hear(

@@ -95,7 +95,7 @@ def approvals(
     if json:
         answers.print_json([approval_document(approval) for approval in found])
     elif found:
-        _print_approvals(found)
+        print_approvals(found)
         if ways := answers.ways_to_decide(found, place.option):
             say_on_stderr(f"\n{ways}")
     else:
@@ -269,7 +269,7 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
     answers.open_console().print(table)
 
 
-def _print_approvals(found: Sequence[Approval]) -> None:
+def print_approvals(found: Sequence[Approval]) -> None:
     now = _now()
     console = answers.open_console()
     from rich.text import Text

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from supervisor.channels.wording.cards import summary
 from supervisor.channels.wording.granting import where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
@@ -21,8 +22,12 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.documents import rule_document
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
+from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
 
+PendingOption = Annotated[
+    bool, Parameter(negative=(), help="It also decides the calls that wait and that it covers; they are printed.")
+]
 SessionOption = Annotated[
     str | None,
     Parameter(name="--session", help="A session; the rule holds in its tree only. Default: in every session."),
@@ -64,6 +69,7 @@ def allow(
             "(docs/reference/prefixes.md).",
         ),
     ] = False,
+    pending: PendingOption = False,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
@@ -77,7 +83,7 @@ def allow(
         `in /folder: git status` covers one folder only. For other tools: the JSON object of all arguments.
     """
     rule = core.make_rule("allow", tool, pattern, "command line", session, unreviewed=unreviewed)
-    return _add(rule, by, place, as_json=json)
+    return _add(rule, by, place, as_json=json, pending=pending)
 
 
 def ask(
@@ -108,6 +114,7 @@ def deny(
     /,
     *,
     session: SessionOption = None,
+    pending: PendingOption = False,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
@@ -120,7 +127,7 @@ def deny(
         The calls that it covers, as for `rules ask`.
     """
     rule = core.make_rule("deny", tool, pattern, "command line", session)
-    return _add(rule, by, place, as_json=json)
+    return _add(rule, by, place, as_json=json, pending=pending)
 
 
 def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
@@ -147,13 +154,17 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
     return Exit.DONE
 
 
-def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
+def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool, pending: bool = False) -> int:
     warning: list[str] = []
+    decided: list[Approval] = []
 
     async def body(supervisor: Supervisor, name: str) -> Rule:
         from supervisor.system.known_tools import warn_of_tool
 
-        made = await supervisor.add_rule(rule, by=name)
+        waiting = await supervisor.find_approvals(session=rule.session, limit=None) if pending else ()
+        made = await supervisor.add_rule(rule, by=name, pending=pending)
+        now = [await supervisor.get_approval(each.id) for each in waiting if each.tool == rule.tool]
+        decided.extend(each for each in now if each.rule == made.id)
         with suppress(SupervisorError):  # a person who may make rules may be one who may not read everything
             warning.extend(filter(None, [await warn_of_tool(supervisor, rule)]))
         return made
@@ -163,6 +174,8 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
         answers.print_json(rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
+        for each in decided:
+            print(f"{each.status}: {summary(each)} [{each.id}]")
         say_on_stderr(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
     for text in warning:
         say_on_stderr(f"warning: {text}")

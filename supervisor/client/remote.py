@@ -165,6 +165,18 @@ class RemoteSupervisor(Supervisor):
             body["channel"] = command.channel
         return value_of(_Hushed, await self._ask(command, _path(path), body)).approvals
 
+    async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
+        body: dict[str, Any] = {"batch": command.batch, "decisions": []}
+        for approval, decision in command.decisions:
+            digest = command.shown.get(approval)
+            said = {"approval": approval, "digest": digest, **_said(decision)}
+            body["decisions"].append({name: each for name, each in said.items() if each is not None})
+        if command.channel is not None:
+            body["channel"] = command.channel
+        answer = value_of(_Decided, await self._ask(command, "/api/decisions", body))
+        self.decided.update(each.kind for each in answer.results)
+        return answer.results
+
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         body = {} if command.channel is None else {"channel": command.channel}
         return (await self._ask(command, _path("approvals", command.approval, "reveal"), body))["arguments"]
@@ -204,6 +216,8 @@ class RemoteSupervisor(Supervisor):
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        if command.pending:
+            body["pending"] = True
         return value_of(Rule, await self._ask(command, "/api/rules", body))
 
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
@@ -377,6 +391,10 @@ class _Started(msgspec.Struct, frozen=True):
 
 class _Hushed(msgspec.Struct, frozen=True):
     approvals: tuple[str, ...]
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    results: list[DecisionResult]
 
 
 class _RunState(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ Siblings do not catch each other: `except` names one exception, or a parent abov
     |-- StepFailed              the agent: one of its steps raised; journaled, the same in every attempt
     |-- QuestionUnanswered      people: a question got no answer; journaled, the same in every attempt
     |-- LimitExceeded           the agent: a limit of its declaration is reached
+    |-- RetryAfter              an endpoint: it is busy, and says for how long; raised by the body of a step
     |-- RunStopping             the agent: it began something new after it was told to stop
     |-- ToolFailed              a tool: says how it failed, keeping its output
     |-- StoreError              the disk
@@ -156,6 +157,18 @@ class QuestionUnanswered(SupervisorError):
 
 class LimitExceeded(SupervisorError):
     """A limit of the agent's declaration is reached; raise the limit there if the agent is right."""
+
+
+class RetryAfter(SupervisorError):
+    """Raised by the body of a step: what it asks is busy. Nothing is journaled. The step waits outside of its work, and
+    runs again after so many seconds; until then its limit is closed for all (L4)."""
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        if not isinstance(seconds, int | float) or not seconds >= 0:
+            raise InvalidInput(f"RetryAfter takes the seconds to wait, 0 or more, not {seconds!r:.40}")
+        super().__init__(f"busy for {seconds:g} s{f': {why}' if why else ''}")
+        self.seconds = float(seconds)
+        self.why = why
 
 
 class RunStopping(SupervisorError):

@@ -95,6 +95,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many runs it has begun."""
     waits_for_budget: bool = False
     """It is asleep, and waits for a decision about a budget."""
+    waits_for_limit: bool = False
+    """It is asleep, and waits for a place of a limit."""
     spent: Spent = NOTHING
     spent_below: Spent = NOTHING
     """What the sessions below it have spent."""

@@ -34,6 +34,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
 from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
+from supervisor.core.limits import OWN, name_of
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
@@ -268,7 +269,13 @@ class Telling:
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 edited = ", with other arguments" if event.edited is not None else ""
                 through = () if event.through is None else (", through ", NAME(event.through))
-                said = word, f"{wide} by ", *_by(event), edited, *through, *_because(event.reason)
+                voters = () if not event.votes else (", with the vote of ", PERSON(", ".join(event.votes)))
+                batch = () if event.batch is None else (", in batch ", NAME(event.batch))
+                said = word, f"{wide} by ", *_by(event), edited, *voters, *through, *batch, *_because(event.reason)
+            case e.ApprovalVoted():
+                wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
+                other = () if bytes(event.value) == b"null" else (", for ", _value(event.value))
+                said = "voted for", f"{wide} by ", *_by(event), f", of {event.quorum} who must", *other
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():
@@ -297,7 +304,15 @@ def _rest(event: e.AnyEvent) -> _Words | None:
             return ("is where it was before",)
         case e.RunPassivated():
             until = (", until ", _instant(event.due_at), " at the latest") if event.due_at else ()
-            return f"left memory to wait for {len(event.waiting_for)} answer(s)", *until
+            names = [
+                name for key in event.waiting_for if (name := name_of(key)) is not None and not name.startswith(OWN)
+            ]
+            answers = len(event.waiting_for) - len(names)
+            limits = [part for name in names for part in (" and " * (name != names[0]), NAME(name))]
+            if names and not answers:
+                return "left memory to wait for ", *limits, *until
+            also = (", and for ", *limits) if names else ()
+            return f"left memory to wait for {answers} answer(s)", *also, *until
         case e.RunRestarted():
             begins = f"; restart {event.number} begins at "
             return *ending(event.kind, event.cause), begins, _instant(event.due_at)
@@ -435,6 +450,8 @@ def _budget(event: e.AnyEvent) -> _Words | None:
             return f"its budget was raised to {budget_text(limits)} by ", PERSON(event.by)
         case e.BudgetNoticed():
             return (QUOTE(event.text),)
+        case e.BudgetAnswered(key=key) if (name := name_of(key)) is not None:
+            return ("goes on: it has a place of limit ", NAME(name)) if not name.startswith(OWN) else ("goes on",)
         case e.BudgetAnswered():
             return ("goes on: the budget that it waited for was decided",)
     return None
@@ -500,7 +517,9 @@ def _left(text: str | None) -> _Words:
     return (": ", OUTPUT(text)) if text and text.strip() else ()
 
 
-def _by(event: e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered) -> _Words:
+def _by(
+    event: e.ApprovalVoted | e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered,
+) -> _Words:
     """Return the person, and the channel that they used."""
     return PERSON(event.by), *((" (", NAME(event.channel), ")") if event.channel else ())
 

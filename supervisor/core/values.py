@@ -81,7 +81,9 @@ Decision = Approve | Deny | Answer
 class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a decision (A3): whether it counts, and if not, which decision stands."""
 
-    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded"]
+    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted"]
+    """counted: a vote that is on disk; the approval waits for `missing` more people. refused: in a batch only, where it
+    stops no other; `why` says what to do instead."""
     approval: str
     status: ApprovalStatus | None = None
     by: str | None = None
@@ -94,6 +96,12 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process runs the tree now. If not, a decision that counts is kept until a process does."""
     blocked: bool = False
     """Today's code cannot follow the session that asked (R1): the decision counts, and takes effect when code can."""
+    batch: str | None = None
+    """The id of the batch in which it was decided; the audit trail has it, too."""
+    missing: int = 0
+    """How many other people must decide the same, after a vote that was counted."""
+    why: str = ""
+    """Why the decision was not taken although the approval waits."""
 
     @property
     def is_accepted(self) -> bool:
@@ -113,6 +121,15 @@ class HushedBy(msgspec.Struct, frozen=True):
 
     by: str
     until: datetime
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One person's yes to a call that needs several people. `digest`: of what would run and for how long; that of the
+    approval for the call as it was asked. `quorum`: how many people must say yes to the same."""
+
+    by: str
+    digest: str
+    quorum: int
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -202,6 +219,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who is on it: until then no step comes."""
     snoozed: tuple[HushedBy, ...] = ()
     """People who hear nothing of it, each until an instant."""
+    votes: tuple[Vote, ...] = ()
+    """Who has said yes so far, while it needs more people; each person has one vote (A17)."""
+    with_votes_of: tuple[str, ...] = ()
+    """The people whose votes made the decision together with that of `by`."""
     position: int = 0
     """Its position in the store; approvals are ordered by it. 0 over HTTP."""
     blocked: bool = False

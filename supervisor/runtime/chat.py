@@ -8,8 +8,8 @@ Rules
   an id is explicit: it also decides an approval whose card showed it in part.
 - A card that a route has sent to another place than this conversation was not shown here.
 - Yes and no answer a question of true or false. Every other question needs its own answer.
-- "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
-  does not answer questions; if only questions wait, the reply lists them.
+- "approve all" approves each waiting call whose card this person had been shown whole, as one batch (A16); the reply
+  lists the others. It does not answer questions; if only questions wait, the reply lists them.
 - "for session" also allows each of these calls in the tree, exactly as its card offers it, by rules that are listed and
   can be revoked. A call for which that is not offered, or not to this person (core/approvals/people.py), is approved
   once, and the reply says so. A whole tool is allowed by a rule only, not by a chat word.
@@ -93,11 +93,11 @@ class Said(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """What a text decides, and what to tell then. `lists_rules`: whether to tell which rules that made."""
+    """What a text decides, and what to tell then. `is_batch`: whether it decides all that waits, in one batch (A16)."""
 
     pairs: tuple[tuple[Approval, Decision], ...]
     told: ChatResult
-    lists_rules: bool = False
+    is_batch: bool = False
 
 
 async def chat(
@@ -116,9 +116,15 @@ async def chat(
         sent = await supervisor.send(said.session, said.text, by=said.by, message=said.message)
         return ChatResult(kind="sent", sent=sent)
     where = seen.channel or "message"
-    results = [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
+    results: list[DecisionResult]
+    if meant.is_batch:
+        decisions = [(each.id, decision) for each, decision in meant.pairs]
+        digests = {each.id: each.digest for each, _ in meant.pairs}
+        results = await supervisor.decide_all(decisions, channel=where, shown=digests)
+    else:
+        results = [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
     made = {result.rule for result in results if result.is_accepted and result.rule is not None}
-    rules = [rule for rule in await supervisor.find_rules() if rule.id in made] if made and meant.lists_rules else []
+    rules = [rule for rule in await supervisor.find_rules() if rule.id in made] if made and meant.is_batch else []
     return replace(meant.told, results=(*meant.told.results, *results), rules=tuple(rules))
 
 
@@ -183,7 +189,7 @@ async def _meant_before(supervisor: Supervisor, people: People | None, said: Sai
     if not pairs:
         return _listed(await _waiting(supervisor, people, said))
     decided = tuple(found for found, _ in pairs)
-    return Meant(tuple(pairs), ChatResult(kind="decided", approvals=decided), lists_rules=True)
+    return Meant(tuple(pairs), ChatResult(kind="decided", approvals=decided), is_batch=word is not None and word.all)
 
 
 def _listed(waiting: tuple[Approval, ...], results: tuple[DecisionResult, ...] = ()) -> Meant:
@@ -287,4 +293,4 @@ async def _all(
         may_not_allow=len(granted) < len(offered),
         hint=COVERS_LATER if could_cover_more else "",
     )
-    return Meant(pairs, told, lists_rules=True)
+    return Meant(pairs, told, is_batch=True)

@@ -27,10 +27,13 @@ from supervisor.core.values import DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
-from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.batches import left_out
+from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
 from supervisor.runtime.people.hush import ON_IT, hush
+from supervisor.runtime.people.releasing import release
 from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
+from supervisor.runtime.plans.release import Made
 from supervisor.runtime.plans.rules import book, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
@@ -47,14 +50,48 @@ class LocalSupervisor(LocalStarting):
         approval, decision, channel = command.approval, command.decision, command.channel
         self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
+        how = Deciding(channel, self.admission.may_decide)
         if found is not None:
             await self.admission.of_decision(found, decision, channel)
-        result = await decide(self._runner, approval, decision, channel, self.admission.may_decide)
-        if not result.running and result.kind in ("accepted", "already"):
-            root = self.reader.get_row(self.reader.get_approval(approval).session).root
-            result = msgspec.structs.replace(result, running=await self._run_declared(root))
-        self.decided[result.kind] += 1
+            how = how._replace(quorum=self.admission.quorum_of(found, decision))
+        (result,) = await self._run_decided([await decide(self._runner, approval, decision, how)])
         return result
+
+    async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
+        self.audience.has_readers = True
+        how = Deciding(command.channel, self.admission.may_decide, printable_text(command.batch))
+        results: dict[int, DecisionResult] = {}
+        trees: dict[str, list[int]] = {}
+        for place, (approval, decision) in enumerate(command.decisions):
+            found = self.store.get_approval(approval)
+            if found is None:
+                results[place] = DecisionResult(kind="unknown", approval=approval)
+                continue
+            left = await left_out(found, decision, command.shown, self.admission, command.channel)
+            if left is not None:
+                results[place] = left
+            else:
+                trees.setdefault(found.root_session, []).append(place)
+        for places in trees.values():
+            decided = await decide_in_tree(self._runner, [command.decisions[each] for each in places], how)
+            results |= zip(places, decided, strict=True)
+        in_order = [msgspec.structs.replace(results[place], batch=how.batch) for place in range(len(results))]
+        return await self._run_decided(in_order)
+
+    async def _run_decided(self, results: list[DecisionResult]) -> list[DecisionResult]:
+        """Run the trees of decisions that count, if this program has declared their agents. Return the results, which
+        say whether a process runs each tree."""
+        running: dict[str, bool] = {}
+        told = list[DecisionResult]()
+        for each in results:
+            if not each.running and each.kind in ("accepted", "already"):
+                root = self.reader.get_row(self.reader.get_approval(each.approval).session).root
+                if root not in running:
+                    running[root] = await self._run_declared(root)
+                each = msgspec.structs.replace(each, running=running[root])
+            self.decided[each.kind] += 1
+            told.append(each)
+        return told
 
     async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
         self.reader.get_row(command.session)
@@ -73,6 +110,15 @@ class LocalSupervisor(LocalStarting):
         found = book(self._runner.journal.look()).find_same(new)
         if found is None:
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
+        if command.pending:
+            now, after = self._runner.clock.now(), self._runner.journal.position
+            for root in await release(
+                self._runner,
+                self.admission,
+                lambda view: [Made(found, who, "", now, after)] if book(view).find_same(found) else [],
+                found.session,
+            ):
+                await self._run_declared(root)
         return found
 
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:

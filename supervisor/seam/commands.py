@@ -81,6 +81,18 @@ class Decide(ChannelCommand[DecisionResult], frozen=True):
     decision: Decision
 
 
+class DecideAll(ChannelCommand[list[DecisionResult]], frozen=True):
+    """`decisions`: of one person, with the id of each approval. `shown`: by approval, the digest that they saw."""
+
+    decisions: tuple[tuple[str, Decision], ...]
+    batch: str
+    shown: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_word("the id of a batch", self.batch)
+
+
 class Chat(ChannelCommand[ChatResult], frozen=True):
     """`message`: the sender's id of the text; None: it comes once."""
 
@@ -163,7 +175,14 @@ class Fork(Command[values.Fork], frozen=True):
 
 
 class AddRule(Command[Rule], frozen=True):
+    """`pending`: whether it decides what waits already, too."""
+
     rule: Rule
+    pending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pending and self.rule.kind == "ask":
+            raise InvalidInput("an ask rule decides nothing that waits: leave pending away")
 
 
 class RevokeRule(Command[Rule], frozen=True):
@@ -247,6 +266,7 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Resume: Law("resume", "resuming", "refused", "resume sessions", program_may=True),
     ResumeAll: Law("resume_all", "resuming", "refused", "resume sessions", program_may=True),
     Decide: Law("decide", "deciding", "refused", role="approver", repeats=True),
+    DecideAll: Law("decide_all", "deciding", "refused", role="approver", repeats=True),
     Chat: Law("chat", "sending", "refused", role="person"),
     Acknowledge: Law("acknowledge", "acknowledging", "refused", role="approver", repeats=True),
     Snooze: Law("snooze", "snoozing", "refused", role="approver", repeats=True),

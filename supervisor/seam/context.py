@@ -256,7 +256,12 @@ class Context(Operations):
 
     @abstractmethod
     def model_call(
-        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+        self,
+        *,
+        reserve: Usage | None = None,
+        limit: str | None = None,
+        at_entry: bool = False,
+        on_silence: Callable[[str], bool] | None = None,
     ) -> AbstractAsyncContextManager[None]:
         """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
         (W5).
@@ -264,6 +269,9 @@ class Context(Operations):
         The block is one request to a model, for which budgets wait (B2). `reserve`: the most that it may use, as far as
         you know, such as `Usage(output_tokens=4096)`; None: as much as the largest request so far. `requests=0`: it is
         none, and is only watched.
+        `limit`: the name of a Limit. The new steps in the block wait for a place of it, and hold it to their end (L1).
+        `at_entry`: the block asks the model itself, without steps: it waits at its entry. Without it, the block waits
+        there only if no other operation of the agent is under way.
         `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
         was silent: the run does not stall, and the budget begins anew.
         """

@@ -60,6 +60,15 @@ class Store(ABC):
     def rollback(self) -> None:
         """Undo the transaction. Idempotent."""
 
+    def take_place(self, limit: str, at_once: int) -> int | None:
+        """Take one of the places of a limit that all processes of the store share, and return its number; None if
+        others have all. It ends with this process. A store of one process gives each: the caller counts its own.
+        Raises StoreError, OSError."""
+        return 0
+
+    def give_place_back(self, limit: str, place: int) -> None:  # noqa: B027 # a store of one process keeps none
+        """Give a place back. Idempotent."""
+
     def wants_checkpoint(self) -> bool:
         """Whether enough was written to make a `checkpoint` worthwhile. Cheap: callers ask after every commit."""
         return False

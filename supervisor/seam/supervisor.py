@@ -8,7 +8,7 @@ The module is longer than 400 lines because most of it is the documentation of w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar, overload
@@ -20,6 +20,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.encoding import INEXACT, is_exact, to_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import new_session_id
 from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
 from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.trees import Origin, PruneResult
@@ -191,6 +192,36 @@ class Supervisor(ABC):
         as `acknowledge`."""
         return await self._do(c.Snooze(tuple(approvals), until, channel=channel), by)
 
+    async def decide_all(
+        self,
+        decisions: Iterable[tuple[str, Decision]],
+        *,
+        channel: str | None = None,
+        shown: Mapping[str, str] | None = None,
+        batch: str | None = None,
+    ) -> list[DecisionResult]:
+        """Decide several calls by their ids, as one person; return the result of each, in order (A16).
+
+        Each is a decision as `decide` makes it, and counts by itself: one that is refused, or that was decided before,
+        does not stop the others. `DecisionResult.batch` is one id for all of them, which the audit trail has, too.
+        Those of one tree are one append. After a crash between two trees the same batch again decides the rest, and
+        answers `already` for what was decided.
+
+        `shown`: by approval, the digest (`Approval.digest`) that the person was shown; one that has another digest
+        stays pending, with the result `conflict`. Questions, and calls that this person may not decide, stay pending
+        with the result `refused`: `DecisionResult.why` says why. `batch`: the id for the audit trail; None: a new one.
+
+        Raises InvalidInput, and decides nothing, for decisions of several people.
+        """
+        given = tuple(decisions)
+        names = {decider_of(decision) for _, decision in given}
+        if len(names) > 1:
+            raise InvalidInput("a batch has the decisions of one person: give those of each person by themselves")
+        if not given:
+            return []
+        command = c.DecideAll(given, batch or new_session_id(), shown or {}, channel=channel)
+        return await self._do(command, *names)
+
     async def reveal(self, approval: str, *, by: str | None = None, channel: str | None = None) -> Any:
         """Return the arguments of a call as JSON values, with the credentials that `get_approval` masks; arguments that
         the tool declares secret stay masked. That `by` has looked is on disk before (A15). None: the program.
@@ -213,14 +244,15 @@ class Supervisor(ABC):
         InvalidInput over HTTP."""
         await self._do(c.NoteShown(session, mark, channel), None)
 
-    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
+    async def add_rule(self, rule: Rule, *, by: str | None = None, pending: bool = False) -> Rule:
         """Add a rule for calls that begin from now on, in every process. Return it with its id.
 
         If a rule with the same meaning holds already, that one is returned. `rule.session`: a session, for its whole
-        tree. Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no operator, if
-        people have roles.
+        tree. `pending`: it also decides the calls that wait and that it covers, in this person's name, as a decision
+        for longer does (A13). Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no
+        operator, if people have roles.
         """
-        return await self._do(c.AddRule(rule), by)
+        return await self._do(c.AddRule(rule, pending), by)
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         """Revoke a rule of the store by its id, and return it. It does not apply to calls that begin from now on.
@@ -521,6 +553,8 @@ class Supervisor(ABC):
     async def _resume_all(self, command: c.ResumeAll, who: str) -> list[Run[Any]]: ...
     @abstractmethod
     async def _decide(self, command: c.Decide, who: str) -> DecisionResult: ...
+    @abstractmethod
+    async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]: ...
     @abstractmethod
     async def _chat(self, command: c.Chat, who: str) -> ChatResult: ...
     @abstractmethod

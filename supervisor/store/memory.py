@@ -362,7 +362,7 @@ class MemoryStore(Store):
         assert asked is not None
         ended, reminded = (self._body(session.id, position) for position in (entry.now.ended, entry.now.reminded))
         found = as_asked(entry.id, session.id, entry.asked, read_path(created), created, asked)
-        found = as_shown(found, entry.now.cards, reminded)
+        found = as_shown(found, (*entry.now.cards, *entry.now.votes), reminded)
         return found if ended is None else as_ended(found, entry.now.status, ended)
 
 

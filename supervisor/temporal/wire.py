@@ -223,6 +223,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     reason: str | None = None
     value: Any = None
+    batch: str | None = None
 
     @property
     def decision(self) -> Decision:

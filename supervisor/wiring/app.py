@@ -21,6 +21,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.limits import Limit
 from supervisor.core.schedules import Schedule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.usage import Usage
@@ -79,6 +80,7 @@ async def open_supervisor(
     routes: Sequence[Route] = (),
     traces: bool = False,
     trace_contents: bool = False,
+    limits: Sequence[Limit] = (),
     prices: Callable[[Usage], float | None] = genai_price,
     budget: Budget | None = None,
     schedules: Sequence[Schedule] | None = None,
@@ -111,6 +113,8 @@ async def open_supervisor(
     `prices`: what a request to a model costs, in dollars, for a Usage without a price; None: that is not known. The
     default are the prices of genai-prices, if it is installed (extra `prices`).
     `budget`: what each tree may spend before a person is asked that was started without a budget (B2).
+    `limits`: how many model calls, tools and agents that name one of them run at once, or begin within a minute; the
+    others wait in order (L1). Raises InvalidInput if two have one name.
 
     Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
     an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
@@ -142,6 +146,7 @@ async def open_supervisor(
             orphans=OrphanedProcesses(end_orphaned_process),
             jobs=JobWatch,
             environment=environment,
+            limits=limits,
             prices=prices,
             budget=budget,
         )

@@ -17,6 +17,7 @@ from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.people.posting import Posting
 from supervisor.runtime.people.routing import check_reminders, check_routes
@@ -46,6 +47,8 @@ async def open_cluster(
     """Serve a namespace. Raises as `open_temporal`; InvalidInput for a file that is no mirror of it; StoreError."""
     check_routes(routes, channels, people)
     check_reminders(reminders, channels, people)
+    if people is not None and any(each.quorum > 1 for each in people.reservations):
+        raise InvalidInput("on Temporal one person decides: leave quorum away, or use a store of one machine")
     client = await connect_to_server(named)
     await prepare(client, named)
     store.open()

@@ -1,7 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]],
+    [budget], [limits.NAME], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME],
     [schedules.NAME], [triggers.NAME]
 
 Rules
@@ -32,6 +32,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import Limit
 from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
@@ -53,12 +54,14 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RulePart(_Part, frozen=True, kw_only=True):
-    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about."""
+    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about; `quorum`: so many of them
+    must say yes."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     urgency: Urgency | None = None
     """How soon people hear again of the calls that its `ask` asks about."""
     unreviewed: bool = False
@@ -88,6 +91,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
     urgency: Urgency | None = None
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
@@ -111,6 +115,13 @@ class AgentPart(_Part, frozen=True, kw_only=True):
         if self.budget is not None:
             found["budget"] = self.budget.made()
         return found
+
+
+class LimitPart(_Part, frozen=True, kw_only=True):
+    """A limit; core/limits.py says what it means."""
+
+    at_once: int | None = None
+    per_minute: int | None = None
 
 
 class TokenPart(_Part, frozen=True, kw_only=True):
@@ -198,6 +209,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     traces: bool = False
     trace_contents: bool = False
     budget: BudgetPart | None = None
+    limits: dict[str, LimitPart] = {}
     server: ServerPart = ServerPart()
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
@@ -262,17 +274,21 @@ class Configuration(_Part, frozen=True, kw_only=True):
             ]
         return found
 
+    def standing_limits(self) -> tuple[Limit, ...]:
+        """Return the limits. Raises InvalidInput."""
+        return tuple(Limit(name, part.at_once, part.per_minute) for name, part in self.limits.items())
+
     def reservations(self) -> list[ApproverRule]:
-        found = [ApproverRule(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
+        found = [_reservation(part, rule=make_rule(part)) for part in self.rules if part.approvers]
         for name, agent in self.agents.items():
             if agent.approvers:
-                found.append(ApproverRule(approvers=agent.approvers, agent=name))
-            found += [
-                ApproverRule(approvers=part.approvers, agent=name, rule=make_rule(part))
-                for part in agent.rules
-                if part.approvers
-            ]
+                found.append(_reservation(agent, agent=name))
+            found += [_reservation(part, agent=name, rule=make_rule(part)) for part in agent.rules if part.approvers]
         return found
+
+
+def _reservation(part: RulePart | AgentPart, **of: Any) -> ApproverRule:
+    return ApproverRule(approvers=part.approvers, quorum=part.quorum, **of)
 
 
 _NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
@@ -376,14 +392,18 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     yield from _shared_identities(people)
     for where, rule in _rules(configuration):
         yield from _rule_problems(where, rule, people)
-    yield from _budget_problems(configuration)
+    yield from _bound_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
-        yield from _unknown_people(f"agents.{name}.approvers", agent.approvers, people)
+        yield from _approver_problems(f"agents.{name}", agent, people)
 
 
-def _budget_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+def _bound_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     budgets = {f"agents.{name}.budget": agent.budget for name, agent in configuration.agents.items()}
+    try:
+        configuration.standing_limits()
+    except InvalidInput as error:
+        yield "limits", str(error)
     for where, part in {"budget": configuration.budget, **budgets}.items():
         try:
             if part is not None and not part.made().limits:
@@ -400,7 +420,7 @@ def _rule_problems(where: str, rule: RulePart, people: Mapping[str, PersonPart])
     for key in ("approvers", "urgency"):
         if getattr(rule, key) and rule.kind != "ask":
             yield f"{where}.{key}", f"only a rule of kind ask has it; this one is {rule.kind}"
-    yield from _unknown_people(f"{where}.approvers", rule.approvers, people)
+    yield from _approver_problems(where, rule, people)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
@@ -495,6 +515,15 @@ def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:
     for name, agent in configuration.agents.items():
         for place, rule in enumerate(agent.rules):
             yield f"agents.{name}.rules[{place}]", rule
+
+
+def _approver_problems(
+    where: str, part: RulePart | AgentPart, people: Mapping[str, PersonPart]
+) -> Iterator[tuple[str, str]]:
+    yield from _unknown_people(f"{where}.approvers", part.approvers, people)
+    number, named = part.quorum, len({*part.approvers})
+    if number != 1 and not 1 < number <= named:
+        yield f"{where}.quorum", f"{number} people must decide, and approvers names {named}: name more, or lower it"
 
 
 def _unknown_people(where: str, names: tuple[str, ...], people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.limits import ELSEWHERE, Limit
 from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.local import LocalSupervisor
@@ -83,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     traces: bool = False
     trace_contents: bool = False
     budget: Budget | None = None
+    limits: Sequence[Limit] = ()
     offer: Offer = Offer()
     temporal: TemporalStore | None = None
     """The namespace that is served; `store` is its mirror then."""
@@ -176,6 +178,7 @@ class Daemon:
             traces=settings.traces,
             trace_contents=settings.trace_contents,
             budget=settings.budget,
+            limits=settings.limits,
             tune_interpreter=True,
             schedules=settings.schedules,
         )
@@ -271,6 +274,7 @@ def settle(  # one parameter for each option of the command
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
         budget=None if configuration.budget is None else configuration.budget.made(),
+        limits=configuration.standing_limits(),
         offer=_offer_of(configuration, agents),
         temporal=temporal,
     )
@@ -319,6 +323,8 @@ def _check_for_temporal(configuration: Configuration) -> None:
     """Raise InvalidInput for what a server on Temporal does not do: workers run the agents."""
     if configuration.agents:
         raise InvalidInput("[agents]: on Temporal workers run the agents, with the limits and rules of their code")
+    if configuration.limits:
+        raise InvalidInput(f"[limits]: {ELSEWHERE}")
     if configuration.budget is not None:
         raise InvalidInput("[budget]: on Temporal a budget is of an agent's code, or is given when it is started")
     if configuration.traces:

@@ -168,6 +168,60 @@ def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor, tric
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
 
 
+def test_several_calls_are_decided_by_their_ids_each_by_itself(supervisor):
+    """One that was decided before, or that does not exist, stops no other; the exit code says that not all count."""
+    first, second, third = supervisor.ask("a", "b", "c")
+    supervisor("approve", first, "--by", "bob")
+    done = supervisor("approve", first, second, "x" * 42, "--json")
+    assert (done.code, [each["kind"] for each in done.json["results"]]) == (5, ["already", "accepted", "unknown"])
+    assert {each["batch"] for each in done.json["results"]} == {done.json["batch"]}
+    denied = supervisor("deny", second, third, "--reason", "no")
+    assert (denied.code, [line.split()[0] for line in denied.out.splitlines()]) == (4, ["not", "denied"])
+    assert [each["status"] for each in supervisor("approvals", "--all", "--json").json] == [
+        "approved",
+        "approved",
+        "denied",
+    ]
+
+
+def test_a_session_is_approved_as_it_was_listed_and_no_call_more(supervisor):
+    """`--shown` names the list: what came later waits on, and a part that was decided meanwhile is answered already."""
+    supervisor.ask("a", "b")
+    listed = supervisor("approve", "--session", "asking", "--json")
+    assert (listed.code, len(listed.json["approvals"])) == (0, 2)
+    supervisor("approve", listed.json["approvals"][0]["id"])
+    shown = ("approve", "--session", "asking", "--shown", listed.json["shown"], "--json")
+    assert [each["kind"] for each in supervisor(*shown).json["results"]] == ["already", "accepted"]
+    assert [each["kind"] for each in supervisor(*shown).json["results"]] == ["already", "already"]
+    said = supervisor("approve", "--session", "asking", "--shown", "2-" + "0" * 40)
+    assert (said.code, "list it again" in said.err) == (2, True)
+
+
+def test_calls_that_wait_in_a_session_are_denied_with_one_reason(supervisor):
+    """The ids are read once, printed and denied; questions stay."""
+    supervisor.ask("a", "b")
+    denied = supervisor("deny", "--session", "asking", "--reason", "not today")
+    assert (denied.code, len(denied.out.splitlines())) == (0, 2)
+    assert [each["reason"] for each in supervisor("approvals", "--all", "--json").json] == ["not today"] * 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["approve"],
+        ["deny"],
+        ["approve", "x", "--session", "s"],
+        ["approve", "x", "--tool", "note"],
+        ["approve", "x" * 42, "y" * 42, "--edit", "{}"],
+        ["approve", "x" * 42, "yes", "please"],
+    ],
+)
+def test_a_batch_says_what_it_decides_in_one_way(supervisor, words):
+    """Nothing is decided, and one line says what to give."""
+    said = supervisor(*words)
+    assert (said.code, said.out, len(said.err.strip().splitlines())) == (2, "", 1)
+
+
 def test_spending_is_shown_and_a_budget_asks_and_is_raised(supervisor):
     """Whoever raises it: a decision about the question, or an operator before it."""
     spending = (f"{AGENTS}:spending", "4", "--session", "s")

@@ -1,5 +1,6 @@
 """rules, rules allow, ask, deny, revoke, and approve --scope: standing decisions, and never a call's own (A7, A4)."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,13 @@ def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
     answer = supervisor("run", f"{AGENTS}:cheating", '["rules", "allow", "note", "{}"]', "--json")
     assert answer.json["outcome"]["value"] == 6
     assert supervisor("rules", "--json").json == []
+
+
+def test_a_rule_with_pending_prints_what_it_has_decided(supervisor):
+    """In the tree that no process runs. What it does not cover waits on."""
+    supervisor.ask("a", "b")
+    (first, second) = supervisor("approvals", "--json").json
+    pattern = json.dumps(first["arguments"])
+    done = supervisor("rules", "allow", first["tool"], pattern, "--pending")
+    assert (done.code, first["id"] in done.out, second["id"] in done.out) == (0, True, False)
+    assert [each["id"] for each in supervisor("approvals", "--json").json] == [second["id"]]

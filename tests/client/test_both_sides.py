@@ -200,6 +200,23 @@ async def test_an_edit_with_a_nan_decides_nothing(kind):
         assert (await here.supervisor.get_approval(asked.id)).status == "pending"
 
 
+async def test_several_calls_are_decided_together_under_one_id(kind):
+    """A16: what was decided before, another digest, and an id of no approval stop no other."""
+    async with side(kind) as here:
+        (_, one), (last, two) = await here.ask("bread"), await here.ask("milk")
+        given = [(one.id, Approve(by="olga")), ("x" * 42, Approve(by="olga")), (two.id, Deny(by="olga", reason="no"))]
+        shown = {one.id: one.digest, two.id: "0" * 64}
+        results = await here.supervisor.decide_all(given, channel="desk", shown=shown, batch="night")
+        assert [each.kind for each in results] == ["accepted", "unknown", "conflict"]
+        again = await here.supervisor.decide_all(given, channel="desk", batch="night")
+        assert [each.kind for each in again] == ["already", "unknown", "accepted"]
+        (denied,) = await last.result()
+        assert denied.startswith("denied by olga: no")
+        trail = [row.event for row in await here.supervisor.find_audit(limit=None)]
+        decided = [each for each in trail if isinstance(each, e.ApprovalDecided)]
+        assert [(each.batch, each.channel) for each in decided] == [("night", "desk")] * 2
+
+
 async def test_a_question_is_answered(kind):
     """With one of its choices, and nothing else."""
     async with side(kind) as here:

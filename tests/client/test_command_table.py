@@ -65,6 +65,7 @@ resume         |        works   audited  refused        same         |         w
 resume_all     |        works   audited  refused        same         |         works   audited  works          says     |           -       audited  refused        -
 approve        |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 deny           |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+decide_all     |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 answer         |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 chat word      |        works   audited  refused        same         |         works   audited  works          says     |           -       audited  refused        -
 chat text      |        works   audited  refused        twice        |         works   audited  works          says     |           -       audited  refused        -
@@ -242,6 +243,14 @@ async def decide(world: World, decision: Any, of: str) -> Any:
     return result.approval, result.status, result.by, result.is_accepted
 
 
+async def decide_all(world: World, of: str, by: str) -> Any:
+    """Decide one approval in a batch, where a refusal is a result."""
+    (result,) = await world.far.decide_all([(of, Approve(by=by))])
+    if result.kind == "refused":
+        raise NotEntitled(result.why)
+    return result.approval, result.status, result.by, result.is_accepted
+
+
 async def add_rule(world: World, of: str, by: str) -> Any:
     return (await world.far.add_rule(deny(f"{world.prefix}tool"), by=by)).id
 
@@ -284,6 +293,7 @@ COMMANDS = {
     "resume_all": Row(a_call, lambda w, of, by: w.far.resume_all(by=by), None),
     "approve": Row(a_call, lambda w, of, by: decide(w, Approve(by=by), of), e.ApprovalDecided),
     "deny": Row(a_call, lambda w, of, by: decide(w, Deny(by=by), of), e.ApprovalDecided),
+    "decide_all": Row(a_call, decide_all, e.ApprovalDecided),
     "answer": Row(a_question, lambda w, of, by: decide(w, Answer(value="tea", by=by), of), e.QuestionAnswered),
     "chat word": Row(a_call, lambda w, of, by: chat(w, w.session, f"yes {of}", by), e.ApprovalDecided),
     "chat text": Row(one_that_hears, lambda w, of, by: chat(w, of, "good morning", by), e.MessageReceived),

@@ -26,6 +26,7 @@ async def requests_of(command, expected) -> int:
 
 REPEATED = {
     "approve": lambda remote: remote.decide(ID, Approve(by="olga")),
+    "approve_all": lambda remote: remote.decide_all([(ID, Approve(by="olga"))]),
     "answer": lambda remote: remote.decide(ID, Answer(value=1, by="olga")),
     "send with an id": lambda remote: remote.send("s", "hello", message="m1"),
     "chat with an id": lambda remote: remote.chat("s", "yes", message="m1"),
@@ -39,6 +40,7 @@ REPEATED = {
     "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
     "run_schedule": lambda remote: remote.run_schedule("s"),
 }
+METHODS = {"approve": "decide", "answer": "decide", "approve_all": "decide_all"}
 SENT_ONCE = {
     "send": lambda remote: remote.send("s", "hello"),
     "chat": lambda remote: remote.chat("s", "yes"),
@@ -53,7 +55,7 @@ SENT_ONCE = {
 
 def test_each_command_of_a_person_has_a_row():
     """It is sent again, or once, as its law says."""
-    repeated = {"decide" if name in ("approve", "answer") else name for name in REPEATED if "with an id" not in name}
+    repeated = {METHODS.get(name, name) for name in REPEATED if "with an id" not in name}
     of_people = [law for law in LAWS.values() if law.role != "program"]
     assert repeated == {law.method for law in of_people if law.repeats}
     assert {*SENT_ONCE} == {law.method for law in of_people if not law.repeats}

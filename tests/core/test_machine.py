@@ -16,6 +16,7 @@ ToolCallRequested         requested .         .         .         .         .   
 ToolCallRequested.asking  asked     .         .         .         .         .         .         .         .
 ApprovalDecided.approve   .         .         approved  .         .         .         .         .         .
 ApprovalDecided.deny      .         .         denied    .         .         .         .         .         .
+ApprovalVoted             .         .         asked     .         .         .         .         .         .
 ApprovalExpired           .         .         expired   .         .         .         .         .         .
 ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .         .
 ToolCallStarted           .         executing .         executing .         .         .         executing .
@@ -29,6 +30,7 @@ OperationRecalled         finished  .         .         .         .         .   
 QuestionAsked             posed     .         .
 QuestionAnswered          .         settled   .
 ApprovalDecided.deny      .         settled   .
+ApprovalVoted             .         posed     .
 ApprovalExpired           .         settled   .
 ApprovalWithdrawn         .         settled   .
 OperationFinished         finished  .         finished
@@ -63,6 +65,7 @@ ApprovalDecided.deny      .         .         .         open      .         .
 ApprovalExpired           .         .         .         open      .         .
 ApprovalReminded          .         .         .         open      .         .
 ApprovalHushed            .         .         .         open      .         .
+ApprovalVoted             .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
 QuestionAsked             .         .         .         open      .         .
 QuestionAnswered          .         .         .         open      .         .

@@ -7,7 +7,7 @@ from copy import copy
 from msgspec.structs import asdict, replace
 
 from supervisor import SqliteStore
-from supervisor.core.ids import RULES
+from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.sessions.state import replay_journal
 from supervisor.runtime.journal.writer import Journal
 
@@ -18,7 +18,7 @@ class Replayed:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._states = {RULES: replay_journal(RULES, [])}
+        self._states = {name: replay_journal(name, []) for name in STORE_JOURNALS}
         self._position = 0
 
     def differences(self, journal: Journal) -> Iterator[str]:

@@ -8,6 +8,7 @@ Each effect is a line of a file outside the store; each value that an operation 
 
 import json
 import os
+import zlib
 from contextlib import nullcontext
 from itertools import count
 from typing import Any
@@ -16,7 +17,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from fuzz_records import process, record
 
-from supervisor import Context, QuestionUnanswered, StepContext, StepFailed, ToolCall, Usage, agent, tool
+from supervisor import Context, QuestionUnanswered, RetryAfter, StepContext, StepFailed, ToolCall, Usage, agent, tool
 
 PATIENCE = 20.0  # seconds: no program is silent for so long by itself
 
@@ -38,7 +39,7 @@ async def _act(x: str, seconds: float) -> str:
     return x
 
 
-@tool(policy="allow")
+@tool(policy="allow", limit="tools")
 async def safe(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
@@ -53,7 +54,7 @@ async def risky(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
 
-@tool(idempotent=True)
+@tool(idempotent=True, limit="tools")
 async def risky_idem(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
@@ -72,7 +73,7 @@ async def late(x: str, seconds: float = 0.0) -> str:
     return x
 
 
-@tool(policy="allow")
+@tool(policy="allow", limit="tools")
 async def cleans(x: str, seconds: float = 0.0) -> str:
     """Clean up, however it ends."""
     try:
@@ -87,6 +88,9 @@ TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late
 
 async def flaky(step: StepContext, name: str, failures: int) -> str:
     """A step that fails the first times. It has spent each time."""
+    if zlib.crc32(name.encode()) % 3 == 0 and name not in lines("busy"):
+        record("busy", name)
+        raise RetryAfter(0.01)
     before = sum(line == name for line in lines("steps"))
     record("steps", name)
     step.used(Usage(model="fuzz", input_tokens=3, output_tokens=2, usd=0.001))
@@ -99,19 +103,20 @@ async def flaky(step: StepContext, name: str, failures: int) -> str:
 # -- agents ------------------------------------------------------------------------------------------------------------
 
 
-@agent(inactivity_timeout=PATIENCE, tools=[*TOOLS.values()])
+@agent(inactivity_timeout=PATIENCE, limit="agents", tools=[*TOOLS.values()])
 async def helper(ctx: Context, program: list[Any]) -> list[Any]:
     """The sub-agent that models call as a tool."""
     return await _run(ctx, program)
 
 
-@agent(inactivity_timeout=PATIENCE, tools=[*TOOLS.values(), helper])
+@agent(inactivity_timeout=PATIENCE, limit="agents", tools=[*TOOLS.values(), helper])
 async def worker(ctx: Context, program: list[Any]) -> list[Any]:
     return await _run(ctx, program)
 
 
 @agent(
     inactivity_timeout=PATIENCE,
+    limit="agents",
     restart="transient",
     restart_delay=0.01,
     max_restart_delay=0.02,
@@ -182,7 +187,7 @@ async def _hire(ctx: Context, op: dict[str, Any]) -> str:
 
 async def _step(ctx: Context, op: dict[str, Any]) -> str:
     try:
-        async with ctx.model_call() if op.get("asks") else nullcontext():
+        async with ctx.model_call(limit="models") if op.get("asks") else nullcontext():
             return await ctx.step(flaky, op["id"], op.get("failures", 0))
     except StepFailed:
         if op.get("raises"):
@@ -293,7 +298,7 @@ async def _ask(ctx: Context, op: dict[str, Any]) -> str:
 
 
 async def _model(ctx: Context, op: dict[str, Any]) -> None:
-    async with ctx.model_call():
+    async with ctx.model_call(limit="models"):
         for _ in range(op["beats"]):
             ctx.heartbeat()
             await anyio.sleep(0.001)

@@ -36,7 +36,7 @@ from fuzz_agents import record
 from fuzz_programs import answer_to
 from live_states import Replayed
 
-from supervisor import Budget, InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
+from supervisor import Budget, InvalidInput, Limit, NotFound, SqliteStore, TreeOwned, open_supervisor
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -129,7 +129,7 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
     fuzz_dumps.watch(lambda: (store.count, len(fuzz_agents.lines("effects"))), lambda: store.runner)
     with anyio.CancelScope() as scope:
         async with (
-            open_supervisor(store, passivate_after=life["passivate_after"]) as supervisor,
+            open_supervisor(store, passivate_after=life["passivate_after"], limits=_limits(case)) as supervisor,
             _ending(life, scope),
         ):
             store.runner = supervisor._runner
@@ -154,6 +154,10 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
                 else:
                     await anyio.sleep(life["at"])
                 tasks.cancel_scope.cancel()
+
+
+def _limits(case: dict[str, Any]) -> list[Limit]:
+    return [Limit(name, at_once=1) for name in case.get("limits", ())]
 
 
 async def _end_all(supervisor: Any) -> None:

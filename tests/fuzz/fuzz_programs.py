@@ -42,6 +42,7 @@ ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave",
 SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # the first letter of ids that stay undecided
 BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
+LIMITS = ("models", "tools", "agents")
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
@@ -57,6 +58,7 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     case = {"seed": seed, "backend": backend, "agent": agent, "program": program, "talks": talks, "lives": lives}
     if chance.random() < 0.5:
         case["budget"] = {kind: chance.randint(1, 6) for kind in chance.choice(BOUNDED)}
+    case["limits"] = [name for name in LIMITS if chance.random() < 0.5]  # every limit is 1
     return case
 
 

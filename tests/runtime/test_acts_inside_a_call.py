@@ -26,6 +26,7 @@ READS = ("get_", "find_", "watch_", "check", "listen", "wait_until_broken")
 """What the names of all methods begin with that only look."""
 OF_A_PERSON = {
     "decide": lambda here, asked: here.decide(asked, Approve(by="ana")),
+    "decide_all": lambda here, asked: here.decide_all([(asked, Approve(by="ana"))]),
     "chat": lambda here, asked: here.chat("s", "hello", by="ana"),
     "send": lambda here, asked: here.send("s", "hello", by="ana"),
     "add_rule": lambda here, asked: here.add_rule(allow("deploy"), by="ana"),

@@ -1,6 +1,7 @@
 """What Temporal does not do, or does otherwise, in one table. The guide has the same list, and each entry is tried."""
 
 import re
+from collections.abc import Coroutine
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from temporal_server import namespace, working
 
-from supervisor import Approve, Context, InvalidInput, MemoryStore, agent, open_supervisor
+from supervisor import Approve, Context, InvalidInput, MemoryStore, RunFailed, agent, open_supervisor, tool
 from supervisor.agents.acp import acp_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
 from supervisor.temporal import open_temporal, run_worker
@@ -24,6 +25,7 @@ REFUSED = {
     "Background jobs": "background jobs stay on one machine",
     "Closures": "a function at the top of a module",
     "`prune`": "temporal://HOST:PORT/NAMESPACE",
+    "Limits": "give its activities a task queue",
 }
 DIFFERENT = {
     "Streamed text": "shows ''",
@@ -50,6 +52,28 @@ async def with_job(ctx: Context) -> str:
 async def writing(ctx: Context) -> str:
     ctx.stream("The tide is low.")
     return await ctx.ask("Well?")
+
+
+@tool(policy="allow", limit="browser")
+async def browse() -> str:
+    return "read"
+
+
+@agent(limit="reviewers")
+async def reviewing(ctx: Context) -> None:
+    """Never begins."""
+
+
+@agent
+async def limited(ctx: Context) -> list[str]:
+    """Ask for a limit in each way."""
+    said = [(await ctx.call(browse)).content]
+    for hold in (ctx.model_call(limit="openai"), ctx.run(reviewing)):
+        try:
+            await hold if isinstance(hold, Coroutine) else await hold.__aenter__()
+        except (InvalidInput, RunFailed) as refused:
+            said.append(str(refused))
+    return said
 
 
 @agent
@@ -87,6 +111,12 @@ async def try_prune(supervisor, folder: Path) -> str:
     return await anyio.to_thread.run_sync(lambda: Cluster(supervisor.where, folder).run(*command, code=2))
 
 
+async def try_limits(supervisor, _) -> str:
+    """By a tool, a model call and an agent."""
+    said = await (await supervisor.start(limited)).result()
+    return said[0] if all("give its activities a task queue" in each for each in said) and len(said) == 3 else str(said)
+
+
 async def try_stream(supervisor, _) -> str:
     """Seen while the agent waits, after it has written."""
     run = await supervisor.start(writing)
@@ -122,7 +152,7 @@ async def try_wait(supervisor, _) -> str:
 TRIED = dict(
     zip(
         REFUSED | DIFFERENT,
-        (try_process, try_job, try_closure, try_prune, try_stream, try_activity, try_wait),
+        (try_process, try_job, try_closure, try_prune, try_limits, try_stream, try_activity, try_wait),
         strict=True,
     )
 )
@@ -139,9 +169,11 @@ def test_the_guide_lists_the_same():
 async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
     """All on one worker. A worker is not begun for an agent that holds a process."""
     url = await namespace()
-    agents = [leading, with_job, modelled, writing, listening, pondering]
+    agents = [leading, with_job, limited, modelled, writing, listening, pondering]
     with pytest.raises(InvalidInput, match="coder"):
         await run_worker(url, [coder])
+    with pytest.raises(InvalidInput, match="reviewing: limits are kept by one machine"):
+        await run_worker(url, [reviewing])
     with anyio.fail_after(120):
         async with working(url, agents), open_temporal(url) as supervisor:
             found = {name: await trying(supervisor, tmp_path) for name, trying in TRIED.items()}

@@ -34,6 +34,7 @@ def acp_agent(
     restart_delay: float = 1.0,
     max_restart_delay: float = 30.0,
     version: str = "1",
+    limit: str | None = None,
 ) -> AgentSpec[[str], str]:
     """Declare a coding agent that speaks ACP as an agent: `acp_agent("opencode", ["opencode", "acp"])`.
 
@@ -50,6 +51,8 @@ def acp_agent(
     `@agent`. `passivate_after`: seconds of waiting for people after which its process ends and the run leaves memory; a
     decision starts it again, and it must ask again. None: it stays. So does an agent that does not offer to open its
     sessions again.
+
+    `limit`: the name of a Limit, of which its runs hold a place whenever they do not only wait for people (L1).
 
     Raises ValueError for a name or a command that cannot be one.
     """
@@ -79,6 +82,7 @@ def acp_agent(
         "restart_delay": restart_delay,
         "max_restart_delay": max_restart_delay,
         "version": version,
+        "limit": limit,
     }
     agent = declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
     agent.cwd = cwd

@@ -32,6 +32,7 @@ from supervisor.agents.framework import framework_agent
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import checked_limit
 from supervisor.seam.context import Context
 
 _NEEDED: Final = (1, 2, 20)  # the first in which each interrupt of a node has an id of its own
@@ -67,6 +68,7 @@ def langgraph_agent(
     segment_timeout: float = 3600.0,
     idempotent: bool = False,
     stream: bool = True,
+    limit: str | None = None,
     **options: Any,
 ) -> AgentSpec[[str], Any]:
     """Make an agent that takes a text and returns the output of a LangGraph graph as plain JSON.
@@ -81,6 +83,8 @@ def langgraph_agent(
     `segment_timeout`: the deadline in seconds of what runs between two interrupts.
     `idempotent`: whether nodes may run again after a crash without asking a person.
     `stream`: whether people see what chat models write, and each token is a heartbeat, as the end of a node is.
+    `limit`: the name of a Limit. What runs between two interrupts holds a place of it, as a tool does (L1): none while
+    a person is asked. Its models' own retries stay as they are, and close no limit.
     `options`: as in `@agent`.
     Raises InvalidInput for a graph that cannot be resumed, or for one without `messages` and `input`.
     """
@@ -93,7 +97,8 @@ def langgraph_agent(
             f"langgraph_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
             "context that makes it: deps=lambda ctx: ..."
         )
-    settings = Settings(name, input, output, deps, segment_timeout, idempotent, stream)
+    bound = checked_limit(limit, f"langgraph_agent {name}")
+    settings = Settings(name, input, output, deps, segment_timeout, idempotent, stream, bound)
 
     async def run(ctx: Context, text: str) -> Any:
         async with nullcontext(graph) if isinstance(graph, Pregel) else graph() as opened:

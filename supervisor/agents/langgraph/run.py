@@ -49,6 +49,7 @@ class Settings(NamedTuple):
     segment_timeout: float
     idempotent: bool
     stream: bool
+    limit: str | None = None
 
 
 class GraphRun:
@@ -149,6 +150,7 @@ class GraphRun:
             editable=False,
         )
         tool.asks_model = True
+        tool.limit = self._settings.limit
         result = await self._ctx.named(name).call(
             tool, {"answers": self._given} if self._given else {"text": self._text}
         )

@@ -42,6 +42,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput, Suspended
+from supervisor.core.limits import checked_limit
 from supervisor.core.values import Policy, ToolResult
 from supervisor.seam.context import Context, Operations
 
@@ -100,6 +101,7 @@ def openai_agent(
     max_turns: int = DEFAULT_MAX_TURNS,
     run_config: RunConfig | None = None,
     stream: bool = True,
+    limit: str | None = None,
     **options: Any,
 ) -> AgentSpec[[str], Any]:
     """Make an agent that takes a text and returns the final output of an OpenAI agent as plain JSON. Assign it to a
@@ -110,7 +112,9 @@ def openai_agent(
     `policy`: what happens to a call of a tool if no rule applies, and if the tool needs no approval itself.
     `tool_timeout`: the deadline in seconds of a call whose tool has none.
     `stream`: whether the model streams: people see what it writes, and each part is a heartbeat. A model that does not
-    stream has `first_progress_timeout` for its whole answer. `options`: as in `@agent`.
+    stream has `first_progress_timeout` for its whole answer.
+    `limit`: the name of a Limit, which each request to the model holds (L1). The retries of the provider's SDK are off
+    then: an endpoint that is busy closes the limit (L4). `options`: as in `@agent`.
     Raises InvalidInput for a context that is no function, and for a tool that would act under no rule.
     """
     if not isinstance(agent, Agent):
@@ -120,7 +124,8 @@ def openai_agent(
             f"openai_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
             "context that makes it: deps=lambda ctx: ..."
         )
-    settings = _Settings(name, policy, tool_timeout, stream, run_config or RunConfig())
+    bound = checked_limit(limit, f"openai_agent {name}")
+    settings = _Settings(name, policy, tool_timeout, stream, run_config or RunConfig(), bound)
     _Bridge(settings, None, name).supervised(agent)
 
     async def run(ctx: Context, text: str) -> Any:
@@ -176,6 +181,7 @@ class _Settings(NamedTuple):
     tool_timeout: float
     stream: bool
     run_config: RunConfig
+    limit: str | None = None
 
 
 class _Bridge:
@@ -201,6 +207,7 @@ class _Bridge:
         self.written: dict[str, str] = {}
         self.run_config = replace(settings.run_config, model=None)
         self.streams = settings.stream
+        self.limit = settings.limit
         self.connections = Connections() if connections is None else connections
         self._ctx = ctx
         self._copies: dict[int, Agent[Any]] = {}

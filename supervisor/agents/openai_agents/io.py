@@ -17,10 +17,12 @@ import anyio
 from agents import Model, ModelResponse, RunConfig, Usage
 from agents.exceptions import ModelBehaviorError
 from agents.mcp import MCPServerManager
+from agents.models._retry_runtime import provider_managed_retries_disabled
 from mcp.types import Tool as McpTool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseFunctionToolCall
 from pydantic import TypeAdapter
 
+from supervisor.agents.busy import telling_busy
 from supervisor.agents.framework import Answers, Names, cannot_stream
 from supervisor.agents.model_arguments import encodable
 from supervisor.agents.openai_agents.failures import note_result
@@ -48,6 +50,8 @@ class Loop(Protocol):
     def connections(self) -> "Connections": ...
     @property
     def streams(self) -> bool: ...
+    @property
+    def limit(self) -> str | None: ...
 
 
 class _Connection:
@@ -157,15 +161,16 @@ class StepModel(Model):
             if not isinstance(model, Model):
                 model = loop.run_config.model_provider.get_model(model)
             response = None
-            if loop.streams:
-                write = partial(loop.answers.write, step.stream, object())
-                response = await _streamed(lambda: model.stream_response(*args, **kwargs), step, write)
-            if response is None:
-                response = await model.get_response(*args, **kwargs)
+            with telling_busy(loop.limit), provider_managed_retries_disabled(loop.limit is not None):
+                if loop.streams:
+                    write = partial(loop.answers.write, step.stream, object())
+                    response = await _streamed(lambda: model.stream_response(*args, **kwargs), step, write)
+                if response is None:
+                    response = await model.get_response(*args, **kwargs)
             step.used(_used(response.usage, getattr(model, "model", "")))
             return _dumped(response)
 
-        async with loop.ctx.model_call():
+        async with loop.ctx.model_call(limit=loop.limit):
             raw = await loop.ctx.named(f"request {loop.requests}").step(body)
         response = _read_response(raw)
         for item in response.output:

@@ -22,11 +22,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from supervisor.agents.busy import telling_busy
 from supervisor.agents.framework import Answers, Names, call_sub_agent, cannot_stream, framework_agent
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import checked_limit
 from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.seam.context import Context
@@ -84,6 +86,7 @@ def pydantic_agent(
     tool_timeout: float = 300.0,
     usage_limits: UsageLimits | None = None,
     stream: bool = True,
+    limit: str | None = None,
     **options: Any,
 ) -> AgentSpec[[str], Any]:
     """Make an agent that takes a text and returns the output of a Pydantic AI agent as plain JSON. Assign it to a name
@@ -94,7 +97,8 @@ def pydantic_agent(
     `policy`: what happens to a call of a tool if no rule applies, and if the tool asks for no approval itself.
     `tool_timeout`: the deadline of a call, in seconds. `stream`: whether the model streams: people see what it writes,
     and each part is a heartbeat. A model that does not stream has `first_progress_timeout` for its whole answer.
-    `options`: as in `@agent`.
+    `limit`: the name of a Limit, which each request to the model holds (L1). The retries of the provider's SDK are off
+    then: an endpoint that is busy closes the limit (L4). `options`: as in `@agent`.
     Raises InvalidInput for dependencies without a factory, and for a toolset without an id.
     """
     if not isinstance(agent, Agent):
@@ -109,7 +113,8 @@ def pydantic_agent(
             f"pydantic_agent {name}: the agent has dependencies ({agent.deps_type.__name__}); give a function of the "
             "context that makes them: deps=lambda ctx: ..."
         )
-    durability = partial(_Durability, name, policy=policy, tool_timeout=tool_timeout, stream=stream)
+    bound = checked_limit(limit, f"pydantic_agent {name}")
+    durability = partial(_Durability, name, policy=policy, tool_timeout=tool_timeout, stream=stream, limit=bound)
     try:
         durability(None).for_agent(agent)
     except UserError as error:
@@ -174,15 +179,16 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
             return await operation.handler(params)  # the body of a call of ours, and our own heartbeats
 
         async def body(step: StepContext) -> Any:
-            with durable_unit_scope():
-                found = await self._handle(params)
+            with durable_unit_scope(), telling_busy(limit):
+                found = await self._handle(params if limit is None else _without_retries(params))
                 if isinstance(found, ModelResponse):
                     step.used(_usage_of(found))
                 return operation.result_codec.dump(found)
 
         is_request = isinstance(kind, ModelRequestId)
+        limit = self._durability.limit if is_request else None
         name = self._durability.names.request("request" if is_request else _label(kind))
-        async with ctx.model_call() if is_request else nullcontext():
+        async with ctx.model_call(limit=limit) if is_request else nullcontext():
             result = operation.result_codec.load(await ctx.named(name).step(body))
         if isinstance(result, ModelResponse):
             return replace(result, parts=[self._with_own_id(part) for part in result.parts])
@@ -209,6 +215,11 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if not isinstance(part, ToolCallPart):
             return part
         return replace(part, tool_call_id=self._durability.names.call_id(part.tool_call_id))
+
+
+def _without_retries(params: Any) -> Any:
+    """Return the parameters of a request that the provider's SDK makes once (`ModelSettings.max_retries`)."""
+    return replace(params, model_settings={**(params.model_settings or {}), "max_retries": 0})
 
 
 def _usage_of(response: ModelResponse) -> Usage:
@@ -265,7 +276,9 @@ class _Durability(BaseDurabilityCapability[Any]):
         policy: Policy,
         tool_timeout: float,
         stream: bool,
+        limit: str | None = None,
     ) -> None:
+        self.limit = limit
         super().__init__(name=agent_name, event_stream_handler=self._show if stream else None)
         self._ctx = ctx
         self.policy: Policy = policy

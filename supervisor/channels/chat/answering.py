@@ -180,7 +180,7 @@ class Answering:
             return Result(f"Nothing was decided: {visible(str(error), kind='words')}", is_decision=False)
         except NotEntitled as error:
             return Result(_refused(str(error)), is_decision=False)
-        is_stale = result.kind not in ("accepted", "recorded")
+        is_stale = result.kind not in ("accepted", "recorded", "counted")
         return Result(f"{told(result, now)}. {summary(who.approval)} [{who.approval.id}]", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:

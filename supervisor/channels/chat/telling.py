@@ -42,7 +42,7 @@ log = FactLog(__name__)
 
 PAGE: Final = 500  # sessions that are read at once
 CLEARING_SECONDS: Final = 3.0  # seconds that hiding a sign may take when the channel closes
-_WAITS: Final = frozenset({"approval", "message", "children", "timer", "back_off", "blocked"})
+_WAITS: Final = frozenset({"approval", "message", "children", "timer", "back_off", "blocked", "limit"})
 
 
 _Rested = list[tuple[datetime, str]]

@@ -214,9 +214,11 @@ class Terminal(Channel):
         except InvalidInput as error:
             self._desk.message = visible(str(error), kind="words")
             return
-        self._desk.remove(action.approval, anyio.current_time())
+        if result.kind != "counted":  # a vote leaves it waiting
+            self._desk.remove(action.approval, anyio.current_time())
         if result.kind not in ("accepted", "recorded"):
-            self.say(f"! {told(result, _now())} [{action.approval}]", "bold red")
+            style = "bold" if result.kind == "counted" else "bold red"
+            self.say(f"! {told(result, _now())} [{action.approval}]", style)
 
     async def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
         """Begin a message to the tree of the selected card, or to the tree that runs here."""

@@ -25,6 +25,7 @@ from rich.text import Text
 from supervisor.channels.wording.cards import call_text, path_text, summary
 from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.content import shown_content
+from supervisor.core.limits import ordinal
 from supervisor.core.rows import as_trees
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.text.visible import visible
@@ -48,6 +49,7 @@ _KINDS: Final = (
     "blocked",
     "approval",
     "budget",
+    "limit",
     "call",
     "model_call",
     "step",
@@ -65,6 +67,7 @@ _PAUSES: Final = {
     "message": "message",
     "children": "child",
     "budget": "budget",
+    "limit": "limit",
 }
 _WORDS: Final = {
     "approval": "waiting for you",
@@ -80,6 +83,7 @@ _AT: Final = {
     "model_call": "in a model call",
     "message": "waiting for a message",
     "budget": "waiting for a larger budget",
+    "limit": "waiting for a limit",
     "children": "waiting for sub-agents",
     "timer": "asleep till a timer",
 }
@@ -144,7 +148,7 @@ def _is_failing(each: Activity) -> bool:
 
 
 def _waits(doing: Doing) -> bool:
-    return doing.kind in ("timer", "message", "children", "budget", "left")
+    return doing.kind in ("timer", "message", "children", "budget", "limit", "left")
 
 
 def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
@@ -310,10 +314,19 @@ def _told(doing: Doing, now: datetime) -> str:
             return f"blocked: {visible(doing.name)}"
         case "children":
             return f"waits for {visible(doing.name) if doing.count == 1 and doing.name else _many(doing.count)}"
+        case "limit":
+            return _limit(doing, now)
         case "timer" | "back_off" if doing.until is not None:
             return f"{_WORDS[doing.kind]} {instant_text(doing.until, now)}"
         case kind:
             return _WORDS[kind]
+
+
+def _limit(doing: Doing, now: datetime) -> str:
+    """Say for what a run waits, and at which place: "waits for openai, 3rd of 12, since 20:14"."""
+    what = f"waits for {visible(doing.name)}" if doing.name else "waits to ask again what was busy"
+    place = f", {ordinal(doing.place)} of {doing.count}" if doing.place and doing.name else ""
+    return f"{what}{place}" + (f", since {instant_text(doing.since, now)}" if doing.since is not None else "")
 
 
 def _many(count: int) -> str:

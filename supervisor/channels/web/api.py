@@ -5,7 +5,7 @@ Rules
 - The status of a decision (A3): 200 it counts, or repeats the decision that counts; 404 unknown; 409 another decision
   counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
 
-The module has more than 400 lines because it has every endpoint of sessions and approvals.
+The module is longer than 400 lines because half of it is the table of its endpoints.
 """
 
 from collections.abc import Collection
@@ -22,6 +22,8 @@ from supervisor.channels.web.schemas import (
     ApprovalDocument,
     ApprovalQuery,
     ApproveBody,
+    Batch,
+    BatchBody,
     BudgetBody,
     CancelBody,
     ChatResultDocument,
@@ -34,6 +36,7 @@ from supervisor.channels.web.schemas import (
     MessageDocument,
     RevealBody,
     Revealed,
+    SaidDecision,
     SessionDocument,
     SessionQuery,
     SnoozeBody,
@@ -203,23 +206,34 @@ async def get_approval(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     body: DecisionBody = call.body
+    return await _decide(call, call.path("id"), _decision(call, body), body.channel)
+
+
+async def decide_all(call: Call) -> Response:
+    body: BatchBody = call.body
+    decisions = [(each.approval, _decision(call, each)) for each in body.decisions]
+    shown = {each.approval: each.digest for each in body.decisions if each.digest is not None}
+    found = await call.supervisor.decide_all(decisions, channel=body.channel, shown=shown, batch=body.batch)
+    return json_document({"results": [decision_document(each) for each in found]})
+
+
+def _decision(call: Call, body: SaidDecision) -> Decision:
     by = call.person.name
     given = {name for name in _BESIDE if getattr(body, name) not in (None, "once", msgspec.UNSET)}
     if strange := given - _GOES_WITH[body.decision]:
         raise Problem(422, f"{', '.join(sorted(strange))} does not go with {body.decision}")
     match body.decision:
         case "approve":
-            decision: Decision = approval_by(call, body)
+            return approval_by(call, body)
         case "deny":
-            decision = Deny(by=by, reason=body.reason, scope=body.scope, pattern=body.pattern)
+            return Deny(by=by, reason=body.reason, scope=body.scope, pattern=body.pattern)
         case _:
             if body.value is msgspec.UNSET:
                 raise Problem(422, "an answer has a value")
-            decision = Answer(value=body.value, by=by)
-    return await _decide(call, call.path("id"), decision, body.channel)
+            return Answer(value=body.value, by=by)
 
 
-def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
+def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
     return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
 
 
@@ -408,6 +422,16 @@ ENDPOINTS: Final = (
         command=commands.Snooze,
         body=SnoozeBody,
         answers={200: Hushed},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/decisions",
+        name="decideAll",
+        summary="Decide several calls, each by itself; questions are answered one by one",
+        handle=decide_all,
+        command=commands.DecideAll,
+        body=BatchBody,
+        answers={200: Batch},
     ),
     Endpoint(
         method="POST",

@@ -40,9 +40,11 @@ DECISION_STATUS: Final = {
     "accepted": 200,
     "already": 200,
     "recorded": 202,
+    "counted": 202,
     "unknown": 404,
     "conflict": 409,
     "closed": 410,
+    "refused": 403,
 }
 """The status of the answer to a decision, by `DecisionResult.kind`, over HTTP and on pages."""
 _STATUS: Final[dict[type[SupervisorError], int]] = {

@@ -20,7 +20,7 @@ async def add_rule(call: Call) -> Response:
     """Add a rule. The header `warning` says if no agent here has its tool."""
     body: RuleBody = call.body
     rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
-    added = await call.supervisor.add_rule(rule, by=call.person.name)
+    added = await call.supervisor.add_rule(rule, by=call.person.name, pending=body.pending)
     answer = json_document(rule_document(added), 201)
     if (warning := await warn_of_tool(call.supervisor, rule)) is not None:
         answer.headers["warning"] = f'199 - "{warning.encode("ascii", "replace").decode().replace(chr(34), chr(39))}"'

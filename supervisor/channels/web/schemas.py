@@ -35,6 +35,7 @@ from supervisor.core.values import (
     SendResult,
     SessionStatus,
     SessionView,
+    Vote,
 )
 from supervisor.seam.commands import MOST_HUSHED
 
@@ -118,14 +119,10 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     message: MessageId | None = None
 
 
-class DecisionBody(RequestFields, frozen=True, kw_only=True):
-    """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
-    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
-    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
-    decides, for the audit trail."""
+class SaidDecision(RequestFields, frozen=True, kw_only=True):
+    """The decision of one person, as its request says it."""
 
     decision: Literal["approve", "deny", "answer"]
-    channel: ChannelName = "web"
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
@@ -155,6 +152,32 @@ class Hushed(msgspec.Struct, frozen=True):
     """The ids of those that wait and that the person may decide."""
 
     approvals: tuple[str, ...]
+
+
+class DecisionBody(SaidDecision, frozen=True, kw_only=True):
+    """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
+    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
+    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
+    decides, for the audit trail."""
+
+    channel: ChannelName = "web"
+
+
+class BatchedDecision(SaidDecision, frozen=True, kw_only=True):
+    """A decision in a batch. `approval`: its id. `digest`: that of the approval as you were shown it; one with another
+    digest stays pending."""
+
+    approval: str
+    digest: str | None = None
+
+
+class BatchBody(RequestFields, frozen=True, kw_only=True):
+    """Decisions of one person on several calls. Each counts by itself. `batch`: its id, for the audit trail; null: a
+    new one. `channel`: where the person decides, for the audit trail."""
+
+    decisions: Annotated[list[BatchedDecision], Meta(max_length=1000)]
+    channel: ChannelName = "web"
+    batch: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9._-]{0,63}$")] | None = None
 
 
 class RevealBody(RequestFields, frozen=True, kw_only=True):
@@ -189,13 +212,15 @@ class CancelBody(RequestFields, frozen=True, kw_only=True):
 
 class RuleBody(RequestFields, frozen=True, kw_only=True):
     """A standing decision. `session`: the rule holds in the tree of this session; null: in the whole store.
-    `unreviewed`: also allow a prefix that is not among the reviewed ones."""
+    `unreviewed`: also allow a prefix that is not among the reviewed ones. `pending`: it also decides the calls that
+    wait and that it covers."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     session: str | None = None
     unreviewed: bool = False
+    pending: bool = False
 
 
 class SessionQuery(RequestFields, frozen=True, kw_only=True):
@@ -359,7 +384,7 @@ class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None
 
 
-ApprovalDocument = _document(Approval, options=list_of(_document(Option)), position=...)
+ApprovalDocument = _document(Approval, options=list_of(_document(Option)), votes=list_of(_document(Vote)), position=...)
 SessionDocument = _document(
     SessionView,
     pending_approvals=list_of(ApprovalDocument),
@@ -368,6 +393,8 @@ SessionDocument = _document(
 )
 SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
 DecisionResultDocument = _document(DecisionResult)
+Batch: Any = msgspec.defstruct("Batch", [("results", list_of(DecisionResultDocument))], kw_only=True, frozen=True)
+"""The results of a batch, in the order of its decisions."""
 RuleDocument = _document(Rule)
 ScheduleDocument = _document(ScheduleView)
 ChatResultDocument = _document(

@@ -265,7 +265,7 @@ def decided(approval: Approval, now: datetime | None) -> str:
     """Return how an approval ended, as the text that replaces its choices; without the time if `now` is None, for
     surfaces that show instants by themselves."""
     when = f" at {instant_text(approval.decided_at, now)}" if approval.decided_at and now is not None else ""
-    by = f" by {visible(approval.by)}" if approval.by else ""
+    by = f" by {' and '.join(map(visible, (*approval.with_votes_of, approval.by)))}" if approval.by else ""
     because = f": {visible(approval.reason, kind='prose')}" if approval.reason else ""
     is_question = approval.kind == "question"
     match approval.status:
@@ -332,12 +332,17 @@ def told(result: DecisionResult, now: datetime) -> str:
     """Return the result of a decision, for the person who made it (A3)."""
     by = f" by {visible(result.by)}" if result.by else ""
     when = f" at {instant_text(result.decided_at, now)}" if result.decided_at else ""
+    if result.why:
+        return f"not decided: {visible(result.why, kind='words')}"
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""
             others = f"; so are {len(result.released)} equal ones that waited" if result.released else ""
             waits = "; the session is blocked, and acts on it once its code fits its journal" if result.blocked else ""
             return f"{result.status or 'decided'}{by}{rule}{others}{waits}"
+        case "counted":
+            others = "1 more person" if result.missing == 1 else f"{result.missing} more people"
+            return f"your vote counts{by}: {others} must decide the same, and until then it waits"
         case "already":
             return f"already {result.status}{by}{when}; nothing changes"
         case "conflict":

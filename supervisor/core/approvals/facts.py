@@ -224,6 +224,7 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
         )
     if approval.blocked and approval.status == "pending":
         yield _our("blocked", "the agent's code no longer fits its journal; a decision takes effect once it does")
+    yield from _votes(approval)
     if approval.escalated_to:
         yield _our("also asks", ", ".join(visible(name) for name in approval.escalated_to))
     if approval.acknowledged is not None and approval.acknowledged.until > now:
@@ -233,6 +234,15 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
         yield _our("masked", f"credentials; an operator sees them by: supervisor approvals --reveal {approval.id}")
     yield _our("session", visible(approval.session))
     yield _our("approval", visible(approval.id))
+
+
+def _votes(approval: Approval) -> Iterator[Fact]:
+    """Yield who has said yes to the same, of how many."""
+    for digest in dict.fromkeys(each.digest for each in approval.votes):
+        same = [each for each in approval.votes if each.digest == digest]
+        other = "" if digest == approval.digest else " (not for this call as it was asked)"
+        names = ", ".join(visible(each.by) for each in same)
+        yield _our("votes", f"{len(same)} of {same[0].quorum}: {names}{other}")
 
 
 def _our(name: str, text: str) -> Fact:

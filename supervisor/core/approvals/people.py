@@ -12,6 +12,8 @@ Rules
   the approval was escalated may decide it once.
 - An edit is checked against the reservations twice: for the arguments that were asked, and for those that would run.
   Escalation opens the arguments that were asked, and no others.
+- A reservation may need several people (`quorum`): so many who may decide must say yes to the same (A17). The person on
+  whose behalf the call was asked is none of them. One no is enough.
 - A decision for more than once makes a rule, which decides in place of all approvers: only a person whom every
   reservation names may make it.
 - A person's name is never taken from what they say, but from what they show: a token, or an identity that a channel
@@ -30,6 +32,7 @@ import msgspec
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import Rule, is_about, policy_of
+from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval, Approve, Decision, Deny, filled_arguments
 
 Role = Literal["approver", "operator", "scraper"]
@@ -99,6 +102,8 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...]
     agent: str | None = None
     rule: Rule | None = None
+    quorum: int = 1
+    """How many people must say yes to the same."""
 
     def meets(self, approval: Approval, arguments: Any) -> bool:
         """Return whether this reservation applies to an approval, if the call had these arguments."""
@@ -154,6 +159,12 @@ class People:
         self.reservations = tuple(reservations)
         self.urgencies = tuple(urgencies)
         self.urgency = urgency
+        for each in self.reservations:
+            if each.quorum < 1 or (each.quorum > 1 and len({*each.approvers} & self._by_name.keys()) < each.quorum):
+                raise InvalidInput(
+                    f"quorum = {each.quorum} needs the names of at least so many people in approvers, and they name "
+                    f"{', '.join(each.approvers) or 'none'}: name more, or lower it"
+                )
 
     def __iter__(self) -> Iterator[Person]:
         return iter(self._by_name.values())
@@ -244,6 +255,8 @@ class People:
         person = self.find(name)
         if person is None:
             return f"{name} is not among the people of this supervisor"
+        if name == approval.requester and decision is not None and (number := self.find_quorum(approval, decision)) > 1:
+            return f"this needs {number} people, and {name}, on whose behalf it was asked, is none of them"
         if person.is_operator:
             return None
         is_wide = isinstance(decision, Approve | Deny) and decision.scope != "once"
@@ -275,6 +288,25 @@ class People:
             elif is_wide:
                 return f"a rule would decide in place of {whose}, too: approve it once"
         return None
+
+    def find_quorum(self, approval: Approval, decision: Decision) -> int:
+        """Return how many people must make a decision: the largest number of the reservations that apply to the call as
+        it was asked, or as it would run. A rule would decide in place of all that reserve an agent, too."""
+        if isinstance(decision, Deny) or all(each.quorum == 1 for each in self.reservations):
+            return 1
+        edited = decision.arguments if isinstance(decision, Approve) else None
+        is_wide = isinstance(decision, Approve) and decision.scope != "once"
+        ran = [approval.arguments]
+        if isinstance(edited, Mapping):
+            ran.append(filled_arguments(approval, edited))
+        return max(
+            (
+                each.quorum
+                for each in self.reservations
+                if (is_wide and each.rule is None) or any(each.meets(approval, arguments) for arguments in ran)
+            ),
+            default=1,
+        )
 
     def why_not_command(self, name: str, act: str) -> str | None:
         """Return why a person may not do what only operators may, such as "cancel sessions"; None if they may."""

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.events import symbol, types_in
 from supervisor.core.events.asking import NOTICE, target_of
-from supervisor.core.values import ApprovalStatus
+from supervisor.core.values import ApprovalStatus, Vote
 
 DecisionKind = Literal["approve", "deny", "answer"]
 APPROVAL: Final[dict[tuple[str, str], ApprovalStatus]] = {
@@ -52,6 +52,8 @@ BEGUN: Final = "?"
 """The prefix of a target on which a card was about to be posted, if the result is not known."""
 FAILED: Final = "-"
 """The prefix of a target on which no card could be posted; no index has it."""
+VOTE: Final = "+"
+"""The prefix of a vote in an index."""
 CARD: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "CardBegun": (BEGUN, (BEGUN, FAILED)),
     "CardPosted": ("", ("", BEGUN, FAILED)),
@@ -78,15 +80,15 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
-    """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its
-    steps; `cards`: the events that say where
-    it is shown; `told`: the last reminder that was sent to each target. In an index they are positions and names, and
-    it does not have `told`."""
+    """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
+    events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
+    reminder that was sent to each target. In an index they are positions and names, and it does not have `told`."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
     reminded: Any = None
     cards: tuple[Any, ...] = ()
+    votes: tuple[Any, ...] = ()
     told: tuple[Any, ...] = ()
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
@@ -95,7 +97,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         kind, kept = type(event), event if position is None else position
         if kind in ENDS_APPROVAL:
             status = APPROVAL.get((self.status, symbol(event)))
-            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards, self.told)
+            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards, (), self.told)
         if e.is_of_card(event):
             prefix, gone = CARD[symbol(event)]
             target = target_of(event)
@@ -107,9 +109,14 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         if isinstance(event, e.ReminderSent):
             if position is not None:
                 return self
-            others = (each for each in self.told if target_of(each) != target_of(event))
-            return replace(self, told=(*others, event))
-        return replace(self, reminded=kept) if kind in _REMINDS else self
+            told = (each for each in self.told if target_of(each) != target_of(event))
+            return replace(self, told=(*told, event))
+        if kind in _REMINDS:
+            return replace(self, reminded=kept)
+        if isinstance(event, e.ApprovalVoted) and self.status == "pending":
+            others = tuple(each for each in self.votes if _vote(each).by != event.by)
+            return replace(self, votes=(*others, event if position is None else _name_of_vote(event)))
+        return self
 
     @property
     def decision(self) -> DecisionKind | None:
@@ -191,9 +198,25 @@ def fold(
     return state
 
 
+def votes_of(names: Iterable[str]) -> tuple[Vote, ...]:
+    """Return the votes in an index."""
+    return tuple(_vote(each) for each in names if each.startswith(VOTE))
+
+
+def _name_of_vote(event: e.ApprovalVoted) -> str:
+    return f"{VOTE}{event.quorum}:{event.digest}:{event.by}"
+
+
+def _vote(kept: Any) -> Vote:
+    if isinstance(kept, e.ApprovalVoted):
+        return Vote(by=kept.by, digest=kept.digest, quorum=kept.quorum)
+    quorum, digest, by = kept.removeprefix(VOTE).split(":", 2)
+    return Vote(by=by, digest=digest, quorum=int(quorum))
+
+
 def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
     """Return the channels on which people can decide, by the cards of an index."""
-    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE)))
+    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE)))
     return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
 
 

@@ -33,6 +33,7 @@ from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, JSON_NULL, from_json, is_exact, printable_text, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.limits import checked_limit
 from supervisor.core.values import AgentView
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
+        limit: str | None = None,
         budget: Budget | None = None,
         version: str = "1",
         versions: Mapping[str, "AgentSpec[..., Any] | Callable[..., Awaitable[Any]]"] = MappingProxyType({}),
@@ -137,6 +139,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
+        self.limit = checked_limit(limit, f"agent {self.name}")
         self.budget = checked_budget(budget, f"agent {self.name}")
         self.version = version
         self.versions = dict(versions)
@@ -351,6 +354,7 @@ def agent(
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
+    limit: str | None = None,
     budget: Budget | None = None,
     version: str = "1",
     versions: Mapping[str, AgentSpec[..., Any] | Callable[..., Awaitable[Any]]] = MappingProxyType({}),
@@ -383,6 +387,7 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     each following one, and their maximum; the actual wait is random, between half and all of it.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
+    `limit`: the name of a Limit: its runs hold a place of it whenever they do not only wait (L1).
     `budget`: what a run and everything below it may spend before a person is asked (B2). A sub-agent's own budget is a
     part of its parents', and widens nothing.
     `version`: of this code; a run keeps the version of its first attempt (R10). `versions`: older code, by version, for

@@ -38,6 +38,7 @@ from supervisor.core.declarations.signatures import DeclaredFunction, awaits, hi
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import checked_limit
 from supervisor.core.values import Policy, ToolResult
 
 P = ParamSpec("P")
@@ -68,6 +69,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     """Why its call cannot be made, for a tool that was made for one call; "" if it can. See Call.refusal."""
     waits: bool = False
     """Whether its calls only wait, and count in no budget of their run (W5)."""
+    limit: str | None = None
+    """The name of the Limit of which a call holds a place while it runs (L1)."""
     added: frozenset[str] = frozenset()
     """Parameters that a later version of the tool has added. Where a call does not give one, its arguments do not name
     it: so a call that has waited since before has the arguments that its approver was shown (A8)."""
@@ -86,6 +89,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         secret: Sequence[str] = (),
         path: str | None = None,
         paths: Sequence[str] = (),
+        limit: str | None = None,
     ) -> None:
         super().__init__(fn, name, "tool")
         self.asks_model = False
@@ -115,6 +119,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         if isinstance(paths, str):
             raise TypeError(f"tool {self.name}: paths must be a list of parameter names: write [{paths!r}]")
         self.paths = (*paths, *(() if path is None else (path,)))
+        self.limit = checked_limit(limit, f"tool {self.name}")
         self._take_parameters()
 
     def _take_parameters(self) -> None:
@@ -375,6 +380,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    limit: str | None = None,
 ) -> ToolDecorator: ...
 @overload
 def tool(
@@ -389,6 +395,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    limit: str | None = None,
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Declare a function tool, whose arguments JSON can express. A function without async runs in a thread.
@@ -402,6 +409,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     text or a list of words: rules on the tool take patterns of commands.
     `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
     file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
+    `limit`: the name of a Limit: a call waits for a place of it before it runs, and holds it to its result (L1).
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
     errors do not quote them. A secret with a default is for the program only: models are not offered it.
     A tool that starts processes declares this by the type of its first parameter: ProcessToolContext

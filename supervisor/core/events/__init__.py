@@ -21,6 +21,7 @@ from supervisor.core.events.asking import (
     ApprovalExpired as ApprovalExpired,
     ApprovalHushed as ApprovalHushed,
     ApprovalReminded as ApprovalReminded,
+    ApprovalVoted as ApprovalVoted,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CardBegun as CardBegun,
     CardEvent as CardEvent,
@@ -113,6 +114,7 @@ AnyEvent = (
     | ApprovalExpired
     | ApprovalHushed
     | ApprovalReminded
+    | ApprovalVoted
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished

@@ -54,6 +54,28 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     by: str
     channel: str | None = None
     """Where it was given; None: by a program."""
+    votes: tuple[str, ...] = ()
+    """As in ApprovalDecided."""
+
+
+@event_traits("audited", "votes", "not copied", "no progress")
+class ApprovalVoted(Event, frozen=True, kw_only=True):
+    """A person says yes to what needs `quorum` people, and others are missing still. The approval waits on.
+
+    `digest`: of what would run, with how long that is allowed. A later vote of the same person takes its place.
+    `value`: the edited arguments, or the answer to a question; null for a call as it was asked."""
+
+    operation: str
+    approval: str
+    by: str
+    digest: str
+    quorum: int
+    value: Raw = JSON_NULL
+    secret: tuple[str, ...] = ()
+    """As in ApprovalDecided."""
+    scope: Scope = "once"
+    pattern: str | None = None
+    channel: str | None = None
 
 
 @event_traits("audited", answers=attrgetter("operation"))
@@ -78,6 +100,10 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     """Where it was made; None: by a program."""
     through: str | None = None
     """The approval whose decision made the rule, if the rule has decided this one, too."""
+    batch: str | None = None
+    """The batch of decisions of which this one is part: one act of one person."""
+    votes: tuple[str, ...] = ()
+    """The people whose votes it completes, where one person is not enough."""
 
     @property
     def edited(self) -> Raw | None:

@@ -47,6 +47,7 @@ class BudgetNoticed(Event, frozen=True, kw_only=True):
 
 @event_traits("not copied", "no progress", answers=attrgetter("key"))
 class BudgetAnswered(Event, frozen=True, kw_only=True):
-    """A run that sleeps until a budget is decided goes on, and looks again. `key`: what it waits for."""
+    """A run that sleeps until a budget is decided, or until it has a place of a limit, goes on, and looks again. `key`:
+    what it waits for."""
 
     key: str

@@ -23,6 +23,7 @@ Trait = Literal[
     "no progress",  # it does not say how far an attempt has come: after each crash a daemon posts its cards again
     "card",  # a card of an approval is posted, changed or retired
     "reminds",  # people are shown again an approval that is still pending
+    "votes",  # a person's yes to an approval that needs more people, and is still pending
     "not copied",  # a fork does not take it over: it is a fact of the source alone
     "last append",  # it may be in one append with the end of a run
     "unwinding",  # a run journals it on its way out, before its end

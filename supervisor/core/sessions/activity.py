@@ -23,11 +23,13 @@ DoingKind = Literal[
     "back_off",
     "blocked",
     "budget",
+    "limit",
     "left",
     "unknown",
 ]
 """approval: a person is asked; also a question of the agent's own. back_off: the run failed, and will be run again.
 blocked: its code cannot follow its journal; `name` says why. budget: it waits for a decision about a budget above it.
+limit: it waits for a place of the limit `name`, or, without a name, until what a step asks is no longer busy.
 left: the function `name` still runs in the process of the session, although its call or step has ended (T3). unknown:
 the journal does not say, as for a step or a model call in another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
@@ -41,7 +43,7 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     kind: DoingKind
     since: datetime | None = None
     name: str = ""
-    """The tool, the step, or the sub-agents that the run waits for."""
+    """The tool, the step, the limit, or the sub-agents that the run waits for."""
     arguments: Any = None
     """Arguments of a call, with secrets masked."""
     command: str | None = None
@@ -50,7 +52,9 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """When a timer or a back-off is due."""
     count: int = 1
-    """How many sub-agents."""
+    """How many sub-agents, or how many wait for the limit."""
+    place: int = 0
+    """Its place among those that wait for the limit, from 1; 0: the process that runs it knows."""
 
 
 class StreamedText(msgspec.Struct, frozen=True, kw_only=True):

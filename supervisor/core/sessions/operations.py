@@ -16,6 +16,7 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions.machine import BEGINS_OPERATION, ENDS_OPERATION
 from supervisor.core.values import JobView
 
+_OF_APPROVAL: Final = ENDS_APPROVAL | e.having("votes")
 _OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
 """Events with which an operation begins that is not finished yet."""
 
@@ -41,7 +42,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if isinstance(event, e.ToolCallStarted):
             return replace(self, state=state, started=event)
         approval = self.approval
-        if type(event) in ENDS_APPROVAL and approval is not None:
+        if type(event) in _OF_APPROVAL and approval is not None:
             approval = approval.apply(event)
         if type(event) in ENDS_OPERATION:
             return replace(self, state=state, approval=approval, result=event, answered=length)

@@ -39,6 +39,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.events import advance
 from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
+from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.sessions import overlay
 from supervisor.core.sessions.asides import NO_BUDGETING, Budgeting, is_of_budget
 from supervisor.core.sessions.heard import Heard, heard, with_heard
@@ -159,8 +160,8 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def is_answered(self, key: str) -> bool:
         """Return whether the event for which a passivated run waits under this key has come."""
-        if key.startswith(KEY):
-            return False  # it is an event in another journal, after which the runner wakes it
+        if key.startswith((KEY, LIMIT)):
+            return False  # it is no event of this journal, and after it the runner wakes the run
         if key == e.MESSAGE:
             return bool(self.inbox)
         if key in self.children:

@@ -30,6 +30,7 @@ from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
+from supervisor.core.limits import Ticket, key_of
 from supervisor.core.sessions.machine import BEGINS_OPERATION
 from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.replay_order import ReplayOrder
@@ -37,6 +38,7 @@ from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names
+from supervisor.runtime.attempt.places import PLACE, Place
 from supervisor.runtime.attempt.settling import DEEPEST, Settling, Waiters
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.clock.watchdog import Watch
@@ -61,6 +63,7 @@ class Attempt:
         "asked_late",
         "block",
         "blocked",
+        "entering",
         "external",
         "has_ended",
         "host",
@@ -87,6 +90,7 @@ class Attempt:
         "task",
         "timers",
         "to_save",
+        "turn",
         "unwritten",
         "waiting",
         "watch",
@@ -130,6 +134,8 @@ class Attempt:
         """The due instants of the attempt's durable timers. A run with a timer does not only wait for people."""
         self.waiting: dict[str, int] = {}
         """The keys that operations wait for, with the number of operations for each (RunPassivated.waiting_for)."""
+        self.entering = 0
+        """The operations under way that are model calls that wait to be entered (runtime/attempt/places.py)."""
         self.in_flight = self.blocked = 0
         """`in_flight`: all operations under way. `blocked`: those of them that wait for the replay."""
         self.stopped_at = 0
@@ -144,6 +150,8 @@ class Attempt:
         """The bytes of the reports that are not written yet, at most."""
         self.written_at: Appointment | None = None
         """The appointment that writes them."""
+        self.turn: Ticket | None = None
+        """The place of its agent's limit that it holds or waits for."""
         self.is_bounded: bool | None = None
         """Whether any budget bounds the run; None: not known yet."""
         self.is_finishing = False
@@ -235,9 +243,15 @@ class Attempt:
                 await self.leave(operation)
                 self.complete(operation)
         finally:
-            self.in_flight -= 1
-            self.watch.progress()
-            self.check_quiet()
+            self.past_operation()
+        if (place := PLACE.get()) is not None and place.regains:
+            await self.regain(place)
+
+    def past_operation(self) -> None:
+        """Count an operation as over, which is progress."""
+        self.in_flight -= 1
+        self.watch.progress()
+        self.check_quiet()
 
     def complete(self, operation: str) -> None:
         """Record that the agent is past an operation: it has the result, or a scope of its own has cancelled the
@@ -413,6 +427,7 @@ class Attempt:
             return
         if is_refused:
             await self.refuse_if_stopping()
+        self.give_way()
         self.watch.pause(operation, "wait")
         self.waiting[key] = self.waiting.get(key, 0) + 1
         self.check_quiet()
@@ -422,11 +437,14 @@ class Attempt:
                 with self._waiters.setdefault(key, Waiters(self.settling)) as woken:
                     await woken.wait()
         finally:
-            self.waiting[key] -= 1
-            if not self.waiting[key]:
-                del self.waiting[key]
-                self._waiters.pop(key, None)
+            self._waits_no_more(key)
             self.watch.resume(operation)
+
+    def _waits_no_more(self, key: str) -> None:
+        self.waiting[key] -= 1
+        if not self.waiting[key]:
+            del self.waiting[key]
+            self._waiters.pop(key, None)
 
     def wake(self, key: str | None) -> None:
         """Wake the operations that wait for this key: its answer has come."""
@@ -497,13 +515,17 @@ class Attempt:
     async def _wait_for_turn(self, place: object) -> None:
         """Wait until an operation's result may be given, or a resting task may go on. Return at once if the result was
         given."""
-        while not (self.replay.was_given(place) or (self.settling.may_go_on and self._front == place)):
+        while not (self.replay.was_given(place) or self._may_go_on(place)):
             self._check_can_come()
             turn = self._turns.get(place)
             if turn is None:
                 turn = self._turns[place] = Waiters(self.settling)
             with self._blocking(), turn as woken:
                 await woken.wait()
+
+    def _may_go_on(self, place: object) -> bool:
+        """Whether a result may be given now: it is the next one, and the agent has a place of its limit."""
+        return self.settling.may_go_on and self._front == place and (bool(self._resting) or self.has_turn())
 
     @property
     def _front(self) -> object | None:
@@ -534,6 +556,7 @@ class Attempt:
     @contextmanager
     def _blocking(self) -> Iterator[None]:
         self.blocked += 1
+        self.give_way()
         if self.replay.is_replaying:
             self.host.waits_for_replay(self)
         try:
@@ -553,6 +576,8 @@ class Attempt:
         self._wake_front()
 
     def _wake_front(self) -> None:
+        if self.awaits_turn and not self._resting:
+            return  # it is woken when it has a place
         if self._turns and not self.settling.hot and (front := self._front) in self._turns:
             self._turns.pop(front).wake()
 
@@ -569,13 +594,77 @@ class Attempt:
     @property
     def _gives_more(self) -> bool:
         """Whether another result is given to the agent as soon as it waits."""
-        is_held = self.has_ended or bool(self.settling.held)
+        is_held = self.has_ended or bool(self.settling.held) or self.awaits_turn
         return not is_held and bool(self._turns) and self._front in self._turns
 
     def goes_on(self) -> bool:
         """Whether the agent has more to do before it waits for a result that does not exist yet. Its appends until then
         may be committed together."""
         return not self.has_ended and not self.settling.held and (bool(self.settling.hot) or self._gives_more)
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+
+    @property
+    def awaits_turn(self) -> bool:
+        """Whether only a place of its agent's limit is between the agent and its next result."""
+        return self.turn is not None and not self.turn.is_held
+
+    def has_turn(self) -> bool:
+        """Whether the agent holds a place of its limit, or needs none; else ask for one. A run that was told to stop
+        needs none: its clean-up is bounded."""
+        return self.spec.limit is None or self.stop_reason is not None or self.host.limits.ask_turn(self)
+
+    async def wait_for_turn(self) -> None:
+        """Wait, before the agent's function begins, for a place of its limit."""
+        if not self.has_turn():
+            while self.awaits_turn and self.stop_reason is None:
+                with self._waiters.setdefault(key_of(self.spec.limit or ""), Waiters(self.settling)) as woken:
+                    await woken.wait()
+            self._check_sealed()
+
+    def begin_turn_wait(self, key: str) -> None:
+        """Count a wait for a place of the agent's limit: the attempt may be quiet meanwhile."""
+        self.in_flight += 1
+        self.waiting[key] = self.waiting.get(key, 0) + 1
+        self.watch.pause(key, "wait")
+        self.check_quiet()
+
+    def end_turn_wait(self, key: str) -> None:
+        """Go on: the agent has its place, or needs none any more."""
+        self.wake(key)
+        self._waits_no_more(key)
+        self.watch.resume(key)
+        self._wake_front()
+        self.past_operation()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no operation is under way whose result could come during a wait for a place."""
+        return self.in_flight == self.entering and not self.timers
+
+    def give_way(self) -> None:
+        """Give back the places of the model calls in which this task runs: it is about to wait."""
+        place = PLACE.get()
+        while place is not None:
+            if place.owner is self and place.ticket is not None:
+                ticket, place.ticket = place.ticket, None
+                self.host.limits.release(ticket)
+            place = place.around
+
+    async def regain(self, place: Place) -> None:
+        """Take a place again that a model call without steps has given back: where it would wait at its entry."""
+        if not (place.at_entry or self.is_alone) or self.replay.is_replaying:
+            return
+        while place.regains and place.ticket is None and self.stop_reason is None:
+            if place.asking is not None:  # another task of the call asks
+                await place.asking.wait()
+                continue
+            place.asking = asking = anyio.Event()
+            try:
+                place.ticket = await self.host.limits.take(self, place.name, in_operation=False, counts=False)
+            finally:
+                place.asking = None
+                asking.set()
 
     # -- quiet -------------------------------------------------------------------------------------------------------
 
@@ -590,7 +679,7 @@ class Attempt:
         result that exists."""
         if self.stop_reason is not None or not self.waiting or self.watch.is_working or self.settling.hot:
             return False
-        if self.replay.front(self.state) is not None:
+        if self.replay.front(self.state) is not None and not self.awaits_turn:
             return False
         return self.in_flight == self.waits - self.is_finishing
 

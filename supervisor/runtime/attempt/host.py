@@ -11,6 +11,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.bodies import Bodies
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.attempt.places import LimitKeeper
 from supervisor.runtime.attempt.reservations import BudgetKeeper
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
@@ -54,6 +55,8 @@ class Host(Protocol[AttemptT_contra]):
     """What checks the arguments that a person gives a call which waits here, by its approval."""
     bodies: Bodies
 
+    @property
+    def limits(self) -> LimitKeeper[AttemptT_contra]: ...
     @property
     def budgets(self) -> BudgetKeeper[AttemptT_contra]: ...
     @property

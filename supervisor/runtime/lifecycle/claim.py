@@ -216,7 +216,10 @@ class ClaimLoop:
     async def _is_silent(self, rows: list[SessionRow]) -> bool:
         """Whether a tree has had no entry for SILENT, and nothing is pending in it."""
         store, since = self._store, self._attempts.clock.now() - SILENT
-        if any(row.last_at > since or row.due_at is not None or row.blocked is not None for row in rows):
+        if any(
+            row.last_at > since or row.due_at is not None or row.blocked is not None or row.waits_for_limit
+            for row in rows
+        ):
             return False
         if store.find_approvals(root=rows[0].root):
             return False

@@ -64,6 +64,8 @@ class Launcher:
         """This process has claimed a tree."""
         self.sleeps_for_budget = Signal[str]()
         """Runs of a claimed tree sleep until a budget is decided."""
+        self.sleeps_for_limit = Signal[str]()
+        """A run of a claimed tree sleeps until it has a place of a limit."""
         self.sleepers: dict[str, Appointment] = {}
         """Passivated sessions that a timer will wake."""
         self._last_chance = anyio.Lock()
@@ -78,6 +80,8 @@ class Launcher:
         waits_for_budget = False
         for row in self._journal.store.find_sessions(root=root, is_open=True):
             waits_for_budget |= row.waits_for_budget
+            if row.waits_for_limit:
+                self.sleeps_for_limit.send(row.id)
             if row.blocked is not None:
                 self._blocked.found(row.id)
             if not row.is_asleep or row.blocked is not None:

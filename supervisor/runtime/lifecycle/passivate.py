@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.budgets import IN_FLIGHT
+from supervisor.core.limits import name_of
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
@@ -93,6 +94,8 @@ class Passivation:
     def _may_sleep(self, attempt: Attempt) -> bool:
         if IN_FLIGHT in attempt.waiting:  # that ends soon, and no entry would wake the run
             return False
+        if self.is_leaving and any(name_of(key) is not None for key in attempt.waiting):  # it goes on by itself
+            return False
         if not attempt.timers:
             return True
         if self.is_leaving:
@@ -137,6 +140,7 @@ class Passivation:
                 attempt.is_looked_at = False
                 return
             is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
+            is_silent = is_silent and not attempt.awaits_turn
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)

@@ -28,6 +28,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES, SCHEDULES
+from supervisor.core.limits import Limit, named_limits
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import Usage
@@ -51,6 +52,7 @@ from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
 from supervisor.runtime.lifecycle.launch import Launcher
+from supervisor.runtime.lifecycle.limits import Limits
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.passivate import Passivation
 from supervisor.runtime.lifecycle.restart import restart_or_end
@@ -105,6 +107,7 @@ class Runner:
     `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
     if attempts are only replayed (supervisor/wiring/checking.py): the runner calls it with the result of each, and
     nothing new begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
+    `limits` bound what runs at once (L1).
     `prices` says what requests to models cost. `budget` is that of trees that are started without one.
     """
 
@@ -119,6 +122,7 @@ class Runner:
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
         environment: Environment | None = None,
+        limits: Sequence[Limit] = (),
         prices: Prices = genai_price,
         budget: Budget | None = None,
     ) -> None:
@@ -154,6 +158,8 @@ class Runner:
         )
         self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
+        self.limits = Limits(self.attempts, named_limits(limits))
+        self.launcher.sleeps_for_limit.connect(self.limits.recover)
         self.budgets = Budgets(self.attempts, self.environment, find_agent, budget)
         self.launcher.claimed.connect(self.budgets.recover)
         self.launcher.sleeps_for_budget.connect(self.budgets.wake)
@@ -172,7 +178,7 @@ class Runner:
     @property
     def is_idle(self) -> bool:
         """Whether only a person can let a run continue: no task is at work, and no timer will wake a run of ours."""
-        return not self.attempts.has_tasks and not self.launcher.has_timers()
+        return not (self.attempts.has_tasks or self.launcher.has_timers() or self.limits.has_sleepers)
 
     @property
     def calls_under_way(self) -> int:
@@ -233,6 +239,7 @@ class Runner:
             attempt.stop(StopReason("suspended", "the supervisor was stopped"))
 
     def grew_quiet(self, attempt: Attempt) -> None:
+        self.limits.grew_quiet(attempt)
         self.passivation.look_at(attempt)
 
     def waits_for_replay(self, attempt: Attempt) -> None:
@@ -247,6 +254,7 @@ class Runner:
         log.debug(
             "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
         )
+        self.limits.stopped(attempt)
         self.budgets.stopped(attempt)
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
@@ -281,6 +289,8 @@ class Runner:
             elif isinstance(row.event, _BEGINNING) and row.session not in self.attempts.preparing:
                 self.began_elsewhere.send(row.session)
             self.blocked.published(row.session, row.event)
+            if isinstance(row.event, e.CancelRequested | e.RunFinished):
+                self.limits.ended(row.session)
             if isinstance(row.event, e.RunFinished):
                 self.attempts.endings.pop(row.session, None)
                 self.orphans.forget(row.session)
@@ -333,6 +343,7 @@ class Runner:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
                 with attempt.external, attempt.inner:
+                    await attempt.wait_for_turn()
                     own_tasks(attempt.settling)
                     attempt.settling.begin()
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
@@ -409,6 +420,7 @@ class Runner:
         self.alarm.take_back(attempt.overdue)
         self.alarm.take_back(attempt.written_at)
         self.passivation.forget(attempt)
+        self.limits.left(attempt)
         attempt.has_ended = True
         attempt.seal()  # a timer that fires just now may still wait for its turn
         if not state.is_open or session not in self.attempts.endings:

@@ -23,6 +23,7 @@ from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import split_operation_id
+from supervisor.core.limits import ELSEWHERE, checked_limit
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import Usage
 from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
@@ -34,6 +35,7 @@ from supervisor.runtime.operations.children import LocalChild, spawn
 from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.operations.messages import receive, saved_before, say, transcript
+from supervisor.runtime.operations.places import within_limit
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
 from supervisor.runtime.operations.spending import asking_model, use, use_now
@@ -238,10 +240,18 @@ class LocalContext(LocalOperations, Context):
 
     @asynccontextmanager
     async def model_call(
-        self, *, reserve: Usage | None = None, on_silence: Callable[[str], bool] | None = None
+        self,
+        *,
+        reserve: Usage | None = None,
+        limit: str | None = None,
+        at_entry: bool = False,
+        on_silence: Callable[[str], bool] | None = None,
     ) -> AsyncIterator[None]:
+        name = checked_limit(limit, "ctx.model_call")
+        if name is not None and self._attempt.host.environment.runs_elsewhere:
+            raise InvalidInput(ELSEWHERE)
         try:
-            async with asking_model(self._attempt, reserve):
+            async with asking_model(self._attempt, reserve), within_limit(self._attempt, name, at_entry=at_entry):
                 with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                     yield
         finally:

@@ -21,7 +21,8 @@ from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
-from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
+from supervisor.core.errors import InvalidInput, RetryAfter, RunStopping, ToolFailed
+from supervisor.core.limits import ELSEWHERE, Ticket
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
 from supervisor.core.usage import Usage
@@ -34,6 +35,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
@@ -122,7 +124,8 @@ class FunctionCall(Call):
 
     @property
     def refusal(self) -> str:
-        return self.tool.refusal
+        is_bound = self.tool.limit is not None and self.attempt.host.environment.runs_elsewhere
+        return ELSEWHERE if is_bound else self.tool.refusal
 
     @property
     def wants(self) -> Used:
@@ -155,7 +158,8 @@ class FunctionCall(Call):
         return self.tool.defaults_in(self.arguments)
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
-        return () if self.begins_late or self.tool.is_ready is not None else (self._started(at),)
+        waits = self.begins_late or self.tool.is_ready is not None or self.tool.limit is not None
+        return () if waits else (self._started(at),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
         return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
@@ -171,7 +175,8 @@ class FunctionCall(Call):
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
             await self.attempt.hold()
-        with self.attempt.host.acting():
+        ticket = await self._take_place()
+        with holding(self.attempt, ticket), self.attempt.host.acting():
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
@@ -182,6 +187,13 @@ class FunctionCall(Call):
                 await self._act(_CallContext(self), arguments)
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _take_place(self) -> Ticket | None:
+        """Wait for a place of the tool's limit. `executing` is not committed, so a later attempt waits, too."""
+        if (name := self.tool.limit) is None:
+            return None
+        self.attempt.give_way()
+        return await self.attempt.host.limits.take(self.attempt, name, in_operation=True, is_shared=True)
 
     async def _wait_until_ready(self) -> None:
         """Wait until the tool is ready for the call. `executing` is not committed, so a later attempt waits, too."""
@@ -259,6 +271,8 @@ class FunctionCall(Call):
             raise context.running.cancellation or cancelled from None
         if not isinstance(error, Exception | SystemExit):
             raise error
+        if isinstance(error, RetryAfter) and self.tool.limit is not None:
+            self.attempt.host.limits.close(self.tool.limit, error.seconds)
         reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
         traceback = traceback_of(error, secret_values(self.attempt.state))
         details = {"reason": reason, "effect": context.effect}

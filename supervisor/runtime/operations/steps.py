@@ -8,7 +8,7 @@ A result is read back by the function's annotation, in each attempt. One that co
 function runs: what it does may cost money.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
@@ -19,7 +19,7 @@ from supervisor.core import events as e
 from supervisor.core.declarations.signatures import accepts_context, awaits, hint_of, signature_of
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.encoding import INEXACT, JSON_NULL, is_exact, to_json
-from supervisor.core.errors import InvalidInput, LimitExceeded, StepFailed
+from supervisor.core.errors import InvalidInput, LimitExceeded, RetryAfter, StepFailed
 from supervisor.core.models import dump, read_model, why_unreadable
 from supervisor.core.sessions.state import Operation
 from supervisor.core.usage import Usage
@@ -28,6 +28,7 @@ from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
+from supervisor.runtime.operations.places import close_for, holding, take_again, take_for_step
 from supervisor.runtime.operations.reports import stream
 from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
@@ -57,35 +58,30 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     operation = attempt.names.of_operation(place, "step", name, arguments)
     if operation not in attempt.state.operations:
         attempt.refuse_new(operation, inexact or _refusal(name, fn, bound.arguments))
-    bodies = attempt.host.bodies
-    running = bodies.of(attempt.session, attempt.spec.name, operation, f"step {name}", begins_again=True)
-    body = Body(
-        kind="step",
-        name=name,
-        session=attempt.session,
-        run=attempt.run,
-        operation=operation,
-        is_idempotent=True,
-        inactivity_timeout=attempt.spec.inactivity_timeout,
-        stall=attempt.stall,
-        fn=fn,
-        args=(_StepContext(attempt, running), *args) if takes_context else args,
-        kwargs=kwargs,
-        in_thread=running.in_thread,
-    )
+
+    def make() -> tuple[Body, Running]:
+        named = attempt.session, attempt.spec.name, operation, f"step {name}"
+        running = attempt.host.bodies.of(*named, begins_again=True)
+        body = Body(
+            kind="step",
+            name=name,
+            session=attempt.session,
+            run=attempt.run,
+            operation=operation,
+            is_idempotent=True,
+            inactivity_timeout=attempt.spec.inactivity_timeout,
+            stall=attempt.stall,
+            fn=fn,
+            args=(_StepContext(attempt, running), *args) if takes_context else args,
+            kwargs=kwargs,
+            in_thread=running.in_thread,
+        )
+        return body, running
+
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
-            reserved = await admit_step(attempt, running)
-            with attempt.watch.working(name):
-                try:
-                    ended = await _take(attempt, body, running, name)
-                    await append_result(attempt, running, ended)
-                finally:
-                    await pay(attempt, running)
-                    attempt.host.budgets.release(attempt, reserved)
-                if running.cancellation is not None:
-                    raise running.cancellation
+            await _perform(attempt, make, name)
         record = await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
@@ -111,6 +107,37 @@ def _refusal(name: str, fn: Any, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
+async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], name: str) -> None:
+    """Run a new step, and journal its result. If what it asks is busy, it waits outside of its work and runs again."""
+    number, is_again, is_over = 0, False, False
+    while not is_over:
+        body, running = make()
+        reserved = await admit_step(attempt, running)
+        try:
+            ticket = await (take_again(attempt, number) if is_again else take_for_step(attempt))
+            number, is_again = 0 if ticket is None else ticket.number, True
+            with holding(attempt, ticket), attempt.watch.working(name):
+                is_over = await _run(attempt, body, running, name)
+        finally:
+            attempt.host.budgets.release(attempt, reserved)
+
+
+async def _run(attempt: Attempt, body: Body, running: Running, name: str) -> bool:
+    """Run the body of a step, and journal its result. Return False if it is to run again: its limit is closed then."""
+    is_over = True
+    try:
+        ended = await _take(attempt, body, running, name)
+        await append_result(attempt, running, ended)
+    except RetryAfter as busy:
+        close_for(attempt, busy)
+        is_over = False
+    finally:
+        await pay(attempt, running)
+    if running.cancellation is not None:
+        raise running.cancellation
+    return is_over
+
+
 async def _take(attempt: Attempt, body: Body, running: Running, name: str) -> e.OperationFinished:
     """Run the body of a step, and return its result. An exception is a result, too."""
     environment, bodies = attempt.host.environment, attempt.host.bodies
@@ -125,10 +152,18 @@ async def _take(attempt: Attempt, body: Body, running: Running, name: str) -> e.
             returned = await bodies.run(running, partial(environment.run_body, body))
         value = to_json(returned, what, exact=True, hook=dump)
         read_model(value, hint_of(body.fn, "return"), what)
-    except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
+    except Exception as failure:
+        if _runs_again(attempt, failure):
+            raise
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
         traceback = traceback_of(failure, secret_values(attempt.state))
     return finished(attempt, body.operation, "step", value, error, traceback)
+
+
+def _runs_again(attempt: Attempt, failure: Exception) -> bool:
+    """Whether a step waits until what it asks is no longer busy. A run that was told to stop does not wait for that."""
+    is_elsewhere = attempt.host.environment.runs_elsewhere
+    return isinstance(failure, RetryAfter) and attempt.stop_reason is None and not is_elsewhere
 
 
 def finished(

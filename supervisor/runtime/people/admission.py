@@ -14,9 +14,10 @@ from typing import Any
 from supervisor.core.approvals.people import People
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotEntitled
-from supervisor.core.values import Approval, Decision, check_identity
+from supervisor.core.values import Approval, Approve, Decision, check_identity
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.refusals import Refusals
+from supervisor.runtime.plans.decisions import ALONE, Quorum
 from supervisor.seam.commands import Command, Law, Reveal, Send, session_of
 from supervisor.system.logs import FactLog
 
@@ -66,5 +67,15 @@ class Admission:
         return () if person is None else person.roles
 
     def may_decide(self, by: str, approval: Approval) -> bool:
-        """Return whether a person may decide an approval once."""
-        return self.people is None or self.people.why_not_decide(by, approval) is None
+        """Return whether a person alone may decide an approval once."""
+        if self.people is None:
+            return True
+        is_alone = self.people.find_quorum(approval, Approve(by=by)) == 1
+        return is_alone and self.people.why_not_decide(by, approval) is None
+
+    def quorum_of(self, approval: Approval, decision: Decision) -> Quorum:
+        """Return how many people must make a decision. A vote counts as long as its person may make it (A17)."""
+        people = self.people
+        if people is None or (number := people.find_quorum(approval, decision)) == 1:
+            return ALONE
+        return Quorum(number, lambda by: people.why_not_decide(by, approval, decision) is None)

@@ -1,14 +1,16 @@
 """Decisions: one person's answer to one approval, counted once, and the rule that it makes, in one append (A1, A3).
 
 Rules
+- A batch is such decisions of one person, each with a result of its own; those of one tree are one append.
 - The first decision wins. A later one that is the same (decision, scope, pattern, arguments) is answered `already`. A
   later one that contains a secret value is always answered `conflict`: `already` would confirm a guess of the secret.
 - What a decision means, and which entries it makes, is planned in runtime/plans/decisions.py.
 - Any process that has the store open may decide; it need not own the tree.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -16,11 +18,15 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
+from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
+    ALONE,
     Checked,
+    Counted,
     Decided,
+    Quorum,
     check,
     check_plain,
     check_types,
@@ -37,63 +43,151 @@ if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
 
 
-async def decide(
-    runner: "Runner",
-    approval: str,
-    decision: Decision,
-    channel: str | None = None,
-    may: MayDecide = lambda by, found: True,
-) -> DecisionResult:
-    """Decide an approval; see Supervisor.decide. `may`: whether a person may decide another approval, which the rule
-    that this decision makes would decide, too."""
-    store, by = runner.journal.store, printable_text(decider_of(decision))
-    asking, checked = store.find_asking(approval), _check(runner, approval, decision)
+class Deciding(NamedTuple):
+    """How decisions are made. `may`: whether a person may decide another approval, which the rule that a decision
+    makes would decide, too. `batch`: the id of the batch to which they belong. `quorum`: how many must decide the
+    same."""
+
+    channel: str | None = None
+    may: MayDecide = lambda by, found: True
+    batch: str | None = None
+    quorum: Quorum = ALONE
+
+
+_ALONE: Final = Deciding()
+
+
+class _Ready(NamedTuple):
+    """A decision that fits what was asked. `asking`: the session and the operation."""
+
+    approval: str
+    decision: Decision
+    asking: tuple[str, str]
+    checked: Checked
+    by: str
+
+
+async def decide(runner: "Runner", approval: str, decision: Decision, how: Deciding = _ALONE) -> DecisionResult:
+    """Decide an approval; see Supervisor.decide."""
+    ready = _ready(runner, approval, decision)
+    if ready is None:
+        return DecisionResult(kind="unknown", approval=approval, batch=how.batch)
+    result = await runner.journal.append_with_answer(lambda view: _entries(runner, view, ready, how))
+    return result or await _lost_to(runner, ready, how)
+
+
+async def decide_in_tree(
+    runner: "Runner", decisions: Sequence[tuple[str, Decision]], how: Deciding
+) -> list[DecisionResult]:
+    """Decide several approvals of one tree in one append. Each is planned after the changes of those before it, so that
+    a rule that one makes decides the others, too. One that does not fit is refused, and stops no other."""
+    found: list[_Ready | DecisionResult] = []
+    for approval, decision in decisions:
+        try:
+            ready = _ready(runner, approval, decision)
+        except InvalidInput as error:
+            found.append(_refused(runner, approval, error, how))
+        else:
+            found.append(ready or DecisionResult(kind="unknown", approval=approval, batch=how.batch))
+    results: dict[int, DecisionResult] = {}
+
+    def plan(view: View) -> list[Entry]:
+        results.clear()
+        for place, each in enumerate(found):
+            if isinstance(each, DecisionResult):
+                continue
+            try:
+                entries, result = _entries(runner, view, each, how)
+            except InvalidInput as error:
+                entries, result = [], _refused(runner, each.approval, error, how)
+            for entry in entries:
+                view.take(*entry)
+            if result is not None:
+                results[place] = result
+        return []
+
+    await runner.journal.append(plan)
+    return [
+        each if isinstance(each, DecisionResult) else results.get(place) or await _lost_to(runner, each, how)
+        for place, each in enumerate(found)
+    ]
+
+
+def _refused(runner: "Runner", approval: str, why: object, how: Deciding) -> DecisionResult:
+    """Return the result of a decision that a batch does not make."""
+    found = runner.journal.store.get_approval(approval)
+    status = None if found is None else found.status
+    return DecisionResult(kind="refused", approval=approval, status=status, batch=how.batch, why=str(why))
+
+
+def _ready(runner: "Runner", approval: str, decision: Decision) -> _Ready | None:
+    """Check a decision before its append; return None for an unknown approval. Raises InvalidInput."""
+    by = printable_text(decider_of(decision))
+    asking, checked = runner.journal.store.find_asking(approval), _check(runner, approval, decision)
     if asking is None or checked is None:
-        return DecisionResult(kind="unknown", approval=approval)
-    claims = runner.environment.claims_decisions
-    released_here: list[str] = []
+        return None
     if checked.rule is not None:
         checked = replace(checked, rule=replace(checked.rule, id=runner.environment.new_rule_id()))
+    return _Ready(approval, decision, asking, checked, by)
 
-    def plan(view: View) -> tuple[list[Entry], Decided | None]:
-        released_here.clear()
-        now = runner.clock.now()
-        entries, decided = decision_entries(
-            view,
-            asking,
-            approval,
-            checked,
-            by=by,
-            channel=channel,
-            now=now,
-            is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
-            shares_rules=runner.environment.shares_rules,
-            is_former=runner.environment.is_former,
-        )
-        if decided is None:
-            return entries, None
-        entries += runner.follow(*decided)
-        if checked.rule is not None and not runner.environment.is_former:
-            for state, event in _released(runner, view, checked, decided, by, now, may):
-                entries += [(state.id, event), *runner.follow(state, event)]
-                released_here.append(event.approval)
-        return entries, decided
 
-    decided = await runner.journal.append_with_answer(plan)
+def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tuple[list[Entry], DecisionResult | None]:
+    """Return the entries of a decision, and its result; None if it does not count. Raises InvalidInput."""
+    now, checked, by, claims = runner.clock.now(), ready.checked, ready.by, runner.environment.claims_decisions
+    entries, decided = decision_entries(
+        view,
+        ready.asking,
+        ready.approval,
+        checked,
+        by=by,
+        channel=how.channel,
+        batch=how.batch,
+        quorum=how.quorum,
+        now=now,
+        is_in_time=lambda expires_at: claims or runner.clock.is_ahead(expires_at),
+        shares_rules=runner.environment.shares_rules,
+        is_former=runner.environment.is_former,
+    )
     if decided is None:
-        return await lost(store, approval, decision)
+        return entries, None
+    if isinstance(decided, Counted):
+        root = view.session(ready.asking[0]).facts.root
+        running = _is_running(runner.journal.store, root)
+        counted = DecisionResult(
+            kind="counted",
+            approval=ready.approval,
+            status="pending",
+            by=by,
+            decided_at=now,
+            running=running,
+            batch=how.batch,
+            missing=decided.missing,
+        )
+        return entries, counted
+    entries += runner.follow(*decided)
+    released_here: list[str] = []
+    if checked.rule is not None and not runner.environment.is_former:
+        for other, released_event in _released(runner, view, checked, decided, by, now, how.may):
+            entries += [(other.id, released_event), *runner.follow(other, released_event)]
+            released_here.append(released_event.approval)
     state, event = decided
-    return DecisionResult(
+    result = DecisionResult(
         kind="accepted",
-        approval=approval,
+        approval=ready.approval,
         status=PENDING.apply(event).status,
         by=by,
         decided_at=event.at,
         rule=getattr(event, "rule", None),
         released=tuple(released_here),
-        running=_is_running(store, state.facts.root),
+        running=_is_running(runner.journal.store, state.facts.root),
         blocked=state.blocked is not None,
+        batch=how.batch,
     )
+    return entries, result
+
+
+async def _lost_to(runner: "Runner", ready: _Ready, how: Deciding) -> DecisionResult:
+    return replace(await lost(runner.journal.store, ready.approval, ready.decision), batch=how.batch)
 
 
 def _released(

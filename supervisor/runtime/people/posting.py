@@ -10,9 +10,9 @@ Rules
   one owns the tree and shows it, it tells people in the targets that the step names.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
-- `unattended` answers in place of people, under its own name. The setting is never stored. It does not approve
-  questions: if it allows calls, people are still asked questions. If it denies calls, a question is denied, too, and
-  the agent gets QuestionUnanswered.
+- `unattended` answers in place of people, under its own name. The setting is never stored. It says yes to nothing that
+  needs several people (A17), and does not approve questions: if it allows calls, people are still asked these. If it
+  denies calls, a question is denied, too, and the agent gets QuestionUnanswered.
 - A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
   is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS without
   reading approvals.
@@ -150,6 +150,7 @@ class Posting:
         self._first_look = OWNER_TIME_SECONDS if serves is None else 0.0
         self._cards = LocalCards(runner, reader.inputs) if cards is None else cards
         self._poster = Poster(self._cards, channels, failed, routes, people)
+        self._people = people
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()
         """The pending approvals that this process shows or answers."""
@@ -178,15 +179,18 @@ class Posting:
             if self._sweep and self._poster.has_channels:
                 self._cards.after(self._first_look, partial(self._poster.start, self._look_around))
             async for approval in changes:
-                if approval.status != "pending":
-                    self._retire(approval)
-                elif approval.id in self._known:
-                    self._tell_again(approval)
-                elif self._serves(approval.root_session):
-                    self._take(approval)
-                elif self._sweep:
-                    self._reminding.watch(approval)
-                    self._leave_to_owner(approval)
+                self._follow_one(approval)
+
+    def _follow_one(self, approval: Approval) -> None:
+        if approval.status != "pending":
+            self._retire(approval)
+        elif approval.id in self._known:
+            self._tell_again(approval)  # a card says how many have voted, too
+        elif self._serves(approval.root_session):
+            self._take(approval)
+        elif self._sweep:
+            self._reminding.watch(approval)
+            self._leave_to_owner(approval)
 
     def serve_in(self, tasks: TaskGroup) -> None:
         """Run the tasks that talk to channels in this task group, whose owner ends them together with `run`."""
@@ -217,8 +221,7 @@ class Posting:
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
-        for_people = approval.kind == "question" or approval.tool == BUDGET  # what no rule can allow
-        if self._answer is not None and not (for_people and isinstance(self._answer, Approve)):
+        if self._answer is not None and not self._needs_people(approval, self._answer):
             self._runner.start_soon(self._decide, approval, self._answer)
             return
         self._reminding.watch(approval)
@@ -226,6 +229,14 @@ class Posting:
             self._poster.show(approval)
         else:
             self._check_reader_later(approval.root_session)
+
+    def _needs_people(self, approval: Approval, answer: Decision) -> bool:
+        """Whether a standing answer does not decide an approval: a yes to what no rule can allow, or where several must
+        say it."""
+        if not isinstance(answer, Approve):
+            return False
+        several = self._people is not None and self._people.find_quorum(approval, answer) > 1
+        return several or approval.kind == "question" or approval.tool == BUDGET
 
     def _leave_to_owner(self, approval: Approval, wait: float = OWNER_TIME_SECONDS) -> None:
         """Leave an approval to the process that owns its tree. Show it if that process has not shown it by then."""

@@ -7,6 +7,8 @@ Rules
 - It happens when a decision makes or confirms a rule, here or in another process, and when a tree is loaded: for each
   such decision whose rule stands, if the call asked before it. Both come to the same, so a process that dies in between
   leaves nothing undone.
+- A person who adds a rule may let it decide what waits, too: in all trees at once, also in those of other processes,
+  since a decision needs no owner. If the process dies meanwhile, the same rule added again decides the rest.
 - A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
 """
 
@@ -36,7 +38,6 @@ class Releasing:
     def __init__(self, runner: Runner, admission: Admission) -> None:
         self._runner = runner
         self._admission = admission
-        self._store = runner.journal.store
         runner.published.connect(self._published)
         runner.launcher.claimed.connect(self._claimed)
 
@@ -63,33 +64,54 @@ class Releasing:
     async def release(self, find: Callable[[View], list[Made]], root: str | None) -> None:
         """Let rules decide what waits. `find`: returns them, with the decisions that have made them. `root`: only what
         waits in its tree."""
-        after, store, journal = 0, self._store, self._runner.journal
         try:
-            while some := store.find_approvals(root=root, after=after, limit=PIECE):
-                after = some[-1].position
-                here = [each for each in some if store.owns(each.root_session)]
-                if any(covered(each, here) for each in find(journal.look())):
-                    await journal.append(partial(self._entries, find, here))
-                else:
-                    await checkpoint()
+            await release(self._runner, self._admission, find, root, self._runner.journal.store.owns)
         except StoreError as error:
             log.error("approvals.not_released", root=root, reason=str(error))
 
-    def _entries(self, find: Callable[[View], list[Made]], approvals: Sequence[Approval], view: View) -> list[Entry]:
-        runner, clock = self._runner, self._runner.clock
-        entries, done = list[Entry](), set[str]()
-        for said in find(view):
-            for state, event in released(
-                view,
-                runner.rules,
-                said,
-                [each for each in approvals if each.id not in done],
-                now=clock.now(),
-                has_passed=clock.has_passed,
-                may=self._admission.may_decide,
-                settle=runner.environment.settle,
-                ours=runner.environment.files_of_ours,
-            ):
-                done.add(event.approval)
-                entries += [(state.id, event), *runner.follow(state, event)]
-        return entries
+
+async def release(
+    runner: Runner,
+    admission: Admission,
+    find: Callable[[View], list[Made]],
+    root: str | None,
+    includes: Callable[[str], bool] = lambda root: True,
+) -> set[str]:
+    """Let rules decide what waits; see Releasing. `includes`: whether they decide in the tree of a root. Return the
+    roots of the trees in which they did. Raises StoreError."""
+    after, journal, roots = 0, runner.journal, set[str]()
+    while some := journal.store.find_approvals(root=root, after=after, limit=PIECE):
+        after = some[-1].position
+        here = [each for each in some if includes(each.root_session)]
+        if any(covered(each, here) for each in find(journal.look())):
+            plan = partial(_entries, runner, admission, find, here)
+            roots |= await journal.append_with_answer(plan)
+        else:
+            await checkpoint()
+    return roots
+
+
+def _entries(
+    runner: Runner,
+    admission: Admission,
+    find: Callable[[View], list[Made]],
+    approvals: Sequence[Approval],
+    view: View,
+) -> tuple[list[Entry], set[str]]:
+    entries, done, roots = list[Entry](), set[str](), set[str]()
+    for said in find(view):
+        for state, event in released(
+            view,
+            runner.rules,
+            said,
+            [each for each in approvals if each.id not in done],
+            now=runner.clock.now(),
+            has_passed=runner.clock.has_passed,
+            may=admission.may_decide,
+            settle=runner.environment.settle,
+            ours=runner.environment.files_of_ours,
+        ):
+            done.add(event.approval)
+            roots.add(state.facts.root)
+            entries += [(state.id, event), *runner.follow(state, event)]
+    return entries, roots

@@ -7,14 +7,18 @@ Rules
 - An edit is all arguments of the call. If the tool came with a schema, that alone says which those are; else they are
   those that were asked, and one that has a default value may be left out.
 - An edit that leaves the mask in place of a secret value keeps that value, which the approver need not know.
+- Where several people must decide (A17), a yes is a vote for what would run, and for how long that is allowed. The vote
+  that completes the number for one digest is the decision, and names the others. A person has one vote, the latest.
+- An edit of such a call leaves masked values as they are, since the others could not see what they vote for.
 - A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
 """
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.questions import check_answer
@@ -22,8 +26,9 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.schemas import schema_misfit, why_unlike
 from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import canonical_json, digest_of_value
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import hide, unmask
+from supervisor.core.text.masks import hide, hides, unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.budgets import follow_decision
@@ -44,6 +49,22 @@ class Checked(msgspec.Struct, frozen=True):
     edited: msgspec.Raw | None = None
     scope: Scope = "once"
     rule: Rule | None = None
+
+
+class Quorum(NamedTuple):
+    """How many people must make a decision, and whether the vote that a person gave before counts still."""
+
+    number: int = 1
+    counts: Callable[[str], bool] = lambda by: True
+
+
+ALONE: Final = Quorum()
+
+
+class Counted(NamedTuple):
+    """A vote that is no decision yet: so many people are missing."""
+
+    missing: int
 
 
 def check_plain(decision: Decision) -> Checked | None:
@@ -166,16 +187,18 @@ def decision_entries(
     *,
     by: str,
     channel: str | None,
+    batch: str | None = None,
+    quorum: Quorum = ALONE,
     now: datetime,
     is_in_time: Callable[[datetime], bool] = lambda expires_at: False,
     shares_rules: bool = False,
     is_former: bool = False,
-) -> tuple[list[Entry], Decided | None]:
-    """Return the entries of a decision, and the session with the event that counts; None if the decision does not
-    count. `asking`: the session and the operation of the approval. `is_in_time`: whether an approval with this expiry
-    is known to be decided before it, although the wall clock says later. `shares_rules`: whether rules for all sessions
-    are kept elsewhere: the caller adds them there. `is_former`: as in Environment. Raises InvalidInput for an approval
-    of a question.
+) -> tuple[list[Entry], Decided | Counted | None]:
+    """Return the entries of a decision, and the session with the event that counts; Counted if it is a vote; None if it
+    does not count. `asking`: the session and the operation of the approval. `is_in_time`: whether an approval with this
+    expiry is known to be decided before it, although the wall clock says later. `shares_rules`: whether rules for all
+    sessions are kept elsewhere: the caller adds them there. `is_former`: as in Environment. Raises InvalidInput for an
+    approval of a question, and for a vote on what others could not see.
     """
     session, operation = asking
     state = view.find_session(session)
@@ -187,6 +210,16 @@ def decision_entries(
         return [(session, expired), *follow_decision(view, state, expired, now)], None
     rule = rule_of(view, checked)
     event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+    if batch is not None and isinstance(event, e.ApprovalDecided):
+        event = replace(event, batch=batch)
+    if quorum.number > 1 and checked.decision != "deny":
+        vote = _vote(record, checked, event, quorum.number)
+        given = [] if record.approval is None else record.approval.votes
+        same = [each.by for each in given if each.digest == vote.digest]
+        others = [each for each in same if each != by and quorum.counts(each)]
+        if (missing := quorum.number - len(others) - 1) > 0:
+            return [] if by in same else [(session, vote)], Counted(missing)
+        event = replace(event, votes=tuple(others))
     is_kept_here = rule is not None and not (shares_rules and rule.session is None)
     added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
     return [(session, event), *added, *follow_decision(view, state, event, now)], (state, event)
@@ -212,6 +245,33 @@ def _event(
         reason=checked.reason,
         **edited,
     )
+
+
+def _vote(
+    record: Operation, checked: Checked, event: e.ApprovalDecided | e.QuestionAnswered, number: int
+) -> e.ApprovalVoted:
+    """Return a decision as a vote. Raises InvalidInput for an edit of what the others could not see."""
+    request, value = record.request, JSON_NULL
+    about: dict[str, Any] = {"digest": ""}
+    if isinstance(event, e.QuestionAnswered):
+        value = event.value
+        about["digest"] = digest_of_value(msgspec.json.decode(value))
+    elif isinstance(request, e.ToolCallRequested):
+        about = {"digest": request.digest, "scope": event.scope, "pattern": event.pattern, "secret": request.secret}
+        asked = msgspec.json.decode(request.arguments)
+        runs = asked if event.edited is None else msgspec.json.decode(event.edited)
+        if canonical_json(runs) != canonical_json(asked):
+            hidden = [name for name in runs if name in request.secret or hides(runs[name]) or hides(asked.get(name))]
+            if changed := [name for name in hidden if canonical_json(runs[name]) != canonical_json(asked.get(name))]:
+                raise InvalidInput(
+                    f"this needs {number} people, and the others could not see what you write into "
+                    f"{', '.join(changed)}: leave it as it is, or deny the call"
+                )
+            value, about["digest"] = event.arguments, digest_of_value(runs)
+        if checked.scope != "once":
+            about["digest"] = digest_of_value([about["digest"], event.scope, event.pattern])
+    said = {name: getattr(event, name) for name in ("at", "operation", "approval", "by", "channel")}
+    return e.ApprovalVoted(**said, **about, quorum=number, value=value)
 
 
 def _chosen(answer: msgspec.Raw, request: Any) -> msgspec.Raw:

@@ -34,7 +34,7 @@ MayDecide = Callable[[str, Approval], bool]
 
 class Made(NamedTuple):
     """A rule, and the decision that has made or confirmed it: who made it, of which approval, when, and after which
-    position."""
+    position. `approval`: "" if the person has added the rule itself."""
 
     rule: Rule
     by: str
@@ -115,7 +115,7 @@ def released(
                 pattern=rule.pattern,
                 rule=rule.id,
                 reason=rule.reason,
-                through=said.approval,
+                through=said.approval or None,
             ),
         )
 

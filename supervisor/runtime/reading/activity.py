@@ -25,6 +25,7 @@ from supervisor.core.budgets import KEY
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.events.kinds import kind_of
+from supervisor.core.limits import OWN, name_of
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
@@ -270,8 +271,10 @@ class LocalActivityWatch(ActivityWatch):
             if known.doing is None and known.state is not None:
                 if known.open is None:
                     known.open = {name: None for name, record in known.state.operations.items() if record.is_open}
-                known.doing = tuple(self._doing_by_journal(known.state, known.open)) or _UNKNOWN
-            doing = _UNKNOWN if known.doing is None else known.doing
+                doing = tuple(self._doing_by_journal(known.state, known.open)) or _UNKNOWN
+                known.doing = None if any(each.kind == "limit" for each in doing) else doing  # its place moves
+            else:
+                doing = _UNKNOWN if known.doing is None else known.doing
             clock = "asleep" if known.state is not None and known.state.waiting_for is not None else "unknown"
         if self._runner.bodies.left:
             doing = (*doing, *self._left(known.id))
@@ -354,6 +357,11 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="message")
         if any(key.startswith(KEY) for key in keys):
             yield Doing(kind="budget")
+        for key in keys:
+            if (name := name_of(key)) is not None:
+                shown = "" if name.startswith(OWN) else name
+                since, place, count = self._runner.limits.place_of(state.id, name) or (None, 0, 1)
+                yield Doing(kind="limit", name=shown, since=since, place=place, count=count)
         children = [key for key in keys if key in state.children]
         if children:
             known = self._known.get(children[0])

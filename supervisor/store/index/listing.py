@@ -18,11 +18,12 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import PENDING, channels_of
+from supervisor.core.approvals.state import PENDING, channels_of, votes_of
 from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
 from supervisor.core.values import Approval, HushedBy, Outcome, unchanged
@@ -149,6 +150,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
         blocked=entry.blocked,
         runs=entry.runs,
         waits_for_budget=any(key.startswith(KEY) for key in entry.waiting_for or ()),
+        waits_for_limit=any(key.startswith(LIMIT) for key in entry.waiting_for or ()),
     )
 
 
@@ -227,8 +229,9 @@ def _read_schema(schema: bytes) -> dict[str, Any] | None:
 
 
 def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
-    """Add the channels that show it, and the last reminder; its body may be without its shared prefix."""
-    found = replace(asked, shown=channels_of(shown))
+    """Add the channels that show it, its votes, and the last reminder, whose body may be without its shared prefix.
+    `shown`: names of cards and votes."""
+    found = replace(asked, shown=channels_of(shown), votes=votes_of(shown))
     if reminder is None:
         return found
     if (said := _read(_read_reminder, reminder)) is None:
@@ -245,6 +248,8 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
     if event is None:
         return replace(found, reason=UNREADABLE)
     said = PENDING.apply(event)
+    if others := getattr(event, "votes", ()):
+        found = replace(found, with_votes_of=others)
     found = replace(found, reason=hide(said.reason), decided_at=event.at, decision=said.decision, by=said.by)
     found = replace(found, channel=getattr(event, "channel", None))
     if said.answer is not None:

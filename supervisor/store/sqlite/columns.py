@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.core.approvals.state import ApprovalState
+from supervisor.core.approvals.state import VOTE, ApprovalState
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.usage import DECIMALS, NOTHING, Spent
@@ -56,7 +56,10 @@ def session_entry(row: Columns) -> SessionEntry:
 
 def approval_entry(row: Columns) -> ApprovalEntry:
     approval, session, asked, status, decided, shown, reminded, by = row
-    now = ApprovalState(status or "pending", decided, reminded, _names(shown))
+    names = _names(shown)
+    cards = tuple(each for each in names if not each.startswith(VOTE))
+    votes = tuple(each for each in names if each.startswith(VOTE))
+    now = ApprovalState(status or "pending", decided, reminded, cards, votes)
     return ApprovalEntry(approval, session, asked, now, by)
 
 
@@ -168,7 +171,8 @@ def _living(entry: SessionEntry) -> Columns:
 def _answered(entry: ApprovalEntry) -> Columns:
     now = entry.now
     status = None if now.status == "pending" else now.status
-    return (status, now.ended, _encode_names(now.cards) if now.cards else None, now.reminded, entry.by)
+    names = (*now.cards, *now.votes)
+    return (status, now.ended, _encode_names(names) if names else None, now.reminded, entry.by)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

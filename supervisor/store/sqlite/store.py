@@ -38,6 +38,7 @@ from supervisor.seam.store import Store
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
+from supervisor.store.places import Places
 from supervisor.store.sqlite import columns, file_identity, full_disk, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import (
     MISUSED,
@@ -120,6 +121,7 @@ class SqliteStore(Store):
         self._last = self._written = self._pages = 0
         self._largest_log = 0  # of the log when it was cut back last
         self._trees = OwnedTrees(LockFolder(self.path), self._read, self._change)
+        self._places = Places(self.path)
 
     def __repr__(self) -> str:
         state = "dead" if self._died else "open" if self._connections else "closed"
@@ -211,6 +213,7 @@ class SqliteStore(Store):
         self._connections.clear()
         self._checkpointer = None
         self._trees.release()
+        self._places.release()
 
     def disown(self) -> None:
         """In a process that was forked while the store was open: refuse every use of it."""
@@ -460,6 +463,12 @@ class SqliteStore(Store):
 
     def owns(self, root: str) -> bool:
         return self._trees.owns(root)
+
+    def take_place(self, limit: str, at_once: int) -> int | None:
+        return self._places.take(limit, at_once)
+
+    def give_place_back(self, limit: str, place: int) -> None:
+        self._places.give_back(limit, place)
 
     def find_facts(self, beginning: str) -> dict[str, str]:
         """Return what `put_fact` has kept under names that begin with a text."""

@@ -45,7 +45,9 @@ class Deciding:
         self._trees = trees
         self._rules = rules
 
-    async def decide(self, approval: str, decision: Decision, channel: str | None) -> DecisionResult:
+    async def decide(
+        self, approval: str, decision: Decision, channel: str | None, batch: str | None = None
+    ) -> DecisionResult:
         root = await self._trees.root_of_approval(approval)
         if root is None:
             return DecisionResult(kind="unknown", approval=approval)
@@ -66,6 +68,7 @@ class Deciding:
             root=root,
             at=now.isoformat(),
             channel=channel,
+            batch=batch,
             **{**decision_fields(decision), "by": printable_text(decision.by)},
         )
         try:

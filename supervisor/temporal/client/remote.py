@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import anyio
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from temporalio.client import Client
 
 from supervisor.core.approvals.chat_words import ChatResult
@@ -47,6 +47,7 @@ from supervisor.core.values import (
 from supervisor.runtime.chat import chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.seam import commands as c
@@ -174,6 +175,22 @@ class TemporalSupervisor(Supervisor):
             await self._admission.of_decision(await self.get_approval(each), Deny(by=who), command.channel)
         raise InvalidInput(NO_HUSH)
 
+    async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
+        """Each is a decision of its own: a tree takes them one by one, in one batch."""
+        results = []
+        for approval, decision in command.decisions:
+            try:
+                found = await self.get_approval(approval)
+                left = await left_out(found, decision, command.shown, self._admission, command.channel)
+                result = left or await self._deciding.decide(approval, decision, command.channel, command.batch)
+            except NotFound:
+                result = DecisionResult(kind="unknown", approval=approval)
+            except InvalidInput as error:
+                result = DecisionResult(kind="refused", approval=approval, status="pending", why=str(error))
+            self.decided[result.kind] += 1
+            results.append(replace(result, batch=command.batch))
+        return results
+
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         """See Supervisor. It is noted in the mirror."""
         await self.get_approval(command.approval)
@@ -219,6 +236,11 @@ class TemporalSupervisor(Supervisor):
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule
+        if command.pending:
+            raise InvalidInput(
+                "on Temporal a rule that is added decides nothing that waits: approve that by its ids, or by "
+                "`supervisor approve --session`"
+            )
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)

@@ -22,6 +22,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import ELSEWHERE
 from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
@@ -68,6 +69,8 @@ async def work(
             raise InvalidInput(
                 f"agent {spec.name} holds a process, which stays on one machine: run it without Temporal"
             )
+        if (bound := next((each for each in (spec, *spec.tools.values()) if each.limit is not None), None)) is not None:
+            raise InvalidInput(f"{bound.name}: {ELSEWHERE}")
     refuse_undetermined(agents)
     for name in also:
         if name not in sys.modules:

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from supervisor.core.budgets import Budget
 from supervisor.core.errors import SupervisorError
 from supervisor.core.events import ForkTaken
+from supervisor.core.values import DecisionResult
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.plans.release import Made
@@ -139,7 +140,7 @@ class Answering:
         what it came to."""
         answer: Any
         try:
-            result = await self._supervisor.decide(request.approval, request.decision, channel=request.channel)
+            result = await self._decided(request)
             if result.kind == "accepted":
                 result = msgspec.structs.replace(result, rule=await self._add_rule(request, result.rule))
             answer = to_wire(result)
@@ -150,6 +151,13 @@ class Answering:
             await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
         except ApplicationError as gone:
             log.debug("decision.not_answered", approval=request.approval, reason=str(gone))
+
+    async def _decided(self, request: DecisionRequest) -> DecisionResult:
+        approval, decision, channel = request.approval, request.decision, request.channel
+        if request.batch is None:
+            return await self._supervisor.decide(approval, decision, channel=channel)
+        (result,) = await self._supervisor.decide_all([(approval, decision)], channel=channel, batch=request.batch)
+        return result
 
     async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
         """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""

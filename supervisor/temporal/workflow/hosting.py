@@ -1,7 +1,7 @@
 """The runner of a tree inside its workflow, and the tasks that it owns.
 
 Rules
-- An agent that holds a process is refused: the process would stay on one machine.
+- An agent that holds a process is refused: the process would stay on one machine. So is one that has a limit.
 - A workflow that leaves a worker's memory ends the tasks of its tree at once. That is no cancellation of a run.
 """
 
@@ -14,6 +14,7 @@ import anyio
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import ELSEWHERE
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
@@ -42,7 +43,7 @@ class TreeRunner(Runner):
         )
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
-        super().begin(session, _refused(spec) if spec.holds_process else spec)
+        super().begin(session, _refused(spec) if spec.holds_process or spec.limit is not None else spec)
         self.orphans.forget(session)  # from now on the calls of this workflow tell what has begun
 
     def grew_quiet(self, attempt: Attempt) -> None:
@@ -54,6 +55,8 @@ def _refused(spec: AgentSpec[Any, Any]) -> AgentSpec[Any, Any]:
     refused = copy(spec)
 
     async def refuse(*_: Any) -> None:
+        if spec.limit is not None:
+            raise InvalidInput(f"agent {spec.name}: {ELSEWHERE}")
         raise InvalidInput(f"agent {spec.name} holds a process, which stays on one machine: it cannot run on Temporal")
 
     refused.fn = refuse

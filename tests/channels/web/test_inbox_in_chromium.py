@@ -376,3 +376,25 @@ def test_a_command_is_drawn_in_the_order_in_which_it_runs(browser):
     page.close()
     assert drawn["output"][0] > drawn["output"][1], "Chromium swaps them by default"
     assert drawn["code shell"][0] < drawn["code shell"][1]
+
+
+def test_a_person_ticks_rows_and_decides_them_together(one_daemon, person):
+    """On a phone: the button comes with the first tick, and what would run is shown before it counts."""
+    ana = person(one_daemon, viewport={"width": 390, "height": 844}, has_touch=True)
+    for name in "abcdef":
+        start(one_daemon, f"tick-{name}", {"bread": "/dev/null"})
+    ana.page.goto("/")
+    press = ana.page.get_by_role("button", name="Decide the ticked ones together")
+    assert not press.is_visible()
+    ticks = ana.page.locator(".tick input")
+    ticks.nth(0).check()
+    ticks.nth(2).check()
+    ana.see(press)
+    assert violations(ana.page) == []
+    press.tap()
+    together = ana.see(ana.page.get_by_role("button", name="Approve these 2, which are equal"))
+    assert violations(ana.page) == []
+    together.tap()
+    ana.see(ana.page.locator(".together li"), "approved by")
+    with one_daemon.client() as client:
+        assert sum(len(pending_of(client, f"tick-{name}")) for name in "abcdef") == 4

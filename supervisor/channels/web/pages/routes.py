@@ -7,6 +7,7 @@
     GET  /rules                                         POST /rules/{id}/revoke
     GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
+    POST /decisions                several calls, shown whole, and then decided
     GET  /history                  what was asked before, and a search
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
@@ -16,6 +17,8 @@ Rules
 - The answer to a decision is the card after the decision, with the status of A3: a person who was slower reads who
   decided first. A browser may repeat this request. After any other form the browser is redirected to the page.
 - An error is a page, too, and says what to do next.
+
+The module is longer than 400 lines because the pages of approvals and of sessions share their parts.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -33,7 +36,17 @@ from starlette.routing import BaseRoute, Route
 from supervisor.channels.web import rendering
 from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
-from supervisor.channels.web.pages import history, inbox, reference, schedules, starting, story, timeline, tree
+from supervisor.channels.web.pages import (
+    history,
+    inbox,
+    reference,
+    schedules,
+    starting,
+    story,
+    timeline,
+    together,
+    tree,
+)
 from supervisor.channels.web.pages.forms import Misfilled
 from supervisor.channels.web.pages.visits import Visit, html, stream_url
 from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
@@ -86,7 +99,13 @@ async def show_inbox(visit: Visit) -> Response:
     visit.show(*(each for each in first if each.id in are_open))
     spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
     stream = stream_url("/api/events", first.cursor)
-    model = {"page": page, "most": inbox.MOST_ROWS, "stream": stream, "spent": spent}
+    model = {
+        "page": page,
+        "most": inbox.MOST_ROWS,
+        "stream": stream,
+        "spent": spent,
+        "equal": together.count_equal(first),
+    }
     return await visit.page("inbox.html", "inbox", model)
 
 
@@ -334,6 +353,7 @@ async def revoke(visit: Visit) -> Response:
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/", show_inbox),
     ("GET", "/count", count),
+    ("POST", "/decisions", together.decide_together),
     ("GET", "/approvals/{id}", show_approval),
     ("POST", "/approvals/{id}/decision", decide),
     ("GET", "/sessions", list_sessions),

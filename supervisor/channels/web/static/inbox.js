@@ -148,6 +148,8 @@
       const hadFocus = old.contains(document.activeElement);
       const typed = keeps && node.dataset.tone !== "pending" ? typedIn(old) : "";
       if (node.dataset.tone !== "pending") node.style.minHeight = old.getBoundingClientRect().height + "px"; // what lies below must not move
+      const tick = node.querySelector(".tick input");
+      if (tick) tick.checked = old.querySelector(".tick input")?.checked ?? false;
       old.replaceWith(node);
       if (typed) node.append(paragraph("kept", "You had typed, and it was not sent: " + typed));
       const next = node.querySelector("[autofocus]"); // what the server says: the problems, or a field that was added
@@ -175,7 +177,8 @@
   async function changed(approval) {
     const old = cardOf(approval.id);
     const isPending = approval.status === "pending";
-    if (old && (isPending ? old.dataset.tone === "pending" : old.dataset.tone !== "pending")) return;
+    if (old && isPending && old.dataset.tone === "pending") { tellVotes(approval); return; }
+    if (old && !isPending && old.dataset.tone !== "pending") return;
     if (!old && (page !== "inbox" || !isPending || isFull())) { recount(); return; }
     const asRow = old ? isFolded(old) : page === "inbox" && live().length >= Number(cards.dataset.open);
     const [found, response] = await load("/approvals/" + approval.id + (asRow ? "?folded" : ""));
@@ -185,6 +188,17 @@
     const card = cardOf(approval.id);
     if (card && isPending) announce("New: " + card.getAttribute("aria-label"));
     else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
+  }
+
+  // A vote is told in the room that an open card has: the card keeps its height, and what was typed into it.
+  function tellVotes(approval) {
+    const digests = [...new Set((approval.votes ?? []).map((each) => each.digest))];
+    const said = digests.map((digest) => {
+      const same = approval.votes.filter((each) => each.digest === digest);
+      const other = digest === approval.digest ? "" : " (not for this call as it was asked)";
+      return `${same.length} of ${same[0].quorum}: ${same.map((each) => each.by).join(", ")}${other}`;
+    });
+    if (said.length) tell(approval.id, said.join("; "));
   }
 
   // Open a folded card, or fold an open one. What a card shows is asked of the server when it is opened.

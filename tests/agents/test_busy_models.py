@@ -1,0 +1,97 @@
+"""A model whose endpoint is busy: a wrapped agent with a limit waits for it, and journals nothing of that."""
+
+import httpx
+import openai
+import pytest
+from agents import Agent as OpenAIAgent, Model as OpenAIModel, ModelResponse as OpenAIResponse, Usage
+from agents.models._retry_runtime import should_disable_provider_managed_retries
+from framework_scenes import opened
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from pydantic_ai import Agent
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+
+from supervisor import Limit
+from supervisor.agents.busy import SECONDS, busy_of
+from supervisor.agents.openai_agents import openai_agent
+from supervisor.agents.pydantic_ai import pydantic_agent
+
+pytestmark = pytest.mark.anyio
+asked: list[object] = []
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_asked():
+    asked.clear()
+
+
+def refused(status: int, headers: dict[str, str], body: object = None) -> openai.APIStatusError:
+    request = httpx.Request("POST", "http://model")
+    return openai.APIStatusError("no", response=httpx.Response(status, headers=headers, request=request), body=body)
+
+
+def _say(messages, info):
+    asked.append((info.model_settings or {}).get("max_retries"))
+    if len(asked) <= 2:
+        raise ModelHTTPError(429, "m") from refused(429, {"retry-after": "0.05"})
+    return ModelResponse(parts=[TextPart("hello")])
+
+
+class BusyOpenAI(OpenAIModel):
+    async def get_response(self, *args, **kwargs):
+        asked.append(0 if should_disable_provider_managed_retries() else None)
+        if len(asked) <= 2:
+            raise refused(503, {"retry-after-ms": "50"})
+        text = ResponseOutputText(text="hello", type="output_text", annotations=[])
+        said = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
+        return OpenAIResponse(output=[said], usage=Usage(), response_id=None)
+
+    def stream_response(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+AGENTS = {
+    "pydantic": pydantic_agent("busy_pydantic", Agent(FunctionModel(_say)), limit="model"),
+    "openai": openai_agent("busy_openai", OpenAIAgent("A", model=BusyOpenAI()), limit="model"),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_a_wrapped_agent_asks_again_when_its_model_is_no_longer_busy(name):
+    """L4: each request is made once, without the SDK's own retries, and only the answer is journaled."""
+    async with opened(limits=[Limit("model", at_once=1)]) as supervisor:
+        run = await supervisor.start(AGENTS[name], "hi")
+        assert await run.result() == "hello"
+        journal = [row.event for row in supervisor.store.journal(run.session)]
+    assert asked == [0, 0, 0]
+    assert [event.error for event in journal if getattr(event, "kind", "") == "step"] == [None]
+
+
+BUSY = {
+    "seconds": (refused(429, {"Retry-After": "7"}), 7.0),
+    "milliseconds come first": (refused(503, {"retry-after-ms": "1500", "retry-after": "7"}), 1.5),
+    "a date, after the answer's own": (
+        refused(529, {"retry-after": "Fri, 27 Nov 2026 20:00:09 GMT", "date": "Fri, 27 Nov 2026 20:00:00 GMT"}),
+        9.0,
+    ),
+    "no header": (refused(429, {}), SECONDS),
+    "nonsense": (refused(429, {"retry-after": "soon"}), SECONDS),
+    "no number": (refused(429, {"retry-after": "nan"}), SECONDS),
+    "money that is spent": (refused(429, {}, {"code": "insufficient_quota"}), None),
+    "another status": (refused(500, {"retry-after": "7"}), None),
+    "no status": (ValueError("429"), None),
+}
+
+
+@pytest.mark.parametrize("case", BUSY)
+def test_an_endpoint_says_for_how_long_it_is_busy(case):
+    """L4: by its header, within bounds."""
+    error, seconds = BUSY[case]
+    found = busy_of(error)
+    assert (None if found is None else found.seconds) == seconds
