@@ -29,7 +29,6 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
-from supervisor.runtime.people.hush import ON_IT, hush
 from supervisor.runtime.people.releasing import release
 from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
@@ -188,10 +187,14 @@ class LocalSupervisor(LocalStarting):
         return await self._runner.journal.append_with_answer(plan)
 
     async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        from supervisor.runtime.people.hush import ON_IT, hush
+
         until = self._runner.clock.now() + ON_IT
         return await hush(self._runner, self.admission, command.approvals, who, until, command.channel, is_on_it=True)
 
     async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        from supervisor.runtime.people.hush import hush
+
         return await hush(self._runner, self.admission, command.approvals, who, command.until, command.channel)
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
