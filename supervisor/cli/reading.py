@@ -30,7 +30,6 @@ from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import NOTHING, spent_text
 from supervisor.core.values import Approval, ApprovalStatus, SessionView
-from supervisor.seam.shown import read_course
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
@@ -183,6 +182,8 @@ async def _found_audit(
     search: dict[str, Any], supervisor: Supervisor
 ) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
     """Return what became of the newest approvals that a search finds, the oldest of them first."""
+    from supervisor.seam.shown import read_course
+
     page = await supervisor.find_approvals(pending=False, newest_first=True, limit=MOST_FOUND, **search)
     if page.next is not None:
         say_on_stderr(f"These are the newest {MOST_FOUND}; search for less, or --before an earlier time.")

@@ -175,6 +175,10 @@ class ApprovalFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it has only what waits."""
         return self.decided is False or self.decided == "pending"
 
+    def has_status(self, status: ApprovalStatus) -> bool:
+        """Whether it has approvals of a status."""
+        return (status == "pending") == self.is_pending if isinstance(self.decided, bool) else self.decided == status
+
     @property
     def words(self) -> list[str]:
         """The words that it looks for."""

@@ -8,10 +8,11 @@ whose methods are those of Store.)
 import os
 import secrets
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.store_urls import MEMORY
-from supervisor.core.text.words import has_words
+from supervisor.core.text.words import as_needles
 from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
@@ -46,6 +47,8 @@ from supervisor.system.forks import inherited
 
 T = TypeVar("T")
 Entry = tuple[int, str, bytes]
+_BY, _TOOL, _AGENT = (attrgetter(name) for name in ("by", "tool", "agent"))
+"""What an approval in the index and a filter have under the same name."""
 
 
 class MemoryStore(Store):
@@ -253,18 +256,16 @@ class MemoryStore(Store):
         self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
     ) -> list[Approval]:
         names = self._asked_in_order.of(root, after, newest_first=only.newest_first)
-        words = only.words
-        found = (
-            entry
-            for entry in map(self._approvals.__getitem__, names)
-            if (only.decided is None or only.is_pending == (entry.now.status == "pending"))
-            and (only.decided in (None, True, False, entry.now.status))
-            and only.by in (None, entry.by)
-            and only.tool in (None, entry.tool)
-            and only.agent in (None, entry.agent)
-            and (only.before is None or entry.at < only.before)
-            and has_words(entry.words, words)
-        )
+        found: Iterable[ApprovalEntry] = map(self._approvals.__getitem__, names)
+        for needle in as_needles(only.words):
+            found = _having(found, needle)
+        for of in (_BY, _TOOL, _AGENT):
+            if (wanted := of(only)) is not None:
+                found = _equal(found, of, wanted)
+        if (before := only.before) is not None:
+            found = (entry for entry in found if entry.at < before)
+        if only.decided is not None:
+            found = (entry for entry in found if only.has_status(entry.now.status))
         return [self._approval_row(entry) for entry in islice(found, limit)]
 
     def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
@@ -445,6 +446,14 @@ def _of(names: Collection[str] | None, entries: Sequence[Entry]) -> Sequence[Ent
         return entries
     beginnings = tuple(f'{{"event":"{name}",'.encode() for name in names)
     return [entry for entry in entries if entry[2].startswith(beginnings)]
+
+
+def _having(found: Iterable[ApprovalEntry], needle: str) -> Iterator[ApprovalEntry]:
+    return (entry for entry in found if needle in entry.words)
+
+
+def _equal(found: Iterable[ApprovalEntry], of: "attrgetter[str]", wanted: str) -> Iterator[ApprovalEntry]:
+    return (entry for entry in found if of(entry) == wanted)
 
 
 def _position(entry: Entry) -> int:

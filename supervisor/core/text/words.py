@@ -10,7 +10,7 @@ Rules
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from unicodedata import normalize
 
@@ -28,16 +28,16 @@ def words_of(text: str) -> list[str]:
     return list(dict.fromkeys(word[:LONGEST_CHARACTERS] for word in _WORD.findall(text)))
 
 
+def as_needles(wanted: Iterable[str]) -> list[str]:
+    """Return the texts that stand in a line of words (`as_line`) if it has all that are wanted."""
+    return [f" {word}" if is_beginning(word) else f" {word} " for word in wanted]
+
+
 def is_beginning(word: str) -> bool:
     """Whether a wanted word also finds longer ones."""
     return len(word) >= _BEGINS_CHARACTERS
 
 
 def as_line(words: Iterable[str]) -> str:
-    """Return words in one text, in which `has_words` searches."""
+    """Return words in one text; see `as_needles`."""
     return f" {' '.join(words)} "
-
-
-def has_words(line: str, wanted: Sequence[str]) -> bool:
-    """Whether words in one text have all that are wanted."""
-    return all((f" {word}" if is_beginning(word) else f" {word} ") in line for word in wanted)

@@ -660,9 +660,11 @@ class Attempt:
                 await place.asking.wait()
                 continue
             place.asking = asking = anyio.Event()
+            self.entering += 1
             try:
                 place.ticket = await self.host.limits.take(self, place.name, in_operation=False, counts=False)
             finally:
+                self.entering -= 1
                 place.asking = None
                 asking.set()
 
