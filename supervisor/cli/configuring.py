@@ -33,6 +33,9 @@ store = "state.db"
 # passivate_after = 60.0
 # remind_on_start = true             # after a restart, chats get anew the cards that are gone or lie buried
 
+# How soon people hear again of what waits: "low" not in quiet hours, "high" at once. A rule or an agent has its own.
+# urgency = "normal"
+
 # What `serve` writes to standard error: "text", or "json" with a document on each line.
 # log = "text"
 
@@ -100,9 +103,6 @@ port = 8787
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
 # quiet = { begins = "22:00", ends = "07:00", zone = "Europe/Berlin" }  # no reminder of low urgency then
 # identities = { telegram = "123456789", slack = "U012AB3CD", discord = "80351110224678912" }
-
-# How soon people hear again of what waits: "low" not in quiet hours, "high" at once. A rule or an agent has its own.
-# urgency = "normal"
 
 # Steps for what stays undecided, one after another. `after`: seconds after the step before.
 # [[escalation]]
