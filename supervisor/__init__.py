@@ -11,7 +11,7 @@ from supervisor.lazy import lazily
 if TYPE_CHECKING:
     from supervisor.client import open_remote
     from supervisor.core.approvals.chat_words import ChatResult
-    from supervisor.core.approvals.people import ApproverRule, People, Person, TokenHash
+    from supervisor.core.approvals.people import ApproverRule, People, Person, Quiet, TokenHash, UrgencyRule
     from supervisor.core.blocking import Block
     from supervisor.core.budgets import Budget
     from supervisor.core.calls.rules import Rule, allow, ask, deny
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         DecisionResult,
         Deny,
         Fork,
+        HushedBy,
         JobView,
         LaterCall,
         Message,
@@ -118,6 +119,7 @@ __all__ = [
     "Deny",
     "Doing",
     "Fork",
+    "HushedBy",
     "InvalidInput",
     "JobView",
     "JournalEntry",
@@ -142,6 +144,7 @@ __all__ = [
     "PrunableTree",
     "PruneResult",
     "QuestionUnanswered",
+    "Quiet",
     "RetryAfter",
     "Rule",
     "Run",
@@ -186,6 +189,7 @@ __all__ = [
     "TreeOwned",
     "TreeView",
     "UnknownAgent",
+    "UrgencyRule",
     "Usage",
     "UsagePart",
     "UsageReport",
@@ -229,14 +233,14 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.ids": "id_from",
             "supervisor.core.limits": "Limit",
             "supervisor.system.loading": "load_agent",
-            "supervisor.core.approvals.people": "ApproverRule People Person TokenHash",
+            "supervisor.core.approvals.people": "ApproverRule People Person Quiet TokenHash UrgencyRule",
             "supervisor.core.calls.rules": "Rule allow ask deny",
             "supervisor.core.declarations.tool_spec": "ToolSpec tool",
             "supervisor.core.declarations.tool_context": "StepContext ToolContext",
             "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
-                AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
-                Outcome Policy SendResult SessionView ToolCall ToolResult Vote
+                AgentView Answer Approval Approve Decision DecisionResult Deny Fork HushedBy JobView LaterCall Message
+                Option Outcome Policy SendResult SessionView ToolCall ToolResult Vote
             """,
             "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",

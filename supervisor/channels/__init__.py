@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from supervisor.channels.slack import Slack
     from supervisor.channels.telegram import Telegram
     from supervisor.channels.terminal import Terminal
+    from supervisor.core.approvals.reminders import EscalationStep
     from supervisor.core.approvals.routes import Route
     from supervisor.seam.channel import Channel, Webhook, WebhookReply
 
@@ -22,6 +23,7 @@ __all__ = [
     "Discord",
     "Email",
     "EmailRefused",
+    "EscalationStep",
     "Route",
     "Slack",
     "SmtpServer",
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.channels.slack": "Slack",
             "supervisor.channels.telegram": "Telegram",
             "supervisor.channels.terminal": "Terminal",
+            "supervisor.core.approvals.reminders": "EscalationStep",
             "supervisor.core.approvals.routes": "Route",
         },
     )

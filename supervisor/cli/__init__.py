@@ -48,6 +48,8 @@ _COMMANDS = {
     "approve": ("deciding", "Approve a call, once or with all later calls like it."),
     "deny": ("deciding", "Deny a call: it does not run, and the agent is told so."),
     "answer": ("deciding", "Answer a question that an agent asks."),
+    "ack": ("hushing", "Say that you are on what waits: no reminder of it comes for half an hour."),
+    "snooze": ("hushing", "Hear nothing of what waits until later; others do, and it stays."),
     "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
     "schedules": (
         "schedules",

@@ -29,12 +29,12 @@ EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FI
 # The store's file.
 store = "state.db"
 
-# Seconds until a run that only waits leaves memory, and until people are told again of an approval that still waits.
+# Seconds until a run that only waits leaves memory.
 # passivate_after = 60.0
 # remind_on_start = true             # after a restart, chats get anew the cards that are gone or lie buried
-# remind_after = 3600.0              # default: never
-# escalate_after = 3600.0            # after the reminder; then these people may decide it, too
-# escalate_to = ["ana"]
+
+# How soon people hear again of what waits: "low" not in quiet hours, "high" at once. A rule or an agent has its own.
+# urgency = "normal"
 
 # What `serve` writes to standard error: "text", or "json" with a document on each line.
 # log = "text"
@@ -77,6 +77,7 @@ port = 8787
 # kind = "ask"
 # tool = "deploy"
 # approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
+# urgency = "high"                   # of what it asks for
 # quorum = 1                         # 2: two of these people must say yes to the same call
 
 # Agents that begin by the clock; docs/how-to/schedules.md says more.
@@ -100,7 +101,18 @@ port = 8787
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
+# quiet = { begins = "22:00", ends = "07:00", zone = "Europe/Berlin" }  # no reminder of low urgency then
 # identities = { telegram = "123456789", slack = "U012AB3CD", discord = "80351110224678912" }
+
+# Steps for what stays undecided, one after another. `after`: seconds after the step before.
+# [[escalation]]
+# after = 900.0
+# repeat = 2                         # twice more, 900 seconds after each other
+#
+# [[escalation]]
+# after = 900.0
+# whom = ["ana"]                     # may decide it from then on, too
+# by = ["ntfy", "slack:@approvers"]  # told there, next to where its card is
 
 # Which channels ask, and which only notify, by agent and tool: the first route that fits counts. Without one, the first
 # channel that takes an approval asks.
@@ -241,7 +253,7 @@ def check(
     from supervisor.wiring.cautions import cautions
     from supervisor.wiring.config import read_configuration
     from supervisor.wiring.daemon import configured_agents
-    from supervisor.wiring.platforms import make_channels, make_routes, read_tables
+    from supervisor.wiring.platforms import make_channels, make_reminders, make_routes, read_tables
     from supervisor.wiring.starts import check_starts
 
     if file is not None and config is not None:
@@ -249,7 +261,10 @@ def check(
     file = file or config or DEFAULT
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
-    people, link = People(configuration.persons(), configuration.reservations()), configuration.server.public_url
+    people = People(
+        configuration.persons(), configuration.reservations(), configuration.urgencies(), configuration.urgency
+    )
+    link = configuration.server.public_url
     _, problems = read_tables(configuration, people, agents, link)
     problems += [
         f"{file}: {key}: {text}"
@@ -261,6 +276,7 @@ def check(
         return Exit.USAGE
     channels = make_channels(configuration, people, agents, link)
     routes = make_routes(configuration, channels, people)
+    make_reminders(configuration, channels, people)
     if configuration.traces:
         import supervisor.traces  # noqa: F401 # raises InvalidInput without the extra
     if online and not _check_online(channels, routes, backend):

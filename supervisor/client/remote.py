@@ -153,6 +153,18 @@ class RemoteSupervisor(Supervisor):
         self.decided[found.kind] += 1
         return found
 
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        return await self._hush(command, "acknowledgements")
+
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        return await self._hush(command, "snoozes", until=command.until)
+
+    async def _hush(self, command: c.Acknowledge | c.Snooze, path: str, **more: Any) -> tuple[str, ...]:
+        body = {"approvals": list(command.approvals), **more}
+        if command.channel is not None:
+            body["channel"] = command.channel
+        return value_of(_Hushed, await self._ask(command, _path(path), body)).approvals
+
     async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
         body: dict[str, Any] = {"batch": command.batch, "decisions": []}
         for approval, decision in command.decisions:
@@ -375,6 +387,10 @@ class RemoteSupervisor(Supervisor):
 class _Started(msgspec.Struct, frozen=True):
     id: str
     run: int
+
+
+class _Hushed(msgspec.Struct, frozen=True):
+    approvals: tuple[str, ...]
 
 
 class _Decided(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
 from supervisor.core.usage import spent_by, spent_text
-from supervisor.core.values import HOW_LONG, SessionView
+from supervisor.core.values import HOW_LONG, HushedBy, SessionView
 
 
 class Part(NamedTuple):
@@ -370,6 +370,11 @@ def _card(event: e.AnyEvent) -> _Words | None:
             names = [piece for name in event.escalated_to for piece in (", ", PERSON(name))][1:]
             also = (", and from now on also ", *names) if names else ()
             return "people were reminded", *also, " ", _approval_of(event.approval)
+        case e.ApprovalHushed():
+            is_on_it = event.acknowledged == HushedBy(event.by, event.until)
+            return PERSON(event.by), " is on " if is_on_it else " wants to hear later of ", _approval_of(event.approval)
+        case e.ReminderSent():
+            return "told again in ", _where(event), " ", _approval_of(event.approval)
         case e.CardPosted():
             shown = "shown in " if event.is_whole else "shown in part in "
             return "told in " if event.is_notice else shown, _where(event), " ", _approval_of(event.approval)
@@ -532,7 +537,7 @@ def _instant(at: datetime) -> Part:
     return Part(INSTANT, at=at)
 
 
-def _where(event: CardEvent) -> Part:
+def _where(event: CardEvent | e.ReminderSent) -> Part:
     return NAME(f"{event.channel}:{event.place}" if event.place else event.channel)
 
 

@@ -116,6 +116,13 @@ class Option(msgspec.Struct, frozen=True, gc=False):
     pattern: str | None = None
 
 
+class HushedBy(msgspec.Struct, frozen=True):
+    """A person who is on an approval, or wants to hear nothing of it, until an instant."""
+
+    by: str
+    until: datetime
+
+
 class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One person's yes to a call that needs several people. `digest`: of what would run and for how long; that of the
     approval for the call as it was asked. `quorum`: how many people must say yes to the same."""
@@ -204,6 +211,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()
     """People who may decide it, too, since it stayed undecided for so long (A10)."""
+    step: int = 0
+    """The last step of the escalation that came; 0: none."""
+    told_in: tuple[str, ...] = ()
+    """Where that step tells people of it, next to the conversations that have its card."""
+    acknowledged: HushedBy | None = None
+    """Who is on it: until then no step comes."""
+    snoozed: tuple[HushedBy, ...] = ()
+    """People who hear nothing of it, each until an instant."""
     votes: tuple[Vote, ...] = ()
     """Who has said yes so far, while it needs more people; each person has one vote (A17)."""
     with_votes_of: tuple[str, ...] = ()

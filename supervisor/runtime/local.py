@@ -186,6 +186,17 @@ class LocalSupervisor(LocalStarting):
 
         return await self._runner.journal.append_with_answer(plan)
 
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        from supervisor.runtime.people.hush import ON_IT, hush
+
+        until = self._runner.clock.now() + ON_IT
+        return await hush(self._runner, self.admission, command.approvals, who, until, command.channel, is_on_it=True)
+
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        from supervisor.runtime.people.hush import hush
+
+        return await hush(self._runner, self.admission, command.approvals, who, command.until, command.channel)
+
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
         found = self.reader.get_approval(command.approval)
         if found.kind != "call":

@@ -40,8 +40,9 @@ class CardGone(SupervisorError):
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
-    - For a reminder, `post` is called again with its card and with `reminded_at` set, and then `remind` (A10). `remind`
-      is not called if `post` returns another id for the card: then the channel has reminded people by itself.
+    - For a reminder, `post` is called again with its card and with `reminded_at` set. Then `remind` tells people of it,
+      or `remind_all` of all that became due in `gather` seconds (A10). If `post` returns another id for the card, the
+      channel has reminded people by itself, and neither is called.
     - `post` and `retire` may be called again for the same approval. After a restart they get the card that the earlier
       process left, and the card may be as it should be. The caller bounds their time. If `post` raises, the approval
       also goes to the next channel, and this one is tried again later, until it takes the approval or the approval is
@@ -61,6 +62,10 @@ class Channel(ABC):
     """Seconds that finding, showing or retiring one card may take."""
     card_again: float = 5.0
     """Seconds until a card that could not be shown or retired is tried again; doubled each time, up to ten minutes."""
+    gather: float = 60.0
+    """Seconds for which reminders are gathered after the first one, to be one message."""
+    gather_again: float = 300.0
+    """Seconds between two of these messages, at least. What is urgent does not wait."""
     check_again: float = 15.0
     """Seconds until a channel that is down is checked again."""
     people: "People | None" = None
@@ -137,6 +142,13 @@ class Channel(ABC):
         """Notify people of an approval that still waits (`reminded_at`, `escalated_to`), if a changed card does not
         do that on this platform. After a restart this is called again: a message that is there is not sent twice.
         Raises as `post` does; then it is called again later."""
+
+    async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
+        """Remind people of several approvals at once, each with its card; "" if it has none here. One message for each
+        person or conversation is right where it makes a sound. Otherwise as `remind`, which is called for each if a
+        channel does not say more."""
+        for approval, card in due:
+            await self.remind(approval, card)
 
     async def is_in_sight(self, approval: Approval, card: str) -> bool:
         """Return whether people still see a card that an earlier process left: it exists, and few messages follow it.

@@ -31,6 +31,8 @@ from supervisor.core.values import Decision, DecisionResult, SendResult, check_w
 from supervisor.seam.runs import Run, SessionImport
 
 A = TypeVar("A")
+MOST_HUSHED: Final = 1000
+"""Approvals of one acknowledgement."""
 
 
 class Command(msgspec.Struct, Generic[A], frozen=True):
@@ -103,6 +105,32 @@ class Chat(ChannelCommand[ChatResult], frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_message(self.message)
+
+
+class _Hush(ChannelCommand[tuple[str, ...]], frozen=True):
+    """`approvals`: ids of those that the person has seen."""
+
+    approvals: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < len(self.approvals) <= MOST_HUSHED:
+            raise InvalidInput(f"name 1 to {MOST_HUSHED} approvals, not {len(self.approvals)}")
+
+
+class Acknowledge(_Hush, frozen=True):
+    """The person is on it."""
+
+
+class Snooze(_Hush, frozen=True):
+    """The person wants to hear nothing of it until an instant."""
+
+    until: datetime
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.until.tzinfo is None:
+            raise InvalidInput("until when: add the time zone, as in 2027-01-31T07:00:00Z")
 
 
 class Reveal(ChannelCommand[Any], frozen=True):
@@ -240,6 +268,8 @@ LAWS: Final[Mapping[type[Command[Any]], Law]] = {
     Decide: Law("decide", "deciding", "refused", role="approver", repeats=True),
     DecideAll: Law("decide_all", "deciding", "refused", role="approver", repeats=True),
     Chat: Law("chat", "sending", "refused", role="person"),
+    Acknowledge: Law("acknowledge", "acknowledging", "refused", role="approver", repeats=True),
+    Snooze: Law("snooze", "snoozing", "refused", role="approver", repeats=True),
     Reveal: Law("reveal", "looking at credentials", "refused", "look at credentials"),
     Cancel: Law("cancel", "cancelling another session", "own tree", "cancel sessions", program_may=True, repeats=True),
     RaiseBudget: Law("raise_budget", "raising a budget", "refused", "raise budgets", program_may=True, repeats=True),

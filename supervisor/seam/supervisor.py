@@ -174,6 +174,24 @@ class Supervisor(ABC):
         """
         return await self._do(c.Decide(approval, decision, channel=channel), decider_of(decision))
 
+    async def acknowledge(
+        self, approvals: Collection[str], *, by: str | None = None, channel: str | None = None
+    ) -> tuple[str, ...]:
+        """Say that `by` is on these approvals: for half an hour no step of the escalation comes of them, and their
+        cards say who is on it. It is no decision, gives no right, and says nothing of what is asked later (A10). None:
+        the user of the program. Return the ids of those that wait and that the person may decide.
+
+        Raises NotFound for an approval that does not exist; NotEntitled if the person may decide none of them.
+        """
+        return await self._do(c.Acknowledge(tuple(approvals), channel=channel), by)
+
+    async def snooze(
+        self, approvals: Collection[str], until: datetime, *, by: str | None = None, channel: str | None = None
+    ) -> tuple[str, ...]:
+        """Tell `by` nothing of these approvals until an instant; others hear of them, and their cards stay. Otherwise
+        as `acknowledge`."""
+        return await self._do(c.Snooze(tuple(approvals), until, channel=channel), by)
+
     async def decide_all(
         self,
         decisions: Iterable[tuple[str, Decision]],
@@ -539,6 +557,10 @@ class Supervisor(ABC):
     async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]: ...
     @abstractmethod
     async def _chat(self, command: c.Chat, who: str) -> ChatResult: ...
+    @abstractmethod
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]: ...
+    @abstractmethod
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]: ...
     @abstractmethod
     async def _reveal(self, command: c.Reveal, who: str) -> Any: ...
     @abstractmethod

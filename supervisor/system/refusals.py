@@ -47,6 +47,8 @@ COMMANDS: Final[Mapping[str, Row]] = {
     "import": _law(c.Import),
     "prune": _law(c.Prune),
     "prune --dry-run": _LOOKS,
+    "ack": _law(c.Acknowledge),
+    "snooze": _law(c.Snooze),
     "approvals --reveal": _law(c.Reveal),
     "serve": Row("refused", "serving"),
     "worker": Row("refused", "running a worker"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from supervisor.core.approvals.people import People
-from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
@@ -33,7 +33,7 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.health import watch_channel
 from supervisor.runtime.people.posting import Posting
 from supervisor.runtime.people.releasing import Releasing
-from supervisor.runtime.people.routing import check_routes
+from supervisor.runtime.people.routing import check_reminders, check_routes
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
 from supervisor.seam.channel import Channel
@@ -72,6 +72,7 @@ async def open_supervisor(
     remind_after: float | None = None,
     escalate_after: float | None = None,
     escalate_to: Sequence[str] = (),
+    escalation: Sequence[EscalationStep] = (),
     create: bool = True,
     adopt: bool = False,
     people: People | None = None,
@@ -99,6 +100,7 @@ async def open_supervisor(
     `remind_after`: seconds after which people are reminded of an approval that still waits; None: never (A10).
     `escalate_after`, `escalate_to`: seconds after the reminder (or after the approval was asked, without reminders)
     from which these people, by name, may decide it, too. Its card names them.
+    `escalation`: steps, in place of these three: more of them, repeated ones, and where people are told.
     `routes`: on which channels, and where there, approvals are shown, by agent and tool. The first route that fits
     counts. Without one, the first channel that takes an approval shows it.
     `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit runs in
@@ -123,9 +125,12 @@ async def open_supervisor(
     later is logged as `run.abandoned`. Neither asyncio nor trio can end a loop while a task ignores its cancellation or
     a function blocks the loop. A program that must end even then runs under `stopping.run_until_stopped`.
     """
-    reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
+    reminders = Reminders(
+        escalation, remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to)
+    )
     by_name, known = named_agents(agents), people if people is not None else people_of(channels)
     check_routes(routes, channels, known)
+    check_reminders(reminders, channels, known)
     if trace_contents and not traces:
         raise InvalidInput("trace_contents says what traces hold: give traces=True, too")
     hold_hashes(token.hash for person in known or () for token in person.tokens)

@@ -20,7 +20,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.people.posting import Posting
-from supervisor.runtime.people.routing import check_routes
+from supervisor.runtime.people.routing import check_reminders, check_routes
 from supervisor.seam.channel import Channel
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.interpreter import tuned
@@ -46,6 +46,7 @@ async def open_cluster(
 ) -> AsyncIterator[StoreSupervisor]:
     """Serve a namespace. Raises as `open_temporal`; InvalidInput for a file that is no mirror of it; StoreError."""
     check_routes(routes, channels, people)
+    check_reminders(reminders, channels, people)
     if people is not None and any(each.quorum > 1 for each in people.reservations):
         raise InvalidInput("on Temporal one person decides: leave quorum away, or use a store of one machine")
     client = await connect_to_server(named)

@@ -1,7 +1,7 @@
 """Configuration: supervisor.toml, read and checked as a whole before anything is opened.
 
     store, passivate_after, remind_on_start, remind_after, escalate_after, escalate_to, log, traces, trace_contents,
-    [budget], [limits.NAME], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME], [[routes]],
+    [budget], [limits.NAME], [[escalation]], [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME],
     [schedules.NAME], [triggers.NAME]
 
 Rules
@@ -17,7 +17,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, time
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,8 +25,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.client.addresses import is_loopback
-from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Role, TokenHash
-from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, Urgency, UrgencyRule
+from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
 from supervisor.core.calls import rules
@@ -62,6 +62,8 @@ class RulePart(_Part, frozen=True, kw_only=True):
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
     quorum: int = 1
+    urgency: Urgency | None = None
+    """How soon people hear again of the calls that its `ask` asks about."""
     unreviewed: bool = False
     """For an allow: accept a pattern whose prefix has not been reviewed (docs/reference/prefixes.md)."""
 
@@ -90,6 +92,7 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     approvers: tuple[str, ...] = ()
     quorum: int = 1
+    urgency: Urgency | None = None
     rules: tuple[RulePart, ...] = ()
     inactivity_timeout: float | None = None
     first_progress_timeout: float | None = None
@@ -126,10 +129,34 @@ class TokenPart(_Part, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
 
+class QuietPart(_Part, frozen=True, kw_only=True):
+    """Hours of each day, such as "22:00" and "07:00", in a time zone, such as "Europe/Berlin"."""
+
+    begins: str
+    ends: str
+    zone: str
+
+    def made(self) -> Quiet:
+        """Return the hours. Raises InvalidInput."""
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            begins, ends = time.fromisoformat(self.begins), time.fromisoformat(self.ends)
+        except ValueError:
+            raise InvalidInput(f'write times such as "22:00", not {self.begins!r} and {self.ends!r}') from None
+        if begins == ends or begins.tzinfo is not None or ends.tzinfo is not None:
+            raise InvalidInput("write two different times, without a time zone: zone is one for both")
+        try:
+            return Quiet(begins, ends, ZoneInfo(self.zone))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise InvalidInput(f'there is no time zone {self.zone!r}: write one such as "Europe/Berlin"') from None
+
+
 class PersonPart(_Part, frozen=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     tokens: tuple[str | TokenPart, ...] = ()
     identities: dict[str, str] = {}
+    quiet: QuietPart | None = None
 
 
 class ServerPart(_Part, frozen=True, kw_only=True):
@@ -153,6 +180,19 @@ class RoutePart(_Part, frozen=True, kw_only=True):
         return Route(agent=self.agent, tool=self.tool, ask=self.ask, notify=self.notify)
 
 
+class StepPart(_Part, frozen=True, kw_only=True):
+    """A step of the escalation. core/approvals/reminders.py says what it means."""
+
+    after: float
+    whom: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    repeat: int = 0
+
+    def made(self) -> EscalationStep:
+        """Return the step. Raises InvalidInput."""
+        return EscalationStep(after=self.after, whom=self.whom, by=self.by, repeat=self.repeat)
+
+
 class Configuration(_Part, frozen=True, kw_only=True):
     """The content of the file. Its paths are relative to `folder`. The times are in seconds; `open_supervisor` says
     what they mean."""
@@ -163,6 +203,8 @@ class Configuration(_Part, frozen=True, kw_only=True):
     remind_after: float | None = None
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
+    escalation: tuple[StepPart, ...] = ()
+    urgency: Urgency = "normal"
     log: LogForm = "text"
     traces: bool = False
     trace_contents: bool = False
@@ -199,7 +241,10 @@ class Configuration(_Part, frozen=True, kw_only=True):
     def reminders(self) -> Reminders:
         """Return when people are reminded of approvals. Raises InvalidInput."""
         return Reminders(
-            remind_after=self.remind_after, escalate_after=self.escalate_after, escalate_to=self.escalate_to
+            [step.made() for step in self.escalation],
+            remind_after=self.remind_after,
+            escalate_after=self.escalate_after,
+            escalate_to=self.escalate_to,
         )
 
     def standing_rules(self) -> tuple[Rule, ...]:
@@ -207,9 +252,27 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     def persons(self) -> list[Person]:
         return [
-            Person(name=name, roles=part.roles, tokens=tuple(map(_token, part.tokens)), identities=part.identities)
+            Person(
+                name=name,
+                roles=part.roles,
+                tokens=tuple(map(_token, part.tokens)),
+                identities=part.identities,
+                quiet=None if part.quiet is None else part.quiet.made(),
+            )
             for name, part in self.people.items()
         ]
+
+    def urgencies(self) -> list[UrgencyRule]:
+        found = [UrgencyRule(urgency=part.urgency, rule=make_rule(part)) for part in self.rules if part.urgency]
+        for name, agent in self.agents.items():
+            if agent.urgency:
+                found.append(UrgencyRule(urgency=agent.urgency, agent=name))
+            found += [
+                UrgencyRule(urgency=part.urgency, agent=name, rule=make_rule(part))
+                for part in agent.rules
+                if part.urgency
+            ]
+        return found
 
     def standing_limits(self) -> tuple[Limit, ...]:
         """Return the limits. Raises InvalidInput."""
@@ -328,13 +391,7 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
     for where, rule in _rules(configuration):
-        try:
-            make_rule(rule)
-        except InvalidInput as error:
-            yield where, str(error)
-        if rule.approvers and rule.kind != "ask":
-            yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
-        yield from _approver_problems(where, rule, people)
+        yield from _rule_problems(where, rule, people)
     yield from _bound_problems(configuration)
     for name, agent in configuration.agents.items():
         yield from _agent_problems(f"agents.{name}", agent)
@@ -353,6 +410,17 @@ def _bound_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
                 yield where, "it has no limit: write usd, tokens, requests or calls"
         except InvalidInput as error:
             yield where, str(error)
+
+
+def _rule_problems(where: str, rule: RulePart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
+    try:
+        make_rule(rule)
+    except InvalidInput as error:
+        yield where, str(error)
+    for key in ("approvers", "urgency"):
+        if getattr(rule, key) and rule.kind != "ask":
+            yield f"{where}.{key}", f"only a rule of kind ask has it; this one is {rule.kind}"
+    yield from _approver_problems(where, rule, people)
 
 
 def _agent_problems(where: str, agent: AgentPart) -> Iterator[tuple[str, str]]:
@@ -393,8 +461,10 @@ def _reminder_problems(configuration: Configuration) -> Iterator[tuple[str, str]
     try:
         configuration.reminders()
     except InvalidInput as error:
-        yield "remind_after, escalate_after, escalate_to", str(error)
+        yield "escalation" if configuration.escalation else "remind_after, escalate_after, escalate_to", str(error)
     yield from _unknown_people("escalate_to", configuration.escalate_to, configuration.people)
+    for number, step in enumerate(configuration.escalation):
+        yield from _unknown_people(f"escalation[{number}].whom", step.whom, configuration.people)
 
 
 def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
@@ -416,6 +486,11 @@ def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tupl
         yield where, "a person needs a name of printable characters"
     if "scraper" in person.roles and (len(person.roles) > 1 or person.identities):
         yield f"{where}.roles", "a scraper reads the metrics alone: it has no other role, and no identity in a chat"
+    if person.quiet is not None:
+        try:
+            person.quiet.made()
+        except InvalidInput as error:
+            yield f"{where}.quiet", str(error)
     for place, part in enumerate(person.tokens):
         token = _token(part)
         if not is_token_hash(token.hash):

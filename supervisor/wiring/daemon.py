@@ -52,7 +52,7 @@ from supervisor.system.refusals import COMMANDS
 from supervisor.wiring.app import open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
-from supervisor.wiring.platforms import make_channels, make_routes
+from supervisor.wiring.platforms import make_channels, make_reminders, make_routes
 from supervisor.wiring.starts import check_triggers, make_schedules, take_trigger_secrets
 
 log = FactLog(__name__)
@@ -173,9 +173,7 @@ class Daemon:
             adopt=True,
             people=settings.people,
             passivate_after=settings.passivate_after,
-            remind_after=settings.reminders.remind_after,
-            escalate_after=settings.reminders.escalate_after,
-            escalate_to=settings.reminders.escalate_to,
+            escalation=settings.reminders.steps,
             routes=settings.routes,
             traces=settings.traces,
             trace_contents=settings.trace_contents,
@@ -255,7 +253,7 @@ def settle(  # one parameter for each option of the command
             raise InvalidInput(f"agent {name} is configured already; name it in one place")
     if operator is not None:
         persons.append(operator)
-    people = People(persons, configuration.reservations())
+    people = People(persons, configuration.reservations(), configuration.urgencies(), configuration.urgency)
     channels = make_channels(configuration, people, offered, server.public_url)
     return Settings(
         store=store,
@@ -272,7 +270,7 @@ def settle(  # one parameter for each option of the command
         hosts=server.hosts,
         max_streams=server.max_streams,
         passivate_after=configuration.passivate_after,
-        reminders=configuration.reminders(),
+        reminders=make_reminders(configuration, channels, people),
         traces=configuration.traces,
         trace_contents=configuration.trace_contents,
         budget=None if configuration.budget is None else configuration.budget.made(),

@@ -21,10 +21,11 @@ import msgspec
 from supervisor.channels.settings import ChannelSettings, ChannelSetup, Problem
 from supervisor.core.approvals.channel_kinds import ENTRY_POINTS as ENTRY_POINTS, KINDS as KINDS, Kind as Kind
 from supervisor.core.approvals.people import People
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
-from supervisor.runtime.people.routing import route_problems
+from supervisor.runtime.people.routing import route_problems, step_problems
 from supervisor.seam.channel import Channel
 from supervisor.system.withheld import withhold
 from supervisor.wiring.config import Configuration
@@ -58,6 +59,15 @@ def make_routes(configuration: Configuration, channels: Sequence[Channel], peopl
     for key, problem in route_problems(routes, known, people):
         raise InvalidInput(f"{configuration.file}: {key}: {problem}")
     return routes
+
+
+def make_reminders(configuration: Configuration, channels: Sequence[Channel], people: People) -> Reminders:
+    """Return the configured steps. Raises InvalidInput, naming the file and the key."""
+    reminders = configuration.reminders()
+    known = {**{channel.name: channel for channel in channels}, "web": None}
+    for key, problem in step_problems(reminders, known, people):
+        raise InvalidInput(f"{configuration.file}: {key}: {problem}")
+    return reminders
 
 
 def read_tables(

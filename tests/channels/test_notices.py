@@ -111,7 +111,7 @@ async def test_a_notification_names_agent_tool_and_link_and_a_decision_makes_it_
         assert (first["topic"], first["click"]) == ("alerts", f"https://x/approvals/{approval.id}")
         assert "production" not in str(first)
         assert "actions" not in first
-        await anyio.sleep(60)
+        await anyio.sleep(121)  # the reminder is due after 60, and gathered for as long
         assert len(server.published) == 2
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -140,7 +140,7 @@ async def test_a_hook_says_what_waits_and_what_was_decided():
     receiver = Receiver()
     async with open_supervisor(MemoryStore(), channels=[receiver.channel()], remind_after=60.0) as supervisor:
         run, approval = await asked(supervisor)
-        await anyio.sleep(60)
+        await anyio.sleep(121)
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
         await anyio.sleep(1)

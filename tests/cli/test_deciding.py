@@ -251,3 +251,20 @@ def test_a_text_that_is_no_budget_is_one_clear_line(supervisor, limits):
     assert supervisor("run", f"{AGENTS}:spending", "4", "--session", "s").code == 0
     refused = supervisor("budget", "s", limits)
     assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+
+
+def test_a_person_is_on_what_waits_or_hears_of_it_later(supervisor):
+    """Neither decides: without ids both mean what waits now, of one session or of all (A10)."""
+    first, second = sorted(supervisor.ask("x", "y", session="s"))
+    said = supervisor("ack", "--by", "bob", "--json")
+    assert sorted(said.json["approvals"]) == [first, second]
+    assert supervisor("ack", first[16:24], "--by", "cleo").code == 0
+    assert supervisor("snooze", "--session", "s", "--until", "2100-01-01T07:00Z", "--by", "bob", "--json").code == 0
+    assert supervisor("snooze", "--session", "other", "--until", "07:00", "--json").json == {"approvals": []}
+    found = {each["id"]: each for each in supervisor("approvals", "--json").json}
+    assert [found[each]["acknowledged"]["by"] for each in (first, second)] == ["cleo", "bob"]
+    assert {each["status"] for each in found.values()} == {"pending"}
+    assert {each["snoozed"][0]["by"] for each in found.values()} == {"bob"}
+    assert supervisor("snooze", first, "--until", "later").code == 2
+    supervisor("deny", first)
+    assert supervisor("ack", first).code == 4

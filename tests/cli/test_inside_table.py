@@ -48,6 +48,8 @@ resume         refused         resume asked
 import         refused         import FOLDER/other.jsonl --not-running
 approvals      done            approvals
 reveal         refused         approvals --reveal {asked}
+ack            refused         ack
+snooze         refused         snooze --until 07:00
 rules          done            rules
 sessions       done            sessions
 show           done            show asked

@@ -76,6 +76,8 @@ fork           |        works   audited  refused        same         |         w
 add_rule       |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 raise_budget   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 revoke_rule    |        works   audited  refused        says         |         works   audited  works          says     |           -       audited  refused        -
+acknowledge    |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
+snooze         |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 add_schedule   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
 change_schedule|        works   audited  refused        same         |         works   audited  works          says     |           -       audited  refused        -
 run_schedule   |        works   audited  refused        same         |         works   audited  works          same     |           -       audited  refused        -
@@ -284,6 +286,7 @@ async def prune(world: World, of: str, by: str) -> Any:
     await world.far.prune(datetime.now(UTC) + timedelta(days=1), only=[OLD])
 
 
+LATER = datetime.now(UTC) + timedelta(hours=9)
 COMMANDS = {
     "start": Row(nothing, start, e.SessionCreated),
     "resume": Row(a_call, lambda w, of, by: w.far.resume(w.session, by=by), None),
@@ -301,6 +304,8 @@ COMMANDS = {
     "fork": Row(a_call, fork, e.SessionForked),
     "add_rule": Row(nothing, add_rule, "rules"),
     "revoke_rule": Row(a_rule, lambda w, of, by: w.far.revoke_rule(of, by=by), "rules", -1),
+    "acknowledge": Row(a_call, lambda w, of, by: w.far.acknowledge([of], by=by), e.ApprovalHushed),
+    "snooze": Row(a_call, lambda w, of, by: w.far.snooze([of], LATER, by=by), e.ApprovalHushed),
     "add_schedule": Row(nothing, add_schedule, "schedules"),
     "change_schedule": Row(a_schedule, change_schedule, "paused"),
     "run_schedule": Row(a_schedule, run_schedule, e.SessionCreated),

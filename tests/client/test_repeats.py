@@ -1,5 +1,7 @@
 """Commands whose answer is lost: those that do no harm a second time are sent again, all others only say so."""
 
+from datetime import UTC, datetime
+
 import pytest
 from wires import problem, wired
 
@@ -33,6 +35,8 @@ REPEATED = {
     "cancel": lambda remote: remote.cancel("s"),
     "raise_budget": lambda remote: remote.raise_budget("s", Budget(usd=5)),
     "add_rule": lambda remote: remote.add_rule(deny("note")),
+    "acknowledge": lambda remote: remote.acknowledge([ID]),
+    "snooze": lambda remote: remote.snooze([ID], datetime(2027, 1, 1, tzinfo=UTC)),
     "add_schedule": lambda remote: remote.add_schedule(Schedule("s", "a", cron="0 0 * * *")),
     "run_schedule": lambda remote: remote.run_schedule("s"),
 }

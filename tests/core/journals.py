@@ -74,6 +74,8 @@ FIELDS = {
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
+    "ReminderSent": {"channel": "web", "due": AT},
+    "ApprovalHushed": {"by": "ana", "until": AT},
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
     "DecisionRefused": {"by": "eve", "reason": "no approver"},

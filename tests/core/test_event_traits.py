@@ -50,7 +50,7 @@ def test_every_type_with_a_trait_can_be_read_from_a_journal() -> None:
 
 def test_types_are_found_by_any_of_the_traits_asked_for() -> None:
     assert e.having("card") == {e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired}
-    assert e.having("card", "reminds") == {*e.having("card"), e.ApprovalReminded}
+    assert e.having("card", "reminds") == {*e.having("card"), e.ApprovalReminded, e.ApprovalHushed}
 
 
 def test_the_tables_hold_no_type_that_a_journal_does_not() -> None:

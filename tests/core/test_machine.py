@@ -64,6 +64,7 @@ ApprovalDecided.approve   .         .         .         open      .         .
 ApprovalDecided.deny      .         .         .         open      .         .
 ApprovalExpired           .         .         .         open      .         .
 ApprovalReminded          .         .         .         open      .         .
+ApprovalHushed            .         .         .         open      .         .
 ApprovalVoted             .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
 QuestionAsked             .         .         .         open      .         .
@@ -86,6 +87,7 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 CredentialsShown          .         .         .         open      stopping  finished
+ReminderSent              .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished

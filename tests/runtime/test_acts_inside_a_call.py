@@ -41,6 +41,8 @@ OF_A_PERSON = {
     "prune": lambda here, asked: here.prune(datetime.now(UTC)),
     "cancel": lambda here, asked: here.cancel("s", by="ana"),
     "raise_budget": lambda here, asked: here.raise_budget("s", Budget(usd=1), by="ana"),
+    "acknowledge": lambda here, asked: here.acknowledge([asked], by="ana"),
+    "snooze": lambda here, asked: here.snooze([asked], datetime.now(UTC), by="ana"),
     "reveal": lambda here, asked: here.reveal(asked, by="ana"),
     "import_session": lambda here, asked: import_one(here),
 }

@@ -5,8 +5,8 @@ Rules
 - A process may die after it posted a card and before it recorded the card. So the channel searches for such a card,
   around the time of the post: before it posts a second card, and when the approval has ended.
 - A platform that cannot be searched gets a card without buttons, which come when the store has recorded it
-  (`opens_cards`): a process that dies in between leaves a text, and no card that looks live. There the id of a card
-  says which reminder was sent.
+  (`opens_cards`): a process that dies in between leaves a text, and no card that looks live.
+- A reminder of several cards is one message in each conversation where they stand, as a reply to the first of them.
 - A card stands in the place of its session, or in the configured conversation. One that stands in another conversation,
   since the configuration was changed, is retired and posted anew.
 - What follows a refusal is in refusals.py.
@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from copy import copy
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -29,7 +30,7 @@ from supervisor.channels.chat.platform import BURIED
 from supervisor.channels.chat.refusals import FOLLOWS, Deed, Refused, Then, what_follows
 from supervisor.channels.chat.verbs import CARD, Drawn, Face, Mentioned, Platform, Seen
 from supervisor.core.approvals.facts import Fact
-from supervisor.core.approvals.people import Mention, People
+from supervisor.core.approvals.people import MENTIONED, Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.text.visible import json_text
 from supervisor.core.values import Approval
@@ -113,14 +114,30 @@ class PlatformCards(Channel):
         return self.platform.shows(approval)
 
     async def remind(self, approval: Approval, card: str) -> None:
-        if not self.platform.limits.searches:  # it was sent with the card
-            return
+        home = self._place_of(approval)
+        place = await self.platform.below(home, card) if card else await self._locate(home)
+        await self._remind(place, approval, card)
+
+    async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
+        places = dict[str, list[tuple[Approval, str]]]()
+        for approval, card in due:
+            there = _parts(card)[0] if card else (await self._locate(self._place_of(approval))).conversation
+            places.setdefault(there, []).append((approval, card))
+        for conversation, ((approval, card), *others) in places.items():
+            if others:
+                await self._remind(Place(conversation), approval, card, [each for each, _ in others])
+            else:
+                await self.remind(approval, card)
+
+    async def _remind(self, place: Place, approval: Approval, card: str, others: Sequence[Approval] = ()) -> None:
+        """Post a reminder, unless it stands there already."""
         assert approval.reminded_at is not None
-        place, drawn = await self.platform.below(self._place_of(approval), card), self._draw("reminder", approval, card)
-        async with self._find(place, approval.reminded_at, _now()) as messages:
-            async for message in messages:
-                if drawn.mark in message.marks:
-                    return
+        drawn = self._draw("reminder", approval, card, others)
+        if self.platform.limits.searches:
+            async with self._find(place, approval.reminded_at, _now()) as messages:
+                async for message in messages:
+                    if drawn.mark in message.marks:
+                        return
         await self._write(place, drawn)
 
     async def retire(self, approval: Approval, card: str) -> None:
@@ -157,10 +174,7 @@ class PlatformCards(Channel):
                 approval, self._draw("unopened" if self.opens_cards and face == "card" else face, approval)
             )
         await self._renew(approval, card, self._draw(face, approval))
-        reminded = self._noted(approval, card)
-        if reminded != card:
-            await self._write(Place(_parts(card)[0]), self._draw("reminder", approval, card))
-        return reminded
+        return card
 
     async def _post(self, approval: Approval, drawn: Drawn) -> str:
         """Post a card in the place of its session, or else in the configured conversation."""
@@ -182,7 +196,7 @@ class PlatformCards(Channel):
             if found is None:
                 raise
             posted = found
-        return self._noted(approval, posted)
+        return posted
 
     async def _renew(self, approval: Approval, card: str, drawn: Drawn) -> None:
         """Show an approval on its old card. Raises CardGone if another card is to take its place."""
@@ -281,24 +295,20 @@ class PlatformCards(Channel):
         begun = self.platform.place_of(approval.root_session) if self.conversations is not None else None
         return begun or self._home
 
-    def _draw(self, face: Face, approval: Approval, card: str = "") -> Drawn:
-        mentioned = () if face == "retired" else self._mentioned(approval)
-        return self.platform.draw(face, approval, link=self._link, mentioned=mentioned, card=card)
+    def _draw(self, face: Face, approval: Approval, card: str = "", others: Sequence[Approval] = ()) -> Drawn:
+        mentioned = () if face == "retired" else self._mentioned(face, approval, others)
+        return self.platform.draw(face, approval, link=self._link, mentioned=mentioned, card=card, others=others)
 
-    def _mentioned(self, approval: Approval) -> Mentioned:
-        """Return the people whom a card mentions."""
+    def _mentioned(self, face: Face, approval: Approval, others: Sequence[Approval]) -> Mentioned:
+        """Return the people whom a card or message mentions."""
         if self.platform.is_direct(self._place_of(approval)):
             return ()
-        found = self.people.find_mentioned(approval, self._mention, self.name)
+        find = self.people.find_mentioned if face != "reminder" else partial(self.people.find_told, now=_now())
+        every = [find(each, self._mention, self.name) for each in (approval, *others)]
+        found = list(dict.fromkeys(chain.from_iterable(every)))[:MENTIONED]
         known = [(each, self.people.find_by_identity(self.name, each)) for each in found]
         form = self.platform.limits.identity
         return [(id_, person.name) for id_, person in known if person is not None and re.fullmatch(form, id_)]
-
-    def _noted(self, approval: Approval, card: str) -> str:
-        """Return the id of a card: where messages cannot be found, with the time of the last reminder."""
-        if self.platform.limits.searches or approval.reminded_at is None:
-            return card
-        return f"{':'.join(_parts(card))}:{approval.reminded_at.timestamp():.0f}"
 
 
 def _parts(card: str) -> tuple[str, str]:

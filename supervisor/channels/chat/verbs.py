@@ -11,7 +11,7 @@ Rules
 - A verb raises Refused if the platform refuses (refusals.py), ConnectionRefusedError if it did not do it, and OSError
   if it may or may not have done it.
 - What a platform cannot do is in its `limits`. The driver asks for nothing else.
-- A card's id is CONVERSATION:MESSAGE. What else is after a second colon is the driver's.
+- A card's id is CONVERSATION:MESSAGE. A former version wrote after a second colon which reminder it had sent.
 - The message of a card carries a mark, CARD and the approval's id, by which `find` recognises it.
 - `draw` gives the same content for the same approval at any time, except for the face "retired".
 """
@@ -52,8 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     list_units: int
     """UTF-16 units of a list of approvals."""
     searches: bool = True
-    """Whether the app can read the messages of a place. If not, a card is opened after it was recorded, and its id says
-    which reminder was sent."""
+    """Whether the app can read the messages of a place. If not, a card is opened after it was recorded."""
     reopens: bool = False
     """Whether the app can open a closed place."""
     shown_units: int = 2000
@@ -142,9 +141,17 @@ class Platform(ABC):
 
     @abstractmethod
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
-        """Draw an approval. `link`: the address of the web inbox; `card`: the id of the card of a reminder."""
+        """Draw an approval. `link`: the address of the web inbox. `card`: the id of the card of a reminder; `others`:
+        the other approvals of which it reminds."""
 
     @abstractmethod
     def shows(self, approval: Approval) -> Sequence[Fact]:

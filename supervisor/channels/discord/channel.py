@@ -38,6 +38,7 @@ from supervisor.channels.discord.components import (
 from supervisor.channels.discord.interactions import Payload
 from supervisor.channels.discord.rest import DiscordRefused, DiscordRest
 from supervisor.channels.discord.talk import DiscordChat, thread_of
+from supervisor.channels.wording.cards import still_waits, where_of
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
 from supervisor.core.declarations.agent_spec import AgentSpec
@@ -74,7 +75,14 @@ class DiscordPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         users = [id_ for id_, _ in mentioned]
         match face:
@@ -84,7 +92,8 @@ class DiscordPlatform(Platform):
                 return Drawn(retired_message(approval, link))
             case "reminder":
                 id_ = card.partition(":")[2]
-                reminder = reminder_message(approval, id_, users)
+                says = still_waits(approval, *others, where="" if card else where_of((approval, *others), link))
+                reminder = reminder_message(says, id_, users)
                 return Drawn(reminder, _reply_mark(id_, reminder["content"]))
             case _:
                 return Drawn(card_message(approval, approval.created_at, link, users))

@@ -28,7 +28,6 @@ from supervisor.channels.wording.cards import (
     page_of,
     remark,
     shown_whole,
-    still_waits,
     summary,
     with_choices,
 )
@@ -100,14 +99,11 @@ def notice_message(approval: Approval, link: str | None, mentioned: Sequence[str
     return _message(embed, [], mentioned)
 
 
-def reminder_message(approval: Approval, card: str, mentioned: Sequence[str]) -> Message:
-    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
-    text = code_block(still_waits(approval), CONTENT - 30 * len(mentioned))
-    return {
-        "content": _mentions(mentioned) + text,
-        "allowed_mentions": _allowed(mentioned),
-        "message_reference": {"message_id": card, "fail_if_not_exists": False},
-    }
+def reminder_message(says: str, card: str, mentioned: Sequence[str]) -> Message:
+    """Return the message that tells people again of what waits: a reply to a card, by the id of its message, if any."""
+    replies = {"message_reference": {"message_id": card, "fail_if_not_exists": False}} if card else {}
+    text = code_block(says, CONTENT - 30 * len(mentioned))
+    return {"content": _mentions(mentioned) + text, "allowed_mentions": _allowed(mentioned), **replies}
 
 
 def _allowed(people: Sequence[str]) -> Message:

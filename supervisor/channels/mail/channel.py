@@ -3,7 +3,7 @@
 Rules
 - E-mail only notifies: no message and no link in it decides. An approval also goes to the next channel.
 - A message goes to the configured addresses; without any, to the people who may decide, by their identities.
-- The id of a card says which reminder was sent. So after a restart no message is sent a second time.
+- A reminder of several approvals is one message for each person, with those that the person may decide.
 - When an approval has ended, the others who were told get one more message in the same thread, which says that there is
   nothing to do. The person who decided gets none.
 """
@@ -13,6 +13,7 @@ from copy import copy
 from datetime import datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
+from functools import partial
 from typing import Final
 
 import anyio
@@ -97,18 +98,21 @@ class Email(Channel):
         await anyio.sleep_forever()
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        wanted = approval.id
-        if approval.reminded_at is not None:
-            wanted += f":{approval.reminded_at.timestamp():.0f}"
-        if card != wanted:
-            letter = asked_letter if card is None else reminder_letter
-            recipients = self._recipients(approval)
-            if not recipients:
-                raise InvalidInput(
-                    f'no person who may decide has an address; write identities = {{ {self.name} = "..." }}, or `to`'
-                )
-            await self._send(letter, approval, recipients)
-        return wanted
+        if card is None:
+            await self._send(asked_letter, approval, self._needed(approval))
+        return card or approval.id
+
+    async def remind(self, approval: Approval, card: str) -> None:
+        if recipients := self._told(approval):
+            await self._send(reminder_letter, approval, recipients)
+
+    async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
+        found = dict[str, tuple[Address, list[Approval]]]()
+        for approval, _ in due:
+            for each in self._told(approval):
+                found.setdefault(each.addr_spec.lower(), (each, []))[1].append(approval)
+        for recipient, (approval, *others) in found.values():
+            await self._send(partial(reminder_letter, others=others), approval, [recipient])
 
     def shows(self, approval: Approval) -> Sequence[Fact]:
         return shown_facts(approval)
@@ -125,6 +129,20 @@ class Email(Channel):
         sender, to = self._sender.addr_spec, [each.addr_spec for each in recipients]
         await self._server.send(send_to(made, recipients), sender, to)
         self._checked_at = anyio.current_time()
+
+    def _told(self, approval: Approval) -> list[Address]:
+        """Return whom a reminder goes to: not those who want to hear nothing of it now."""
+        now, found = datetime.now().astimezone(), self._needed(approval)
+        known = ((each, self._people.find_by_identity(self.name, each.addr_spec)) for each in found)
+        return [each for each, who in known if who is None or not self._people.held_until(who.name, approval, now)]
+
+    def _needed(self, approval: Approval) -> list[Address]:
+        """Return whom a message goes to. Raises InvalidInput if that is no one."""
+        if not (found := self._recipients(approval)):
+            raise InvalidInput(
+                f'no person who may decide has an address; write identities = {{ {self.name} = "..." }}, or `to`'
+            )
+        return found
 
     def _recipients(self, approval: Approval) -> list[Address]:
         """Return whom a message goes to, each address once."""

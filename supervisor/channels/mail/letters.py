@@ -31,6 +31,7 @@ from supervisor.channels.wording.cards import (
     make_card,
     page_of,
     shown_whole,
+    still_waits,
     summary,
     with_choices,
 )
@@ -64,11 +65,23 @@ def asked_letter(approval: Approval, link: str | None, list_id: str, sender: Add
     return _letter(approval, f"asked.{approval.id}", _asked(approval, link), list_id, sender, now)
 
 
-def reminder_letter(approval: Approval, link: str | None, list_id: str, sender: Address, now: datetime) -> EmailMessage:
-    """Return the message that tells people again of an approval that waits."""
+def reminder_letter(
+    approval: Approval,
+    link: str | None,
+    list_id: str,
+    sender: Address,
+    now: datetime,
+    others: Sequence[Approval] = (),
+) -> EmailMessage:
+    """Return the message that tells people again of an approval that waits, and of others."""
     at = approval.reminded_at or now
-    text = f"This still waits for a person.\n\n{_asked(approval, link)}"
+    where = f"Decide them here, after you have signed in: {link}" if link else "See them by: supervisor approvals"
+    text = f"{still_waits(approval, *others)}\n\n{where}" if others else _again(approval, link)
     return _letter(approval, f"reminded.{approval.id}.{at.timestamp():.0f}", text, list_id, sender, now)
+
+
+def _again(approval: Approval, link: str | None) -> str:
+    return f"This still waits for a person.\n\n{_asked(approval, link)}"
 
 
 def decided_letter(approval: Approval, link: str | None, list_id: str, sender: Address, now: datetime) -> EmailMessage:

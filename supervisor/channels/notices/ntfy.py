@@ -35,6 +35,7 @@ from supervisor.channels.sdk import (
     headline,
     page_of,
     shown_whole,
+    still_waits,
 )
 from supervisor.core.approvals.channel_kinds import KINDS
 
@@ -45,6 +46,8 @@ TITLE: Final = 200
 TEXT_UNITS: Final = 1200  # UTF-16 units: at most 3,600 bytes; ntfy makes a file of more than 4,096
 QUIET: Final = 1  # the priority that makes no sound
 AGAIN: Final = "Still waits."
+STILL_WAITING: Final = "supervisor-still-waiting"
+"""The id of the notification that tells of several approvals: the next one replaces it."""
 CLOCKS_DIFFER: Final = timedelta(seconds=60)
 
 (TOKEN,) = KINDS["ntfy"].secrets
@@ -87,6 +90,16 @@ class Ntfy(Notice):
         assert approval.reminded_at is not None
         if not await self._find(approval, approval.reminded_at, AGAIN):
             await self._publish(approval, f"{AGAIN}\n{self._text(approval)}")
+
+    async def remind_all(self, due: Sequence[tuple[Approval, str]]) -> None:
+        approvals = [approval for approval, _ in due]
+        where = self._link or "supervisor approvals"
+        lines = still_waits(*approvals) if self._detail == "full" else ""
+        text = f"{fit(lines, TEXT_UNITS)}\n{where}" if lines else where
+        title = f"{len(approvals)} approvals still wait"
+        more = {"click": self._link} if self._link is not None else {}
+        message = {"topic": self._topic, "title": title, "message": text, "sequence_id": STILL_WAITING, **more}
+        await self._send("POST", "/", self._headers, msgspec.json.encode(message))
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         return f"{self._topic}:{approval.id}" if await self._find(approval, since) else None

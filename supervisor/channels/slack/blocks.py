@@ -13,6 +13,7 @@ Rules
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +29,6 @@ from supervisor.channels.wording.cards import (
     path_text,
     remark,
     shown_whole,
-    still_waits,
     summary,
     with_choices,
 )
@@ -137,22 +137,18 @@ def plain_blocks(text: str, last: Block) -> list[Block]:
     return [*(_section(piece) for piece in pieces(text, SECTION)), last]
 
 
-def reminder_id(approval: Approval) -> str:
-    """Return the id of the block by which the message of an approval's last reminder is found again."""
+def reminder_id(approval: Approval, others: Sequence[Approval] = ()) -> str:
+    """Return the id of the block by which the message of the last reminder of these approvals is found again."""
     assert approval.reminded_at is not None
+    if others:
+        named = "\n".join(f"{each.id} {each.reminded_at}" for each in (approval, *others))
+        return f"reminders:{sha256(named.encode()).hexdigest()}"
     return f"reminder:{approval.id}:{approval.reminded_at.timestamp():.6f}"
 
 
-def reminder_blocks(approval: Approval, mentioned: Sequence[str]) -> list[Block]:
-    """Return the message that tells people again of an approval that waits."""
-    text = _text(still_waits(approval))
-    return [
-        {
-            "type": "rich_text",
-            "block_id": reminder_id(approval),
-            "elements": [_rich(*_mentions(mentioned), text)],
-        }
-    ]
+def reminder_blocks(says: str, mark: str, mentioned: Sequence[str]) -> list[Block]:
+    """Return the message that tells people again of what waits."""
+    return [{"type": "rich_text", "block_id": mark, "elements": [_rich(*_mentions(mentioned), _text(says))]}]
 
 
 def _mentions(people: Sequence[str]) -> list[Block]:

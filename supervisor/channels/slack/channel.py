@@ -36,7 +36,7 @@ from supervisor.channels.slack.payloads import Payload, SlackCommand, SlackPress
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.channels.wording.cards import still_waits
+from supervisor.channels.wording.cards import still_waits, where_of
 from supervisor.channels.wording.lengths import fit
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
@@ -85,7 +85,14 @@ class SlackPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         members, text, mark = [id_ for id_, _ in mentioned], card_text(approval), ""
         match face:
@@ -94,11 +101,9 @@ class SlackPlatform(Platform):
             case "retired":
                 blocks = retired_blocks(approval, link)
             case "reminder":
-                blocks, text, mark = (
-                    reminder_blocks(approval, members),
-                    inert(still_waits(approval)),
-                    reminder_id(approval),
-                )
+                says = still_waits(approval, *others, where="" if card else where_of((approval, *others), link))
+                mark = reminder_id(approval, others)
+                blocks, text = reminder_blocks(says, mark, members), inert(says)
             case _:
                 blocks = card_blocks(approval, approval.created_at, link, members)
         return Drawn({"blocks": blocks, "text": mentions_text(members) + text}, mark)

@@ -38,6 +38,7 @@ from supervisor.channels.telegram.messages import (
 from supervisor.channels.telegram.polling import SELDOM_SECONDS, Polling
 from supervisor.channels.telegram.talk import TelegramChat, in_topic
 from supervisor.channels.telegram.updates import Words, place_of
+from supervisor.channels.wording.cards import still_waits, where_of
 from supervisor.channels.wording.lengths import fit
 from supervisor.core.approvals.facts import Fact
 from supervisor.core.approvals.people import Mention, People
@@ -77,7 +78,14 @@ class TelegramPlatform(Platform):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, face: Face, approval: Approval, *, link: str | None, mentioned: Mentioned = (), card: str = ""
+        self,
+        face: Face,
+        approval: Approval,
+        *,
+        link: str | None,
+        mentioned: Mentioned = (),
+        card: str = "",
+        others: Sequence[Approval] = (),
     ) -> Drawn:
         match face:
             case "notice":
@@ -85,7 +93,10 @@ class TelegramPlatform(Platform):
             case "retired":
                 return Drawn(retired_message(approval, datetime.now().astimezone(), link))
             case "reminder":
-                return Drawn(reminder_message(approval, _parts(card)[1], mentioned))
+                says = still_waits(approval, *others, where="" if card else where_of((approval, *others), link))
+                if others:
+                    return Drawn(reminder_message(says, _parts(card)[1] if card else None, mentioned))
+                return Drawn(reminder_message(says, _parts(card)[1] if card else None, mentioned, approval.id))
             case _:
                 return Drawn(card_message(approval, link, mentioned, is_open=face == "card"))
 

@@ -34,7 +34,6 @@ from supervisor.channels.wording.cards import (
     page_of,
     remark,
     shown_whole,
-    still_waits,
     summary,
     with_choices,
 )
@@ -142,10 +141,13 @@ def retired_message(approval: Approval, now: datetime, link: str | None = None) 
     return text.add(approval.id, "code").message()
 
 
-def reminder_message(approval: Approval, card: int, mentioned: Mentioned) -> Message:
-    """Return the reply to a card that tells people again of an approval that waits. `card`: the id of its message."""
-    text = _mentions(mentioned).add(fit(still_waits(approval), BODY_UNITS), "code").add("\n").add(approval.id, "code")
-    return _reply(text, card)
+def reminder_message(says: str, card: int | None, mentioned: Mentioned, id_: str = "") -> Message:
+    """Return the message that tells people again of what waits: a reply to a card, by the id of its message, if any.
+    `id_`: of the approval, if it is one."""
+    text = _mentions(mentioned).add(fit(says, BODY_UNITS), "code" if id_ else "pre")
+    if id_:
+        text.add("\n").add(id_, "code")
+    return text.message() if card is None else _reply(text, card)
 
 
 def prompt_message(

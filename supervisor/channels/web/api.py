@@ -18,6 +18,7 @@ from starlette.responses import Response
 from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, json_document, page_document
 from supervisor.channels.web.problems import DECISION_STATUS, Problem
 from supervisor.channels.web.schemas import (
+    AcknowledgeBody,
     ApprovalDocument,
     ApprovalQuery,
     ApproveBody,
@@ -29,6 +30,7 @@ from supervisor.channels.web.schemas import (
     DecisionBody,
     DecisionResultDocument,
     EventDocument,
+    Hushed,
     JournalQuery,
     MessageBody,
     MessageDocument,
@@ -37,6 +39,7 @@ from supervisor.channels.web.schemas import (
     SaidDecision,
     SessionDocument,
     SessionQuery,
+    SnoozeBody,
     StartBody,
     Started,
     TreeDocument,
@@ -234,6 +237,18 @@ def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
     return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
 
 
+async def acknowledge(call: Call) -> Response:
+    body: AcknowledgeBody = call.body
+    done = await call.supervisor.acknowledge(body.approvals, by=call.person.name, channel=body.channel)
+    return json_document(Hushed(done))
+
+
+async def snooze(call: Call) -> Response:
+    body: SnoozeBody = call.body
+    done = await call.supervisor.snooze(body.approvals, body.until, by=call.person.name, channel=body.channel)
+    return json_document(Hushed(done))
+
+
 async def reveal(call: Call) -> Response:
     body: RevealBody = call.body
     found = await call.supervisor.reveal(call.path("id"), by=call.person.name, channel=body.channel)
@@ -387,6 +402,26 @@ ENDPOINTS: Final = (
         decides="approval",
         body=DecisionBody,
         answers={200: DecisionResultDocument, 202: DecisionResultDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/acknowledgements",
+        name="acknowledge",
+        summary="Say that you are on approvals: no step of the escalation comes for half an hour",
+        handle=acknowledge,
+        command=commands.Acknowledge,
+        body=AcknowledgeBody,
+        answers={200: Hushed},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/snoozes",
+        name="snooze",
+        summary="Hear nothing of approvals until an instant",
+        handle=snooze,
+        command=commands.Snooze,
+        body=SnoozeBody,
+        answers={200: Hushed},
     ),
     Endpoint(
         method="POST",

@@ -37,6 +37,7 @@ from supervisor.core.values import (
     SessionView,
     Vote,
 )
+from supervisor.seam.commands import MOST_HUSHED
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 ChannelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]{0,63}$")]
@@ -127,6 +128,30 @@ class SaidDecision(RequestFields, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None = None
     reason: str | None = None
     value: Any = msgspec.UNSET
+
+
+ApprovalIds = Annotated[list[str], Meta(min_length=1, max_length=MOST_HUSHED)]
+
+
+class AcknowledgeBody(RequestFields, frozen=True, kw_only=True):
+    """The person is on these approvals. `channel`: where the person says so, for the audit trail."""
+
+    approvals: ApprovalIds
+    channel: ChannelName = "web"
+
+
+class SnoozeBody(RequestFields, frozen=True, kw_only=True):
+    """The person hears nothing of these approvals until an instant."""
+
+    approvals: ApprovalIds
+    until: Instant
+    channel: ChannelName = "web"
+
+
+class Hushed(msgspec.Struct, frozen=True):
+    """The ids of those that wait and that the person may decide."""
+
+    approvals: tuple[str, ...]
 
 
 class DecisionBody(SaidDecision, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ Rules
 - Pure: `now` is an argument, and times are shown in its time zone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
 PATH_SEPARATOR: Final = " > "
+REMINDED_OF: Final = 10
+"""The approvals that the reminder of many names."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -193,10 +195,27 @@ def summary(approval: Approval, width: int = 60) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def still_waits(approval: Approval) -> str:
-    """Return the text of a reminder."""
-    also = f"; now also asks {', '.join(visible(name) for name in approval.escalated_to)}" * bool(approval.escalated_to)
-    return f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
+def still_waits(approval: Approval, *others: Approval, where: str = "") -> str:
+    """Return the text of a reminder of one approval, or of several: how many, and the first ones. `where`: where people
+    decide them, if no card stands there."""
+    names = dict.fromkeys(name for each in (approval, *others) for name in each.escalated_to)
+    also = f"; now also asks {', '.join(map(visible, names))}" * bool(names)
+    if not others:
+        says = f"Still waits: {path_text(approval.path)} asks: {summary(approval, 200)}{also}"
+        return f"{says}\n{where}" if where else says
+    every = (approval, *others)
+    lines = [f"{path_text(each.path)} asks: {summary(each, 100)}" for each in every[:REMINDED_OF]]
+    roots = len({each.root_session for each in every})
+    sessions = f" in {roots} sessions" * (roots > 1)
+    more = [f"and {len(every) - len(lines)} more"] * (len(every) > len(lines))
+    return "\n".join([f"{len(every)} still wait{sessions}{also}:", *lines, *more, *([where] if where else [])])
+
+
+def where_of(approvals: Sequence[Approval], link: str | None) -> str:
+    """Return where people decide one approval, or several."""
+    if len(approvals) > 1:
+        return link or "See them on the command line: supervisor approvals"
+    return page_of(approvals[0], link) or f"See it on the command line: supervisor approvals {approvals[0].id}"
 
 
 def call_text(content: CallContent) -> str:

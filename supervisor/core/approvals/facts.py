@@ -227,6 +227,9 @@ def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
     yield from _votes(approval)
     if approval.escalated_to:
         yield _our("also asks", ", ".join(visible(name) for name in approval.escalated_to))
+    if approval.acknowledged is not None and approval.acknowledged.until > now:
+        on_it = approval.acknowledged
+        yield _our("on it", f"{visible(on_it.by)}, until {instant_text(on_it.until, now)}")
     if approval.masked:
         yield _our("masked", f"credentials; an operator sees them by: supervisor approvals --reveal {approval.id}")
     yield _our("session", visible(approval.session))

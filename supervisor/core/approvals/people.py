@@ -24,7 +24,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, Final, Literal
 
 import msgspec
@@ -36,6 +36,8 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval, Approve, Decision, Deny, filled_arguments
 
 Role = Literal["approver", "operator", "scraper"]
+Urgency = Literal["low", "normal", "high"]
+URGENCIES: Final[tuple[Urgency, ...]] = ("low", "normal", "high")
 Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
 """Whom a card mentions: the people who may decide it, the one on whose behalf it was asked, or people by name."""
 MENTIONED: Final = 20
@@ -55,6 +57,24 @@ class TokenHash(msgspec.Struct, frozen=True):
         return self.expires_at is None or now < self.expires_at
 
 
+class Quiet(msgspec.Struct, frozen=True):
+    """The hours of each day in which a person hears nothing of what is not urgent, in the person's time zone."""
+
+    begins: time
+    ends: time
+    zone: tzinfo
+
+    def until(self, now: datetime) -> datetime | None:
+        """Return when the hours end that are now; None if there are none now."""
+        local = now.astimezone(self.zone)
+        at, is_over_night = local.time(), self.begins > self.ends
+        is_now = (at >= self.begins or at < self.ends) if is_over_night else self.begins <= at < self.ends
+        if not is_now:
+            return None
+        day = local.date() + timedelta(days=is_over_night and at >= self.begins)
+        return datetime.combine(day, self.ends, self.zone).astimezone(UTC)
+
+
 class Person(msgspec.Struct, frozen=True, kw_only=True):
     """A person who may look, decide, or do everything. `identities`: channel -> the person's identity there."""
 
@@ -62,6 +82,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     tokens: tuple[TokenHash, ...] = ()
     identities: dict[str, str] = {}
+    quiet: Quiet | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -86,31 +107,58 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
 
     def meets(self, approval: Approval, arguments: Any) -> bool:
         """Return whether this reservation applies to an approval, if the call had these arguments."""
-        if self.agent not in (None, *approval.path):
-            return False
-        if self.rule is None:
-            return True
-        if not is_about(self.rule, approval.tool, approval.claims):
-            return False
-        if not isinstance(arguments, Mapping):
-            return True  # in doubt (A5)
-        content = shown_content(
-            approval.tool,
-            arguments,
-            folder=approval.cwd,
-            command=approval.command,
-            claims=approval.claims,
-            secret=(*approval.secret, *approval.masked),  # in doubt, a pattern matches masked arguments (A5)
-        )
-        return policy_of([self.rule], content, root_session=None) is not None
+        return _is_meant(self.agent, self.rule, approval, arguments)
+
+
+class UrgencyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How soon people hear again of what an agent and all below it ask, or of calls for which a rule asks: `low` not in
+    their quiet hours, `high` at once. If several rules mean an approval, the highest counts."""
+
+    urgency: Urgency
+    agent: str | None = None
+    rule: Rule | None = None
+
+    def meets(self, approval: Approval) -> bool:
+        """Return whether an approval is meant."""
+        return _is_meant(self.agent, self.rule, approval, approval.arguments)
+
+
+def _is_meant(agent: str | None, rule: Rule | None, approval: Approval, arguments: Any) -> bool:
+    """Return whether an approval is of an agent and a rule, if the call had these arguments."""
+    if agent not in (None, *approval.path):
+        return False
+    if rule is None:
+        return True
+    if not is_about(rule, approval.tool, approval.claims):
+        return False
+    if not isinstance(arguments, Mapping):
+        return True  # in doubt (A5)
+    content = shown_content(
+        approval.tool,
+        arguments,
+        folder=approval.cwd,
+        command=approval.command,
+        claims=approval.claims,
+        secret=(*approval.secret, *approval.masked),  # in doubt, a pattern matches masked arguments (A5)
+    )
+    return policy_of([rule], content, root_session=None) is not None
 
 
 class People:
-    """All known people, and which decisions are reserved for whom."""
+    """All known people, which decisions are reserved for whom, and how urgent they are. `urgency`: of what no rule of
+    `urgencies` means."""
 
-    def __init__(self, persons: Iterable[Person], reservations: Iterable[ApproverRule] = ()) -> None:
+    def __init__(
+        self,
+        persons: Iterable[Person],
+        reservations: Iterable[ApproverRule] = (),
+        urgencies: Iterable[UrgencyRule] = (),
+        urgency: Urgency = "normal",
+    ) -> None:
         self._by_name = {person.name: person for person in persons}
         self.reservations = tuple(reservations)
+        self.urgencies = tuple(urgencies)
+        self.urgency = urgency
         for each in self.reservations:
             if each.quorum < 1 or (each.quorum > 1 and len({*each.approvers} & self._by_name.keys()) < each.quorum):
                 raise InvalidInput(
@@ -161,6 +209,33 @@ class People:
         known = (self.find(name) for name in dict.fromkeys([*approval.escalated_to, *names]))
         found = [person.identities[channel] for person in known if person and channel in person.identities]
         return found[:MENTIONED]
+
+    def urgency_of(self, approval: Approval) -> Urgency:
+        """Return how soon people hear of an approval again."""
+        found = [each.urgency for each in self.urgencies if each.meets(approval)]
+        return max(found, key=URGENCIES.index, default=self.urgency)
+
+    def held_until(self, name: str, approval: Approval, now: datetime) -> datetime | None:
+        """Return until when a person hears nothing of an approval again; None if the person does now.
+
+        Quiet hours hold what is of low urgency. If all who may decide it are quiet, they do not hold the first step."""
+        snoozed = [each.until for each in approval.snoozed if each.by == name and each.until > now]
+        quiet = self._quiet_until(name, now)
+        if quiet is not None and self.urgency_of(approval) == "low":
+            deciders = (each for each in self._by_name if self.why_not_decide(each, approval) is None)
+            if approval.step > 1 or any(self._quiet_until(each, now) is None for each in deciders):
+                snoozed.append(quiet)
+        return max(snoozed, default=None)
+
+    def _quiet_until(self, name: str, now: datetime) -> datetime | None:
+        person = self.find(name)
+        return None if person is None or person.quiet is None else person.quiet.until(now)
+
+    def find_told(self, approval: Approval, mention: Mention, channel: str, now: datetime) -> list[str]:
+        """Return the identities on a channel of the people whom a reminder mentions now."""
+        found = self.find_mentioned(approval, mention, channel)
+        known = ((each, self.find_by_identity(channel, each)) for each in found)
+        return [each for each, person in known if person is None or self.held_until(person.name, approval, now) is None]
 
     def find_deciders(self, approval: Approval, channel: str) -> list[str]:
         """Return the identities on a channel of all people who may decide an approval."""

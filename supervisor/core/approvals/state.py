@@ -46,6 +46,8 @@ ENDS_APPROVAL: Final = types_in({key: to for key, to in APPROVAL.items() if to !
 DECISIONS: Final[dict[ApprovalStatus, DecisionKind]] = {"approved": "approve", "denied": "deny", "answered": "answer"}
 """The decision that leads to each status; the other statuses are reached without one."""
 
+_REMINDS: Final = e.having("reminds")
+
 BEGUN: Final = "?"
 """The prefix of a target on which a card was about to be posted, if the result is not known."""
 FAILED: Final = "-"
@@ -68,17 +70,26 @@ class Left(msgspec.Struct, frozen=True, gc=False):
     begun_at: datetime | None = None
     failure: str = ""
     shows: str = ""
+    told: datetime | None = None
+    """When the last reminder was due that was sent there."""
+
+    @property
+    def is_of_card(self) -> bool:
+        """Whether it says more than that people were told there."""
+        return self.card is not None or self.begun_at is not None or bool(self.failure)
 
 
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
-    """One approval. `ended`: the event that ended it; `reminded`: its last reminder; `cards`: the events that say where
-    it is shown; `votes`: the last one of each person, while it is pending. In an index they are positions and names."""
+    """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
+    events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
+    reminder that was sent to each target. In an index they are positions and names, and it does not have `told`."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
     reminded: Any = None
     cards: tuple[Any, ...] = ()
     votes: tuple[Any, ...] = ()
+    told: tuple[Any, ...] = ()
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
         """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
@@ -86,7 +97,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         kind, kept = type(event), event if position is None else position
         if kind in ENDS_APPROVAL:
             status = APPROVAL.get((self.status, symbol(event)))
-            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards)
+            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards, (), self.told)
         if e.is_of_card(event):
             prefix, gone = CARD[symbol(event)]
             target = target_of(event)
@@ -95,7 +106,12 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        if kind is e.ApprovalReminded:
+        if isinstance(event, e.ReminderSent):
+            if position is not None:
+                return self
+            told = (each for each in self.told if target_of(each) != target_of(event))
+            return replace(self, told=(*told, event))
+        if kind in _REMINDS:
             return replace(self, reminded=kept)
         if isinstance(event, e.ApprovalVoted) and self.status == "pending":
             others = tuple(each for each in self.votes if _vote(each).by != event.by)
@@ -139,6 +155,8 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
                     found[target] = Left(said.card, shows=said.shows)
                 case e.CardFailed():
                     found[target] = replace(found.get(target, Left()), failure=said.error)
+        for sent in self.told:
+            found[target_of(sent)] = replace(found.get(target_of(sent), Left()), told=sent.due)
         return found
 
     def posted(self, channel: str | None = None) -> list[e.CardPosted]:

@@ -19,6 +19,7 @@ from supervisor.core.errors import IllegalEvent, InvalidInput, StoreUnreadable
 from supervisor.core.events.asking import (
     ApprovalDecided as ApprovalDecided,
     ApprovalExpired as ApprovalExpired,
+    ApprovalHushed as ApprovalHushed,
     ApprovalReminded as ApprovalReminded,
     ApprovalVoted as ApprovalVoted,
     ApprovalWithdrawn as ApprovalWithdrawn,
@@ -32,6 +33,7 @@ from supervisor.core.events.asking import (
     DecisionRefused as DecisionRefused,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
 )
@@ -110,6 +112,7 @@ AnyEvent = (
     | QuestionAnswered
     | ApprovalDecided
     | ApprovalExpired
+    | ApprovalHushed
     | ApprovalReminded
     | ApprovalVoted
     | ApprovalWithdrawn
@@ -143,6 +146,7 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderSent
     | RuleAdded
     | RuleRevoked
     | DecisionRefused

@@ -14,7 +14,7 @@ from msgspec import Raw
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import Scope
+from supervisor.core.values import HushedBy, Scope
 
 COPIED: Final = "copied:"
 """The prefix of the id of an approval of another session, in a copy of that session's journal
@@ -164,11 +164,38 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
 
 @event_traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
-    """No decision was made for a while: people are shown the approval again, once. `escalated_to` names people who may
+    """No decision was made for a while: people are told of the approval again. `escalated_to` names people who may
     decide from now on, in addition to those who could before."""
 
     approval: str
     escalated_to: tuple[str, ...] = ()
+    step: int = 0
+    """The number of the step of the escalation, from 1; 0: a former version wrote it."""
+    told_in: tuple[str, ...] = ()
+    """Targets where people are told of it, next to the conversations that have its card."""
+    acknowledged: HushedBy | None = None
+    snoozed: tuple[HushedBy, ...] = ()
+    """As the last ApprovalHushed says: the last one of both events says all that holds."""
+
+
+@event_traits("audited", "reminds", "not copied", "no progress")
+class ApprovalHushed(Event, frozen=True, kw_only=True):
+    """A person acknowledged an approval ("I am on it"), so that its steps pause; or wants to hear nothing of it for a
+    while. Neither is a decision, and neither gives a right. The event says all that holds of steps from then on."""
+
+    approval: str
+    by: str
+    until: datetime
+    channel: str | None = None
+    acknowledged: HushedBy | None = None
+    """Who is on it; the newest one counts."""
+    snoozed: tuple[HushedBy, ...] = ()
+    """People who hear nothing of it."""
+    reminded_at: datetime | None = None
+    escalated_to: tuple[str, ...] = ()
+    step: int = 0
+    told_in: tuple[str, ...] = ()
+    """As the last ApprovalReminded says."""
 
 
 @event_traits("card", "not copied", "no progress", "of its row")
@@ -222,14 +249,27 @@ class CardRetired(Event, frozen=True, kw_only=True):
     """Whether it was found to be gone, while the approval was pending: a person has deleted it."""
 
 
+@event_traits("audited", "not copied", "no progress")
+class ReminderSent(Event, frozen=True, kw_only=True):
+    """A message has told the people of one conversation that an approval still waits. One message may do that for
+    many approvals; each of them has this event."""
+
+    approval: str
+    channel: str
+    place: str = ""
+    is_notice: bool = False
+    due: datetime
+    """When the reminder was due: the instant of ApprovalReminded."""
+
+
 CardEvent = CardBegun | CardPosted | CardFailed | CardRetired
 NOTICE: Final = "!"
 """The prefix of a target whose cards only say that an approval waits."""
 
 
-def target_of(event: CardEvent) -> str:
-    """Return the target of a card: its channel, and its place after a colon if it has one; a notice after NOTICE. An
-    approval has at most one card for each target."""
+def target_of(event: CardEvent | ReminderSent) -> str:
+    """Return the target of a card or message: its channel, and its place after a colon if it has one; a notice after
+    NOTICE. An approval has at most one card for each target."""
     where = f"{event.channel}:{event.place}" if event.place else event.channel
     return f"{NOTICE}{where}" if event.is_notice else where
 

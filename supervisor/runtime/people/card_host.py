@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 from supervisor.core.approvals.state import Left
-from supervisor.core.events.asking import CardBegun, CardEvent
+from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
 from supervisor.core.values import Approval
 
 
@@ -45,6 +45,6 @@ class CardHost(Protocol):
         of the card that another process has posted for this target, or may have posted before it died."""
         ...
 
-    async def note(self, approval: Approval, event: CardEvent, /) -> None:
-        """Keep an event about a card of an approval."""
+    async def note(self, approval: Approval, event: CardEvent | ReminderSent, /) -> None:
+        """Keep an event about a card of an approval, or about a message that told of it."""
         ...

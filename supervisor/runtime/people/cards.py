@@ -15,11 +15,12 @@ Rules
 - A card that is gone is noted as retired before a new one is posted. So no process knows of two.
 - A channel may say that the cards of an earlier process are to be looked at (`remind_on_start`), at the rate of
   RENEWALS. One that is gone or lies buried is retired and posted anew. A card that has changed is renewed instead.
-- A reminder is a message of its own, once for each card. One that fails is tried again as a card is.
+- A card is renewed for a reminder, and so posted anew if it is gone. The message that people get is another one
+  (gathered.py).
 - A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
 - A channel handles AT_ONCE cards at a time, on all of its targets. New cards come first, then cards to retire, then
-  cards to renew or to try again. A card's timeout begins with its turn, so a platform that takes one card a second can
-  take a thousand.
+  messages (gathered.py), then cards to renew or to try again. A card's timeout begins with its turn, so a platform that
+  takes one card a second can take a thousand.
 - A channel is stuck after a card has failed in more than STUCK_AFTER_SECONDS, until a card succeeds. A stuck
   channel is not waited for: the approval is shown on the next one at once.
 
@@ -31,17 +32,20 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Protocol
 
 import anyio
 
 from supervisor.core import events as e
 from supervisor.core.approvals.facts import is_whole
+from supervisor.core.approvals.people import People
 from supervisor.core.approvals.state import Left
 from supervisor.core.encoding import printable_text
 from supervisor.core.events.asking import CardEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.runtime.people.card_host import CardHost
+from supervisor.runtime.people.gathered import REMINDED, SELDOM_SECONDS, Due, Gathered
 from supervisor.runtime.people.slots import URGENT, Slots
 from supervisor.seam.channel import CardGone, Channel
 from supervisor.system.logs import FactLog
@@ -49,12 +53,11 @@ from supervisor.system.logs import FactLog
 log = FactLog(__name__)
 
 AT_ONCE = 4  # cards that a channel is given at the same time
-SELDOM_SECONDS = 600.0  # seconds: the longest wait until a card is tried again
 FAILS_AFTER_CARDS = 3
 STUCK_AFTER_SECONDS = 5.0  # seconds
 RENEWALS = 3.0  # cards of an earlier process that a channel is given to renew, each second
 _DIGEST_CHARACTERS = 16  # characters of the digest of what a card shows
-RETIRED, RENEWED = 1, 2
+RETIRED, RENEWED = REMINDED - 1, REMINDED + 1
 """The ranks of work that is not URGENT."""
 
 
@@ -79,7 +82,7 @@ class Card:
         self.says: Approval | None = None
         """The approval as this process last showed it."""
         self.reminded_at: datetime | None = None
-        """The reminder that people got: on the card, or in a message of its own."""
+        """The reminder that people got: on a new card, or in a message."""
         self.failure = ""
         """The last failure in the journal; "" after a success."""
         self.again_in = again_in
@@ -139,7 +142,15 @@ class Target:
     """A channel or one of its places, and its cards by approval. `channel`: as it is at that place (`Channel.at`)."""
 
     def __init__(
-        self, host: CardHost, channel: Channel, start: Start, lane: Lane, place: str = "", *, is_notice: bool = False
+        self,
+        host: CardHost,
+        channel: Channel,
+        start: Start,
+        lane: Lane,
+        place: str = "",
+        *,
+        is_notice: bool = False,
+        people: People | None = None,
     ) -> None:
         self._host = host
         self._channel = channel
@@ -151,6 +162,11 @@ class Target:
         self.key = target_of(e.CardRetired(at=host.now(), approval="", **self._where))
         self.keeps_cards = channel.keeps_cards
         self._cards: dict[str, Card] = {}
+        self._told: dict[str, datetime | None] = {}
+        """The approvals of which people are told here without a card, and the last reminder that was sent."""
+        alone = people.find_by_identity(channel.name, place[1:]) if people is not None and place[:1] == "@" else None
+        reader = None if alone is None else alone.name
+        self._gathered = Gathered(host, channel, lane.slots, start, self._find_due, self._note_sent, people, reader)
         lane.targets.append(self)
 
     def __repr__(self) -> str:
@@ -165,11 +181,15 @@ class Target:
         if approval not in self._cards:
             card = self._cards[approval] = Card(self._channel.card_again)
             card.id, card.begun_at, card.failure, card.shows = left.card, left.begun_at, left.failure, left.shows
+            card.reminded_at = left.told
+            if left.told is not None:
+                self._gathered.told_before(left.told)
             card.is_noted = card.id is not None or card.begun_at is not None
 
     def begin(self, approval: Approval, rank: int = URGENT) -> None:
         """Show an approval, or renew its card, in a task of its own; nothing if that is under way."""
         card = self._cards.setdefault(approval.id, Card(self._channel.card_again))
+        self._gathered.take(approval)
         if not card.is_under_way:
             card.take_back()
             card.is_under_way, card.settled = True, anyio.Event()
@@ -190,6 +210,7 @@ class Target:
     def retire(self, approval: Approval) -> None:
         """Retire the card of an approval that needs no decision any more, so that it does not look live."""
         card = self._cards.get(approval.id)
+        self._told.pop(approval.id, None)
         if card is not None and not card.is_under_way:  # a task under way retires it at its end
             card.take_back()
             card.is_under_way, card.again_in = True, self._channel.card_again
@@ -240,12 +261,13 @@ class Target:
             card.id = None if left is None else left.card
             card.is_noted = card.id is not None
             card.shows = "" if left is None else left.shows
+            card.reminded_at = None if left is None else left.told
         known = found = card.id
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
         is_left = card.says is None and found is not None and found == known
         card.says = self._host.mark(approval)
-        is_as_it_was = found is not None and found == known and card.shows != "" and card.shows == self._face(card.says)
+        is_as_it_was = found is not None and found == known and self._is_face(card, card.says)
         is_looked_at = is_left and is_as_it_was and self._channel.remind_on_start and not self.is_notice
         if not is_as_it_was or is_looked_at:
             if is_left and self._waits_for_turn(approval, card):
@@ -262,7 +284,7 @@ class Target:
             self._lane.count_success()
             if not is_as_it_was or posted != known:
                 await self._note_posted(approval, card, posted, is_new=posted != known)
-        card.reminded_at, card.failure = card.says.reminded_at, ""
+        card.failure = ""
         card.again_in = self._channel.card_again
 
     def _waits_for_turn(self, approval: Approval, card: Card) -> bool:
@@ -338,7 +360,7 @@ class Target:
             raise
 
     async def _note_posted(self, approval: Approval, card: Card, posted: str, *, is_new: bool) -> None:
-        """Note a card that was posted or renewed, and what it shows. Then open it, or send its reminder.
+        """Note a card that was posted or renewed, and what it shows. Then open it. A new card reminds by itself.
 
         A card that is opened after it was noted is noted without what it shows: if this process dies in between, the
         next one opens it."""
@@ -353,17 +375,59 @@ class Target:
             card.is_noted = True
             if opens:
                 await self._channel.post(card.says, posted)
-        if card.says.reminded_at not in (None, card.reminded_at) and not is_new:
-            await self._channel.remind(card.says, posted)
+        if is_new and card.says.reminded_at is not None:
+            await self._note_sent(card.says)
         if not is_new and is_kept and face != card.shows:
             await note(shows=face)
         card.shows = face
 
-    def _face(self, says: Approval) -> str:
-        """Return a digest of all that the card and its reminder say; "" if the channel cannot tell it."""
+    def _face(self, says: Approval, *, is_former: bool = False) -> str:
+        """Return a digest of all that the card says, and of the reminder that it was renewed for; "" if the channel
+        cannot tell it. `is_former`: as a former version noted it, when it had sent the reminder."""
         if (face := self._channel.face(says, is_notice=self.is_notice)) is None:
             return ""
-        return sha256(f"{says.reminded_at}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+        renewed_for = f"{'' if is_former or says.reminded_at is None else 'due '}{says.reminded_at}"
+        return sha256(f"{renewed_for}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+
+    def tell(self, approval: Approval) -> None:
+        """Tell people here of an approval in the next message, even if it has no card here."""
+        if approval.id not in self._told:
+            left = self._host.find_left(approval).get(self.key)
+            self._told[approval.id] = None if left is None else left.told
+        self._gathered.take(approval)
+
+    def _find_due(self, approval: Approval) -> Due | None:
+        """Return an approval and its card if people are to be told of it here again."""
+        card, now = self._cards.get(approval.id), self._find_pending(approval)
+        if now is None or now.reminded_at is None:
+            return None
+        if card is None or card.id is None:
+            is_due = approval.id in self._told and self._told[approval.id] != now.reminded_at
+            return Due(self._host.mark(now), "") if is_due else None
+        if now.reminded_at == card.reminded_at:
+            return None
+        return None if self._was_told(card, now) else Due(self._host.mark(now), card.id)
+
+    def _is_face(self, card: Card, says: Approval) -> bool:
+        """Whether a card is known to say this already."""
+        return card.shows != "" and card.shows in (self._face(says), self._face(says, is_former=True))
+
+    def _was_told(self, card: Card, now: Approval) -> bool:
+        """Whether a former version has sent the last reminder: it noted that in the digest or the id of a card."""
+        assert now.reminded_at is not None
+        assert card.id is not None
+        is_in_digest = card.shows != "" and card.shows == self._face(self._host.mark(now), is_former=True)
+        return is_in_digest or card.id.endswith(f":{now.reminded_at.timestamp():.0f}")
+
+    async def _note_sent(self, approval: Approval) -> None:
+        """Note that people were reminded of an approval here."""
+        due = approval.reminded_at
+        assert due is not None
+        if (card := self._cards.get(approval.id)) is not None:
+            card.reminded_at = due
+        if approval.id in self._told:
+            self._told[approval.id] = due
+        await self._note(approval, e.ReminderSent, due=due)
 
     async def _claim(self, approval: Approval, card: Card) -> str | None:
         """Claim the posting of a card. Return the card that another process has posted, if there is one."""
@@ -428,7 +492,7 @@ class Target:
         return await self._channel.find_card(approval, begun_at, until)
 
     async def _note(
-        self, approval: Approval, kind: type[CardEvent], at: datetime | None = None, **fields: Any
+        self, approval: Approval, kind: type[CardEvent | e.ReminderSent], at: datetime | None = None, **fields: Any
     ) -> datetime:
         """Keep an event of this target, and return its instant; None is now."""
         instant = at or self._host.now()
@@ -436,11 +500,12 @@ class Target:
         return instant
 
     def _is_outdated(self, card: Card, now: Approval) -> bool:
-        """Return whether the card shows an old state: blocked or not, reminded or not."""
+        """Return whether the card shows an old state: blocked or not, reminded or not, and who is on it."""
         if (said := card.says) is None:
             return False
         now = self._host.mark(now)
-        return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
+        shown = attrgetter("blocked", "reminded_at", "acknowledged")
+        return bool(shown(said) != shown(now))
 
     def _find_pending(self, approval: Approval) -> Approval | None:
         """Return an approval as it is now; None if it needs no decision any more."""

@@ -127,6 +127,7 @@ class Poster:
         routed = [] if route is None else [each async for each in self._routed(approval, route) if each not in known]
         for target in routed:
             target.begin(approval, URGENT)
+        self.tell(approval)
         is_shown = False
         for target in (*known, *routed):
             is_shown |= await target.is_shown(approval.id)
@@ -162,13 +163,31 @@ class Poster:
                 unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
                 await unreachable.note_unreachable(approval, _UNREACHABLE)
 
+    def tell(self, approval: Approval) -> None:
+        """Tell people of an approval where its last step says."""
+        for named in approval.told_in:
+            channel, place = split_target(named)
+            if channel not in self._channels:  # another process serves it
+                continue
+            places = [place]
+            if place == APPROVERS:
+                found = [] if self._people is None else self._people.find_deciders(approval, channel)
+                places = [f"@{identity}" for identity in found]
+            for each in places:
+                try:
+                    target = self._add(channel, each, is_notice=self._channels[channel].only_notifies)
+                except InvalidInput as error:  # today's configuration has no such place
+                    log.warning("target.not_reached", target=named, approval=approval.id, error=str(error))
+                else:
+                    target.tell(approval)
+
     def _recall(self, approval: Approval) -> None:
         """Give the targets the cards that an earlier process left (R3)."""
         if not (approval.shown or self._keeps_cards) or any(t.knows(approval.id) for t in self._targets.values()):
             return
         for key, left in self._host.find_left(approval).items():
             channel, place = split_target(key.removeprefix(NOTICE))
-            if channel in self._channels and place != APPROVERS:
+            if channel in self._channels and place != APPROVERS and left.is_of_card:
                 try:
                     target = self._add(channel, place, is_notice=key.startswith(NOTICE))
                 except InvalidInput as error:  # it was configured in another way when the card was posted
@@ -183,7 +202,15 @@ class Poster:
         if key not in self._targets:
             whole = self._channels[channel]
             there = whole.at(place) if place else whole
-            self._targets[key] = Target(self._host, there, self.start, self._lanes[channel], place, is_notice=is_notice)
+            self._targets[key] = Target(
+                self._host,
+                there,
+                self.start,
+                self._lanes[channel],
+                place,
+                is_notice=is_notice,
+                people=self._people,
+            )
         return self._targets[key]
 
     def _is_decided(self, approval: Approval) -> bool:

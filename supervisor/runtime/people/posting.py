@@ -5,7 +5,9 @@ Posting begins after the approval's commit, and never delays that commit (A1).
 Rules
 - When this process claims a tree, it posts all pending approvals of the tree (R3).
 - A process shows the approvals of the trees that it owns. A process that claims trees as it runs (a daemon) also shows
-  an approval of another process that no channel has shown for OWNER_TIME_SECONDS.
+  an approval of another process that no channel has shown for OWNER_TIME_SECONDS. It lets the steps of all approvals
+  come (remind.py). If a step has come and no process owns the tree, it shows the approval, and tells people of it; if
+  one owns the tree and shows it, it tells people in the targets that the step names.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
 - `unattended` answers in place of people, under its own name. The setting is never stored. It says yes to nothing that
@@ -30,13 +32,13 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import Left, fold
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.errors import StoreError
-from supervisor.core.events.asking import CardBegun, CardEvent
+from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
-from supervisor.runtime.people.cards import SELDOM_SECONDS
 from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.gathered import SELDOM_SECONDS
 from supervisor.runtime.people.poster import Poster
 from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience
@@ -103,7 +105,7 @@ class LocalCards:
         await self.note(approval, begun)
         return None
 
-    async def note(self, approval: Approval, event: CardEvent) -> None:
+    async def note(self, approval: Approval, event: CardEvent | ReminderSent) -> None:
         def plan(view: View) -> list[Entry]:
             if view.find_session(approval.session) is None:
                 return []  # its tree was pruned, although a card could not be retired
@@ -139,7 +141,7 @@ class Posting:
         cards are noted; None: in the store. `serves`: whether this process shows what the tree of a root asks; None: if
         it owns the tree."""
         self._runner = runner
-        self._reminding = Reminding(runner, reminders, self._show_again)
+        self._reminding = Reminding(runner, reminders)
         self._reader = reader
         self._store = reader.store
         self._audience = audience
@@ -183,11 +185,11 @@ class Posting:
         if approval.status != "pending":
             self._retire(approval)
         elif approval.id in self._known:
-            if approval.votes:  # each card says how many have voted
-                self._poster.show(approval)
+            self._tell_again(approval)  # a card says how many have voted, too
         elif self._serves(approval.root_session):
             self._take(approval)
         elif self._sweep:
+            self._reminding.watch(approval)
             self._leave_to_owner(approval)
 
     def serve_in(self, tasks: TaskGroup) -> None:
@@ -211,7 +213,7 @@ class Posting:
                 self._take(approval)
             elif approval.id in self._foreign:
                 self._foreign.discard(approval.id)
-                self._reminding.watch(approval)
+                self._tell_again(approval)
         if self._poster.has_channels and not self._sweep:
             for stale in self._store.find_shown():
                 if stale.root_session == root:
@@ -245,8 +247,11 @@ class Posting:
             if now is None or now.status != "pending" or now.id in self._known:
                 return
             is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
-            if is_shown or store.get_owner(now.root_session) is None:  # the process that claims the tree shows it
+            is_left = store.get_owner(now.root_session) is None
+            if now.reminded_at is None and (is_shown or is_left):  # the process that claims the tree shows it
                 self._leave_to_owner(now, min(SELDOM_SECONDS, max(OWNER_TIME_SECONDS, 2 * wait)))
+            elif is_shown and not is_left:
+                self._poster.tell(now)
             else:
                 self._known.add(now.id)
                 self._foreign.add(now.id)
@@ -263,6 +268,7 @@ class Posting:
                 if approval.id in self._known:
                     continue
                 if not self._serves(approval.root_session):
+                    self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
                 elif not store.owns(approval.root_session):
                     self._take(approval)
@@ -298,9 +304,11 @@ class Posting:
             self._known.discard(approval.id)
             self._runner.attempts.suspend_root(approval.root_session, error)
 
-    async def _show_again(self, approval: Approval) -> None:
-        """Renew the cards of an approval, or show it on the first channel that takes it."""
-        self._poster.show(approval)
+    def _tell_again(self, approval: Approval) -> None:
+        """Renew the cards of an approval that this process shows, and tell people that it still waits."""
+        self._reminding.watch(approval)
+        if self._poster.has_channels and self._answer is None:
+            self._poster.show(approval)
 
     def _renew_cards_of(self, session: str) -> None:
         """Renew the cards of a session that has become blocked or unblocked."""

@@ -1,8 +1,9 @@
-"""Check routes against the channels there are, before anything is posted."""
+"""Check routes and steps of an escalation against the channels there are, before anything is posted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from supervisor.core.approvals.people import People
+from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import APPROVERS, Route, split_target
 from supervisor.core.errors import InvalidInput
 from supervisor.seam.channel import Channel
@@ -21,6 +22,26 @@ def route_problems(
                     yield f"routes[{number}].{key}", why
         if len({*route.ask, *route.notify}) < len(route.ask) + len(route.notify):
             yield f"routes[{number}]", "each target is written once, under ask or under notify"
+
+
+def step_problems(
+    reminders: Reminders, channels: Mapping[str, Channel | None], people: People | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the problems of the steps of an escalation, as (key, problem)."""
+    for number, step in enumerate(reminders.steps):
+        for target in step.by:
+            channel = channels.get(split_target(target)[0])
+            why = _why_not(target, channels, people, is_notice=channel is not None and channel.only_notifies)
+            if why is None and (channel is None or not _can_tell(channel)):
+                why = f"{target} shows cards, and tells people nothing else: write a channel that does"
+            if why is not None:
+                yield f"escalation[{number}].by", why
+
+
+def check_reminders(reminders: Reminders, channels: Sequence[Channel], people: People | None) -> None:
+    """Raise InvalidInput for the first problem of the steps."""
+    for key, problem in step_problems(reminders, {channel.name: channel for channel in channels}, people):
+        raise InvalidInput(f"{key}: {problem}")
 
 
 def check_routes(routes: Sequence[Route], channels: Sequence[Channel], people: People | None) -> None:
@@ -59,6 +80,11 @@ def _why_not_there(name: str, channel: Channel | None, place: str, people: Peopl
     except InvalidInput as error:
         return str(error)
     return None
+
+
+def _can_tell(channel: Channel) -> bool:
+    own = type(channel)
+    return own.remind is not Channel.remind or own.remind_all is not Channel.remind_all
 
 
 def _can_notify(channel: Channel) -> bool:

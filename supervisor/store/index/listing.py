@@ -26,7 +26,7 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
-from supervisor.core.values import Approval, Outcome, unchanged
+from supervisor.core.values import Approval, HushedBy, Outcome, unchanged
 from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
@@ -90,12 +90,25 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     parameters: msgspec.Raw = JSON_NULL
 
 
+class _Reminder(msgspec.Struct, frozen=True, gc=False):
+    """What ApprovalReminded or ApprovalHushed says. `by`: of the second one."""
+
+    at: datetime
+    by: str | None = None
+    reminded_at: datetime | None = None
+    escalated_to: tuple[str, ...] = ()
+    step: int = 0
+    told_in: tuple[str, ...] = ()
+    acknowledged: HushedBy | None = None
+    snoozed: tuple[HushedBy, ...] = ()
+
+
 _read_path: Final = msgspec.json.Decoder(_Path).decode
 _read_operation: Final = msgspec.json.Decoder(_Operation).decode
 _read_facts: Final = msgspec.json.Decoder(_Facts).decode
 _read_session: Final = msgspec.json.Decoder(_Session).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
-_read_reminder: Final = msgspec.json.Decoder(e.ApprovalReminded).decode
+_read_reminder: Final = msgspec.json.Decoder(_Reminder).decode
 _read_json: Final = msgspec.json.Decoder().decode
 _read_asked: Final = msgspec.json.Decoder(_Asked).decode
 _NO_PATH: Final = _Path()
@@ -221,8 +234,11 @@ def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) ->
     found = replace(asked, shown=channels_of(shown), votes=votes_of(shown))
     if reminder is None:
         return found
-    reminded = _read(_read_reminder, reminder)
-    return replace(found, reminded_at=reminded and reminded.at, escalated_to=reminded.escalated_to if reminded else ())
+    if (said := _read(_read_reminder, reminder)) is None:
+        return found
+    last = said.at if said.by is None else said.reminded_at
+    found = replace(found, reminded_at=last, escalated_to=said.escalated_to, step=said.step, told_in=said.told_in)
+    return replace(found, acknowledged=said.acknowledged, snoozed=said.snoozed)
 
 
 def as_ended(asked: Approval, status: str, end: bytes) -> Approval:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from msgspec.structs import asdict, replace
@@ -37,6 +37,7 @@ from supervisor.core.values import (
     AgentView,
     Approval,
     DecisionResult,
+    Deny,
     Fork,
     JobView,
     Message,
@@ -68,6 +69,10 @@ from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
 
 T = TypeVar("T")
+NO_HUSH: Final = (
+    "each server of a namespace reminds people by itself, so that none can be acknowledged or snoozed: decide the "
+    "approvals, or make the steps of [[escalation]] longer"
+)
 
 
 @asynccontextmanager
@@ -158,6 +163,17 @@ class TemporalSupervisor(Supervisor):
         result = await self._deciding.decide(approval, decision, channel)
         self.decided[result.kind] += 1
         return result
+
+    async def _acknowledge(self, command: c.Acknowledge, who: str) -> tuple[str, ...]:
+        return await self._hush(command, who)
+
+    async def _snooze(self, command: c.Snooze, who: str) -> tuple[str, ...]:
+        return await self._hush(command, who)
+
+    async def _hush(self, command: c.Acknowledge | c.Snooze, who: str) -> tuple[str, ...]:
+        for each in command.approvals if self.near.people is not None else ():
+            await self._admission.of_decision(await self.get_approval(each), Deny(by=who), command.channel)
+        raise InvalidInput(NO_HUSH)
 
     async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
         """Each is a decision of its own: a tree takes them one by one, in one batch."""

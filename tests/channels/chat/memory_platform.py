@@ -63,9 +63,13 @@ class MemoryPlatform(Platform):
     def __init__(self, board):
         self.board = board
 
-    def draw(self, face, approval, *, link, mentioned=(), card=""):
+    def draw(self, face, approval, *, link, mentioned=(), card="", others=()):
         facts, unseen = fit_facts(draw(make_card(approval, approval.created_at).facts), 3000)
-        lines = {"card": [fact_lines(facts)], "reminder": [still_waits(approval)], "retired": [decided(approval, None)]}
+        lines = {
+            "card": [fact_lines(facts)],
+            "reminder": [still_waits(approval, *others)],
+            "retired": [decided(approval, None)],
+        }
         buttons = [] if face != "card" else unseen_buttons(buttons_of(approval)) if unseen else buttons_of(approval)
         codes, marks = [each.code for each in buttons], [f"{CARD}{approval.id}"]
         reminder = f"reminder:{approval.id}:{approval.reminded_at}"

@@ -45,9 +45,11 @@ async def failer(ctx: Context, text: str) -> str:
 
 
 @asynccontextmanager
-async def opened(channel, store=None, platform=None, **options):
-    """Open a supervisor that asks on one channel, and on nothing else."""
+async def opened(channel, store=None, platform=None, gather=0.0, **options):
+    """Open a supervisor that asks on one channel, and on nothing else. `gather`: seconds for which reminders are
+    gathered."""
     ran.clear()
+    channel.gather = channel.gather_again = gather
     with anyio.fail_after(60):
         options = {"people": None if platform is None else people(platform), **options}
         async with open_supervisor(store or MemoryStore(), channels=[channel], **options) as supervisor:
