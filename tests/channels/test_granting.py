@@ -36,7 +36,7 @@ SURFACES = {
 
 RETIRED = {
     "terminal": lambda approval: decided(approval, NOW),
-    "web": lambda approval: card_view(approval, NOW).ending,
+    "web": lambda approval: card_view(approval, NOW).row.ending,
     "slack": lambda approval: str(retired_blocks(approval)),
     "discord": lambda approval: str(retired_message(approval)),
 }

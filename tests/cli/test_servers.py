@@ -15,6 +15,8 @@ import pytest
 from calling_agents import __file__ as AGENTS_FILE  # noqa: N812 # a path
 from on_terminal import PtyProgram
 
+SHORT = "[a-z2-7]{8}"
+"""The short id of an approval."""
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "decide-from-another-machine.md"
 TOKEN = "a-token-that-is-long-enough-for-tests"
 DAEMON_AGENTS = '''
@@ -149,9 +151,9 @@ def test_the_guide_shows_what_a_person_on_a_laptop_sees(laptop, server):
             case ["#", *_, "started"]:
                 server.start()
             case [_, _, *words]:
-                answer = laptop(*(asked if len(word) == 42 else word for word in words))
+                answer = laptop(*(asked if re.fullmatch(SHORT, word) else word for word in words))
                 seen += answer.out + answer.err
-                asked, *_ = *re.findall(r"^[a-z2-7]{42}", answer.out), asked
+                asked, *_ = *re.findall(rf"^{SHORT}(?=  since)", answer.out, re.MULTILINE), asked
                 while words[0] == "approve" and laptop("show", "mine", "--json").json["outcome"] is None:
                     time.sleep(0.1)
     assert without_chance(seen) == without_chance(guide)
@@ -162,6 +164,7 @@ def without_chance(text: str) -> list[str]:
     card, and the one that says that a resumed run waits again."""
     for found, instead in (
         (r"[a-z2-7]{42}", "ID"),
+        (rf"^{SHORT}(?=  since)|(?<=approve ){SHORT}$", "ID"),
         (r"\d\d:\d\d:\d\d( +\d+)?", "TIME"),
         (r"\d+ s ago", "AGO"),
         (r"\w+day, \d{4}-\d\d-\d\d", "DAY"),
@@ -170,7 +173,7 @@ def without_chance(text: str) -> list[str]:
         (r"localhost:\d+", "SERVER"),
         (rf"\b(ana|{getpass.getuser()})\b", "USER"),
     ):
-        text = re.sub(found, instead, text)
+        text = re.sub(found, instead, text, flags=re.MULTILINE)
     chance = ("", "DAY", "  TIME  is where it was before")
     return [line for line in text.splitlines() if line not in chance and " in web " not in line]
 

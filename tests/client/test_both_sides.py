@@ -765,6 +765,11 @@ async def test_a_tree_has_journals_longer_than_a_page(kind):
         assert (list(tree.entries), tree.left_out) == (here.local.store.rows(0, end), 0)
 
 
+async def never(*said):
+    """A text without an id of its sender is not looked up."""
+    raise AssertionError(said)
+
+
 @pytest.mark.parametrize("text", ["yes", "yes {0.id}", "approve all", "approve {0.id}"])
 async def test_chat_commands_need_nothing_but_the_seam(kind, text):
     """A12: what they read and do goes through the Supervisor, so that every implementation can use them. If a
@@ -774,7 +779,7 @@ async def test_chat_commands_need_nothing_but_the_seam(kind, text):
         async with run.watch_approvals() as watch:
             asked = await anext(watch)
         said = Chat(run.session, text.format(asked), shown=[asked.id])
-        heard = await chat(here.supervisor, None, said, "olga", datetime.now(UTC))
+        heard = await chat(here.supervisor, None, said, "olga", datetime.now(UTC), never)
         (result,) = heard.results
         assert (result.approval, result.is_accepted) == (asked.id, True)
         assert await run.result() == ["noted bread"]

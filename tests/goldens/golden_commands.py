@@ -33,6 +33,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("usage",),
     ("show", "s"),
     ("approvals",),
+    ("ack", "{s}", *BY),
+    ("snooze", "{s}", "--until", "2027-01-31T07:00+01:00", *BY),
+    ("schedules",),
     ("approve", "{s}", "--edit", '{"text": "rolls", "loudly": true}', *BY),
     ("resume", "s"),
     ("deny", "{s}", "--reason", "no cake", *BY),
@@ -66,6 +69,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
 ELSEWHERE = {
     "start": "it needs a server: its document is that of `run` (tests/cli/test_served_commands.py)",
     "rescue": "it needs a tree on Temporal (tests/temporal/test_temporal_moving.py)",
+    **dict.fromkeys(
+        (f"schedules {word}" for word in ("add", "pause", "resume", "run", "remove")),
+        "it needs a daemon with an agent (tests/cli/test_schedule_commands.py)",
+    ),
     "demo": "it takes long, and its document is that of `run`",
 }
 """Commands with `--json` that have no golden, and why."""

@@ -18,7 +18,7 @@ from supervisor.core.calls.rules import inherit, without_effect
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json, printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunError, RunStopping
-from supervisor.core.ids import child_session_id
+from supervisor.core.ids import STORE_JOURNALS, child_session_id
 from supervisor.core.values import Outcome, result_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
@@ -81,7 +81,7 @@ async def spawn(
 def _exceeded_here(attempt: Attempt) -> str | None:
     """Return which limit of this runtime another child would exceed, in words; None for no limit."""
     most = attempt.host.environment.most_live
-    live = len(attempt.host.journal.pinned) - 2  # without the rules, and the child itself
+    live = len(attempt.host.journal.pinned.difference(STORE_JOURNALS)) - 1  # without the child itself
     return None if most is None or live < most else f"the tree has {live} sessions at work; here it may have {most}"
 
 
