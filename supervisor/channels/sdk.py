@@ -76,6 +76,7 @@ from supervisor.channels.wording.cards import (
     shown_whole,
     still_waits,
     summary,
+    where_of,
     with_choices,
     with_gutter,
 )
@@ -213,6 +214,7 @@ __all__ = [
     "unseen_buttons",
     "visible",
     "what_follows",
+    "where_of",
     "with_choices",
     "with_gutter",
 ]

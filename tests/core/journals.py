@@ -16,7 +16,7 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.schedules import Schedule
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.core.usage import Usage
-from supervisor.core.values import Option
+from supervisor.core.values import HushedBy, Option
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EVENTS = get_args(e.AnyEvent)
@@ -191,6 +191,7 @@ _VALUES = {
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
     Budget: st.builds(Budget, usd=st.none() | st.floats(0, 9), requests=st.none() | st.integers(0, 9)),
     Usage: st.builds(Usage, model=_TEXTS, usd=st.none() | st.floats(0, 9)),
+    HushedBy: st.builds(HushedBy, _TEXTS, st.datetimes(timezones=st.just(UTC))),
     Schedule: st.builds(Schedule, _TEXTS, _TEXTS, st.none() | _TEXTS | st.just(msgspec.UNSET), cron=_TEXTS),
     Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }

@@ -39,7 +39,12 @@ async def _act(x: str, seconds: float) -> str:
     return x
 
 
-@tool(policy="allow", limit="tools")
+def limited(name: str) -> str | None:
+    """Return the name of a limit, where there are limits: not on Temporal."""
+    return None if "FUZZ_WITHOUT_LIMITS" in os.environ else name
+
+
+@tool(policy="allow", limit=limited("tools"))
 async def safe(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
@@ -54,7 +59,7 @@ async def risky(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
 
-@tool(idempotent=True, limit="tools")
+@tool(idempotent=True, limit=limited("tools"))
 async def risky_idem(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
@@ -73,7 +78,7 @@ async def late(x: str, seconds: float = 0.0) -> str:
     return x
 
 
-@tool(policy="allow", limit="tools")
+@tool(policy="allow", limit=limited("tools"))
 async def cleans(x: str, seconds: float = 0.0) -> str:
     """Clean up, however it ends."""
     try:
@@ -103,20 +108,20 @@ async def flaky(step: StepContext, name: str, failures: int) -> str:
 # -- agents ------------------------------------------------------------------------------------------------------------
 
 
-@agent(inactivity_timeout=PATIENCE, limit="agents", tools=[*TOOLS.values()])
+@agent(inactivity_timeout=PATIENCE, limit=limited("agents"), tools=[*TOOLS.values()])
 async def helper(ctx: Context, program: list[Any]) -> list[Any]:
     """The sub-agent that models call as a tool."""
     return await _run(ctx, program)
 
 
-@agent(inactivity_timeout=PATIENCE, limit="agents", tools=[*TOOLS.values(), helper])
+@agent(inactivity_timeout=PATIENCE, limit=limited("agents"), tools=[*TOOLS.values(), helper])
 async def worker(ctx: Context, program: list[Any]) -> list[Any]:
     return await _run(ctx, program)
 
 
 @agent(
     inactivity_timeout=PATIENCE,
-    limit="agents",
+    limit=limited("agents"),
     restart="transient",
     restart_delay=0.01,
     max_restart_delay=0.02,
@@ -187,7 +192,7 @@ async def _hire(ctx: Context, op: dict[str, Any]) -> str:
 
 async def _step(ctx: Context, op: dict[str, Any]) -> str:
     try:
-        async with ctx.model_call(limit="models") if op.get("asks") else nullcontext():
+        async with ctx.model_call(limit=limited("models")) if op.get("asks") else nullcontext():
             return await ctx.step(flaky, op["id"], op.get("failures", 0))
     except StepFailed:
         if op.get("raises"):
@@ -298,7 +303,7 @@ async def _ask(ctx: Context, op: dict[str, Any]) -> str:
 
 
 async def _model(ctx: Context, op: dict[str, Any]) -> None:
-    async with ctx.model_call(limit="models"):
+    async with ctx.model_call(limit=limited("models")):
         for _ in range(op["beats"]):
             ctx.heartbeat()
             await anyio.sleep(0.001)

@@ -91,6 +91,7 @@ async def test_histories_of_random_programs_are_replayed_in_fresh_processes(
     on in a new workflow after so many `events`."""
     enter(replaced(starting, "Start", partial(Start, continue_after=events)))
     monkeypatch.setenv("FUZZ_FOLDER", str(tmp_path))
+    monkeypatch.setenv("FUZZ_WITHOUT_LIMITS", "1")  # Temporal refuses them
     url = await namespace()
     sessions = await run_programs(url, seeds, seconds)
     found = await histories(url, *sessions)

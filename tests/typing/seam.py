@@ -61,7 +61,9 @@ async def commands(s: Supervisor) -> None:
     assert_type(await s.retry("s"), Run[Any])
     assert_type(await s.fork("s", before=3), Fork)
     decided = await s.decide("a", Answer(value=1, by="ana"))
-    assert_type(decided.kind, Literal["accepted", "already", "conflict", "closed", "unknown", "recorded"])
+    assert_type(
+        decided.kind, Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted"]
+    )
     assert_type(await s.send("s", "hello"), SendResult)
     assert_type(await s.chat("s", "yes", by="ana", shown_before=datetime.now(UTC)), ChatResult)
     assert_type(await s.add_rule(allow("shell", "ls *"), by="ana"), Rule)
