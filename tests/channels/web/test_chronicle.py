@@ -73,7 +73,8 @@ def test_the_log_is_a_document_a_line_and_says_who_did_what(daemon):
         for fact in facts
         if "agent" in fact
     )
-    assert not [said for said in ("secret plan", "not that", "one", "noted") if said in text.partition("Serving")[2]]
+    log = text.partition("Serving")[2]  # a word, since the letters of one may stand in an id
+    assert not [said for said in ("secret plan", "not that", "one", "noted") if re.search(rf"\b{said}\b", log)]
 
 
 def test_the_metrics_count_what_ended_and_how_long_it_took(daemon):
