@@ -72,6 +72,7 @@ log = FactLog(__name__)
 FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
+_ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
 _MOST_TOLD: Final = 8
 """The most lines of a question that say who has spent what."""
 
@@ -392,8 +393,7 @@ class Budgets:
     def published(self, rows: Collection[JournalEntry]) -> None:
         """Take committed entries, of whichever process."""
         for row in rows:
-            is_over = isinstance(row.event, e.ToolCallFinished) and is_aside(row.event.operation)
-            if is_over or isinstance(row.event, e.BudgetRaised):
+            if type(row.event) in _ENDS_A_WAIT and is_of_budget(row.event):
                 self._wake_below(row.session)
         if not self._above:
             return

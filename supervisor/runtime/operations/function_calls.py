@@ -175,7 +175,7 @@ class FunctionCall(Call):
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
             await self.attempt.hold()
-        ticket = await self._take_place()
+        ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
@@ -188,10 +188,8 @@ class FunctionCall(Call):
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
 
-    async def _take_place(self) -> Ticket | None:
+    async def _take_place(self, name: str) -> Ticket:
         """Wait for a place of the tool's limit. `executing` is not committed, so a later attempt waits, too."""
-        if (name := self.tool.limit) is None:
-            return None
         self.attempt.give_way()
         return await self.attempt.host.limits.take(self.attempt, name, in_operation=True, is_shared=True)
 

@@ -43,6 +43,8 @@ def _checked(usage: Any) -> Usage:
 
 def take_spent(attempt: Attempt, running: Running) -> list[e.UsageSpent]:
     """Take what a body has said and what is not journaled yet, for an append."""
+    if not running.spent:
+        return []
     now = attempt.host.clock.now()
     taken, running.spent = running.spent, []
     return [e.UsageSpent(at=now, usage=usage, operation=running.operation) for usage in taken]
