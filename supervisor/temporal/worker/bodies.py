@@ -6,6 +6,7 @@ Rules
   watch over a step are kept here.
 - A body always ends with a document, also if it raises. Only a step whose worker is stopped raises, and runs again.
 - A body whose mark is not acknowledged ends as one that has not begun: it was cancelled, or the server is gone.
+- The rules are compared in the same instant as the mark is left. If they are others, or cannot be read, nothing begins.
 - A body that does not end in time is left (runtime/attempt/bodies.py). Its task outlives its activity, and keeps no
   worker from leaving.
 """
@@ -43,7 +44,8 @@ from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.runtime.plans.rules import why_not_begun
 from supervisor.system.prices import Prices, genai_price, priced
 from supervisor.system.settling import files_of_ours, settle
-from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
+from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, KnownRules, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
 
 PULSE_SECONDS: Final = 0.5
@@ -53,8 +55,9 @@ PULSE_SECONDS: Final = 0.5
 class Bodies:
     """Runs the bodies of calls and steps on a worker, as far as it offers them."""
 
-    def __init__(self, offered: Offered, prices: Prices = genai_price) -> None:
+    def __init__(self, offered: Offered, rules: NamespaceRules, prices: Prices = genai_price) -> None:
         self._offered = offered
+        self._rules = rules
         self._prices = prices
         self._tasks = set[asyncio.Task[None]]()
         self._running = RunningBodies(self._start)
@@ -78,7 +81,7 @@ class Bodies:
             self._offered.check(request.reference, found)
         except InvalidInput as error:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
-        return to_wire(await _Body(request, found, self._running, self._prices).run())
+        return to_wire(await _Body(request, found, self._running, self._rules, self._prices).run())
 
 
 class _Body:
@@ -87,9 +90,11 @@ class _Body:
         request: BodyRequest,
         found: ToolSpec[..., Any] | Callable[..., Any],
         bodies: RunningBodies,
+        rules: NamespaceRules,
         prices: Prices,
     ) -> None:
         self._request = request
+        self._rules = rules
         self._found = found
         self._bodies = bodies
         named = request.session, "", request.operation, f"{request.kind} {request.name}"
@@ -132,7 +137,8 @@ class _Body:
             return BodyResult(kind="raised", error="LimitExceeded", text=why)
         has_begun = False
         try:
-            await _handle().heartbeat(self._mark)
+            if (others := await self._leave_mark()) is not None:
+                return BodyResult(kind="rules", value=to_wire(others), has_begun=False)
             has_begun = True
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._show_life)
@@ -144,12 +150,22 @@ class _Body:
                 raise
             left = None if self._left is None else to_wire(self._left)
             return BodyResult(kind="cancelled", value=left, has_begun=has_begun)
-        except (AsyncActivityCancelledError, RPCError) as error:  # of the mark
+        except (AsyncActivityCancelledError, RPCError) as error:  # of the mark, or of the rules
             return BodyResult(kind="cancelled", text=str(error), has_begun=False)
         if self._scope.cancelled_caught:
             text = f"no progress for {request.inactivity_timeout:g} s"
             return BodyResult(kind="stalled", text=text)
         return ended
+
+    async def _leave_mark(self) -> KnownRules | None:
+        """Leave the mark. Return the rules if they are not those that let the call begin: both takes the time of one
+        request."""
+        if self._request.rules is None:
+            await _handle().heartbeat(self._mark)
+            return None
+        await asyncio.gather(_handle().heartbeat(self._mark), self._rules.read())
+        known = self._rules.standing.known()
+        return None if known.version == self._request.rules else known
 
     def _decoded(self) -> tuple[Callable[..., Awaitable[Any]], tuple[Any, ...], Mapping[str, Any]]:
         """Return the function and its arguments, as their types. Raises InvalidInput."""

@@ -87,7 +87,7 @@ async def work(
         task_queue=QUEUE,
         workflows=WORKFLOWS if build is None else PINNED,
         activities=[
-            Bodies(Offered(agents, also)).run,
+            Bodies(Offered(agents, also), namespace.rules).run,
             namespace.read_rules,
             namespace.add_rule,
             namespace.settle,

@@ -48,6 +48,7 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.known import Known
 from supervisor.temporal.workflow.references import refer
 
 UNBOUNDED: Final = timedelta(days=3650)
@@ -59,10 +60,14 @@ MOST_ASKED_BYTES: Final = 2560 * 1024
 
 
 class TreeBodies:
-    """The bodies of a tree. `attempts` returns those of its runtime, which learn when a body runs no more."""
+    """The bodies of a tree. `attempts` returns those of its runtime, which learn when a body runs no more. `rules`:
+    those that the tree knows, which bodies compare; None: each call has read them."""
 
-    def __init__(self, attempts: Callable[[], Attempts], lost_after: float, largest: int) -> None:
+    def __init__(
+        self, attempts: Callable[[], Attempts], lost_after: float, largest: int, rules: Known | None = None
+    ) -> None:
         self._attempts = attempts
+        self._rules = rules
         self._lost_after = timedelta(seconds=lost_after)
         self._largest = largest
         self._numbers: dict[str, int] = {}
@@ -109,14 +114,28 @@ class TreeBodies:
 
     async def _run(self, body: Body) -> Any:
         request = to_wire(_request(body, self._largest))
+        rules = None if body.recheck is None else self._rules
         size = self._size_of(request)
         pause = 1.0
         while True:
             await self._wait_for_room(size)
+            at = workflow.now()
+            if rules is not None:
+                request["rules"] = rules.version
             handle = self._start(body, request)
             cancellation = await wait_for(handle)
             found = _found(handle)
             _take_used(body, found)
+            if found.kind == "rules":
+                if cancellation is not None:
+                    raise cancellation
+                assert rules is not None
+                assert body.recheck is not None
+                rules.take(found.value, at)
+                request["ruled"] = msgspec.to_builtins(await body.recheck(rules.rules))
+                continue
+            if rules is not None and found.has_begun and found.kind != "lost":
+                rules.confirm(request["rules"], at)
             if found.kind == "stalled" and not self._attempts().is_draining:
                 body.stall(found.text)
                 await anyio.Event().wait()
