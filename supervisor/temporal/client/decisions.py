@@ -84,8 +84,9 @@ class Deciding:
                 if not is_no_workflow(error):
                     raise
                 ended = await self._lost(request, decision)
-                is_told = isinstance(ended, DecisionResult)
-                return ended if is_told else DecisionResult(kind="closed", approval=approval, status="withdrawn")
+                if isinstance(ended, DecisionResult):
+                    return ended
+                return DecisionResult(kind="closed", approval=approval, status="withdrawn")
         return await self._answer(request) or await self._unanswered(request)
 
     async def _find_pending(self, request: DecisionRequest, decision: Decision) -> Approval | DecisionResult:
