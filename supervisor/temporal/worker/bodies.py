@@ -15,6 +15,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -49,7 +50,9 @@ from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, Kn
 from supervisor.temporal.worker.offered import Offered, resolve
 
 PULSE_SECONDS: Final = 0.5
-"""Seconds between two signs of life. temporalio passes on fewer of them."""
+"""Seconds between two looks at a body, of which every second one is a sign of life."""
+HURRY_SECONDS: Final = (0.02, 0.08, 0.2, 0.45)
+"""When a body shows life after the workflow in this process has asked for its cancel: the answer tells it of that."""
 
 
 class Bodies:
@@ -61,6 +64,18 @@ class Bodies:
         self._prices = prices
         self._tasks = set[asyncio.Task[None]]()
         self._running = RunningBodies(self._start)
+        self._here: dict[tuple[str, str], _Body] = {}
+        """The bodies of this process, by their workflows and the ids of their activities."""
+        self._loop = asyncio.get_running_loop()
+
+    def hurry(self, workflow: str, activity_id: str) -> None:
+        """Let a body learn of its cancel at once, if it runs here. Any thread may call it."""
+        self._loop.call_soon_threadsafe(self._hurry, (workflow, activity_id))
+
+    def _hurry(self, key: tuple[str, str]) -> None:
+        if (body := self._here.get(key)) is not None:
+            for after in HURRY_SECONDS:
+                self._loop.call_later(after, body.show_life)
 
     def _start(self, fn: Callable[..., Coroutine[Any, Any, None]], work: Any) -> None:
         task = asyncio.get_running_loop().create_task(fn(work))
@@ -81,7 +96,13 @@ class Bodies:
             self._offered.check(request.reference, found)
         except InvalidInput as error:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
-        return to_wire(await _Body(request, found, self._running, self._rules, self._prices).run())
+        info = activity.info()
+        key = info.workflow_id or "", info.activity_id
+        self._here[key] = body = _Body(request, found, self._running, self._rules, self._prices)
+        try:
+            return to_wire(await body.run())
+        finally:
+            self._here.pop(key, None)
 
 
 class _Body:
@@ -105,6 +126,8 @@ class _Body:
         """Cancelled if a step stalls."""
         self._left: ToolResult[Any] | None = None
         self._prices = prices
+        self._beats: Context | None = None
+        """The context of its activity, once it shows life."""
         self._used: list[Usage] = []
 
     def use(self, usage: Usage) -> None:
@@ -231,16 +254,24 @@ class _Body:
             is_connection=isinstance(error, CONNECTION_LOST),
         )
 
+    def show_life(self) -> None:
+        if self._beats is not None:
+            self._beats.run(activity.heartbeat, self._mark)
+
     async def _show_life(self) -> None:
-        while True:
-            await anyio.sleep(
-                PULSE_SECONDS
-            )  # the mark was a sign of life, too: a short body costs the server no second one
-            activity.heartbeat(self._mark)
-            budget = self._request.inactivity_timeout
-            if self._request.kind == "step" and anyio.current_time() - self._beat > budget:
-                self._scope.cancel()
-                return
+        self._beats, is_second = copy_context(), True
+        try:
+            while not self._has_stalled():
+                await anyio.sleep(PULSE_SECONDS)  # the mark was a sign of life, too: a short body costs no second one
+                if is_second := not is_second:
+                    activity.heartbeat(self._mark)
+        finally:
+            self._beats = None
+        self._scope.cancel()
+
+    def _has_stalled(self) -> bool:
+        budget = self._request.inactivity_timeout
+        return self._request.kind == "step" and anyio.current_time() - self._beat > budget
 
 
 def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:

@@ -45,9 +45,10 @@ async def uncancelled(run: Coroutine[Any, Any, T], note_cancel: Callable[[], obj
     return task.result()
 
 
-async def wait_for(handle: Any) -> BaseException | None:
+async def wait_for(handle: Any, note_cancel: Callable[[], object] = lambda: None) -> BaseException | None:
     """Wait until an activity or a workflow has ended. If the caller is cancelled meanwhile, cancel it, wait for its
-    end all the same, and return the cancellation, which the caller raises again."""
+    end all the same, and return the cancellation, which the caller raises again. `note_cancel` is called then, unless
+    this is a replay."""
     done = anyio.Event()
 
     def note(ended: Any) -> None:
@@ -62,6 +63,8 @@ async def wait_for(handle: Any) -> BaseException | None:
         if is_evicted():
             raise
         handle.cancel()
+        if not workflow.unsafe.is_replaying():
+            note_cancel()
         with anyio.CancelScope(shield=True):  # the server bounds it
             await done.wait()
         return cancellation
