@@ -27,7 +27,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect_to_server, prepare
+from supervisor.temporal.connection import connect_to_server, keep_key, prepare
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
@@ -145,6 +145,7 @@ async def work(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
+        tasks.start_soon(keep_key, client)
         is_open()
         try:
             await anyio.sleep_forever()
