@@ -137,7 +137,7 @@ async def test_a_run_without_versions_and_patches_costs_no_marker(deployed):
 
 
 async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(deployed):
-    """Each client, and the run that it waits for, says what its history asks for, and what the code asked for: its kind,
+    """Each client, and the run that it waits for, says what its history asks for, and what the code did: its kind,
     since a call that asks begins with what people are shown."""
     url, spec = await namespace(), deployed(before, **CREW)
     async with open_temporal(url) as supervisor, open_temporal(url) as other:
