@@ -182,7 +182,8 @@ class TreeBodies:
 
     def _hurry(self, body: Body) -> None:
         """Let a body that is cancelled learn of it at once, if it runs in this process."""
-        workflow.extern_functions()[HURRY](workflow.info().workflow_id, self._name_of(body))
+        if not workflow.unsafe.is_replaying():
+            workflow.extern_functions()[HURRY](workflow.info().workflow_id, self._name_of(body))
 
     def _start(self, body: Body, request: Any) -> Any:
         key = _key_of(body)

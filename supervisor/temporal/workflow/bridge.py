@@ -47,8 +47,7 @@ async def uncancelled(run: Coroutine[Any, Any, T], note_cancel: Callable[[], obj
 
 async def wait_for(handle: Any, note_cancel: Callable[[], object] = lambda: None) -> BaseException | None:
     """Wait until an activity or a workflow has ended. If the caller is cancelled meanwhile, cancel it, wait for its
-    end all the same, and return the cancellation, which the caller raises again. `note_cancel` is called then, unless
-    this is a replay."""
+    end all the same, and return the cancellation, which the caller raises again. `note_cancel` is called then."""
     done = anyio.Event()
 
     def note(ended: Any) -> None:
@@ -63,8 +62,7 @@ async def wait_for(handle: Any, note_cancel: Callable[[], object] = lambda: None
         if is_evicted():
             raise
         handle.cancel()
-        if not workflow.unsafe.is_replaying():
-            note_cancel()
+        note_cancel()
         with anyio.CancelScope(shield=True):  # the server bounds it
             await done.wait()
         return cancellation
