@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
+import anyio
 import sniffio
 from google.protobuf.message import Message
 from temporalio.api.enums.v1 import IndexedValueType
@@ -33,9 +34,14 @@ from supervisor.core.errors import (
     SupervisorError,
 )
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_settings
+from supervisor.system.logs import FactLog
+from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_key, read_settings
 from supervisor.temporal.wire import PENDING, ROUTE
 
+log = FactLog(__name__)
+
+KEY_SECONDS: Final = 30.0
+"""Seconds between two looks at the API key."""
 SOON: Final = timedelta(seconds=10)
 """The time for one request."""
 _WANTED: Final = {
@@ -92,6 +98,25 @@ async def connect_to_server(store: TemporalStore) -> Client:
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
         )
     return client
+
+
+def renew_key(client: Client) -> None:
+    """Use the API key as it is now. One that cannot be read is logged, and the one before is used on."""
+    try:
+        key = read_key()
+    except InvalidInput as error:
+        log.warning("key.not_read", reason=str(error))
+        return
+    if key is not None and key != client.api_key:
+        client.api_key = key
+        log.info("key.renewed")
+
+
+async def keep_key(client: Client) -> None:
+    """Read the API key again and again, until cancelled: one that changes needs no restart."""
+    while client.api_key is not None:
+        await anyio.sleep(KEY_SECONDS)
+        renew_key(client)
 
 
 async def prepare(client: Client, store: TemporalStore) -> None:

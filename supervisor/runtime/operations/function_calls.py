@@ -18,6 +18,7 @@ from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
+from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
@@ -104,6 +105,8 @@ class FunctionCall(Call):
             is_editable=tool.editable,
             because=because,
         )
+
+    has_body = True
 
     @property
     def why_too_long(self) -> str | None:
@@ -225,7 +228,8 @@ class FunctionCall(Call):
             is_idempotent=self.is_idempotent,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
-            ruled=None if self.settled is None else self._ruled(),
+            ruled=self._ruled(),
+            recheck=self._recheck,
             fn=self.tool.fn,
             args=(context, *args) if self.tool.takes_context else args,
             kwargs=kwargs,
@@ -276,7 +280,17 @@ class FunctionCall(Call):
         details = {"reason": reason, "effect": context.effect}
         await self.finish("error", explain(error, f"tool {self.tool.name}"), details, traceback=traceback)
 
-    def _ruled(self) -> Ruled:
+    async def _recheck(self, rules: tuple[Rule, ...]) -> Ruled | None:
+        """See Body."""
+        host = self.attempt.host
+        host.rules.shared = rules
+        await self.settle_elsewhere()
+        self.check_rules(host.journal.look(), self.attempt.state)
+        return self._ruled()
+
+    def _ruled(self) -> Ruled | None:
+        if self.settled is None:
+            return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
         return Ruled(

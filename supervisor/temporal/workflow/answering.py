@@ -136,8 +136,10 @@ class Answering:
         return to_wire(Moving(run=workflow.info().run_id, waits_for=names))
 
     async def _decide(self, request: DecisionRequest) -> None:
-        """Decide, add the rule that this makes for all sessions, and tell the workflow that has claimed the decision
-        what it came to."""
+        """Decide, add the rule that this makes for all sessions, and keep what the decision came to; or tell the
+        workflow of former code that has claimed it."""
+        if request.id in self._commands.answers:  # it came twice
+            return
         answer: Any
         try:
             result = await self._decided(request)
@@ -147,6 +149,9 @@ class Answering:
         except SupervisorError as error:
             answer = error_document(error)
         self._shown.show()
+        if request.id:
+            self._commands.keep(request.id, answer)
+            return
         try:
             await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
         except ApplicationError as gone:
@@ -154,10 +159,17 @@ class Answering:
 
     async def _decided(self, request: DecisionRequest) -> DecisionResult:
         approval, decision, channel = request.approval, request.decision, request.channel
+        if request.id and not self.is_in_time(request):
+            return DecisionResult(kind="closed", approval=approval, status="expired", batch=request.batch)
         if request.batch is None:
             return await self._supervisor.decide(approval, decision, channel=channel)
         (result,) = await self._supervisor.decide_all([(approval, decision)], channel=channel, batch=request.batch)
         return result
+
+    def is_in_time(self, request: DecisionRequest) -> bool:
+        """Whether a decision was made before its approval expired, by the clock of its client."""
+        found = self._store.get_approval(request.approval)
+        return found is None or found.expires_at is None or datetime.fromisoformat(request.at) <= found.expires_at
 
     async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
         """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
