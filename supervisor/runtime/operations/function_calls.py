@@ -337,7 +337,7 @@ class FunctionCall(Call):
         details = {**left.details, "reason": "cancelled", "effect": effect}
         if await is_own_doing(self.attempt):
             await self.abandon(left.content, details)
-        else:
+        if self.record.is_open:  # the run is stopped, perhaps while the abandonment waited for the disk
             await self.finish("interrupted", (left.content or "the call was cancelled") + runs_on(running), details)
 
     async def _finish_with(self, value: Any, deadline: float) -> None:
