@@ -125,6 +125,17 @@ def test_a_text_with_addresses_alone_is_masked_as_any_other(text):
     assert [*search_credentials(text)] == [found.span("password") for found in _CREDENTIALS.finditer(text)]
 
 
+@given(
+    st.sampled_from(["bearer", "basic", "authorization:basic"]).flatmap(
+        lambda word: st.tuples(*(st.sampled_from([each, each.upper()]) for each in word)).map("".join)
+    ),
+    st.sampled_from(["", "é"]),
+)
+def test_the_quick_look_finds_the_words_before_a_token_in_any_case(word, more):
+    """In a text of other letters, too."""
+    assert may_hide(f"{more} {word} abcdef012345")
+
+
 @pytest.mark.parametrize("begin", ["", "redis://:hunter2@db/0 "])
 def test_a_long_text_is_searched_once(begin):
     """An inbox of 500 long calls is drawn again after each decision. Equal texts count, not equal objects."""
