@@ -26,6 +26,7 @@ from supervisor.core.calls.rules import (
     deniable,
     find_option,
     is_about,
+    is_meant,
     make_rule,
     named_paths,
     policy_of,
@@ -168,7 +169,8 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
             "about; approve this call once, and add a rule of your own for later ones"
         )
     pattern, session = _chosen(approval, decision, approval.options, "was not offered", "approved")
-    return checked_rule(make_rule("allow", approval.tool, pattern, "decision", session))
+    unreviewed = is_meant(pattern, approval)  # a person has read it, and its options are known to be harmless
+    return checked_rule(make_rule("allow", approval.tool, pattern, "decision", session, unreviewed=unreviewed))
 
 
 def rule_of_denial(approval: Approval, decision: Deny) -> Rule | None:

@@ -104,6 +104,34 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         await run.result()
 
 
+async def test_always_offers_the_pattern_that_is_meant_and_it_is_revoked_by_itself():
+    """A7: `mix test *` covers the next file; after it is revoked, the same command asks again."""
+    ran = []
+
+    @tool(command="command")  # it starts no process, for which a virtual clock would not wait
+    async def run_command(command: str) -> None:
+        ran.append(command)
+
+    @agent
+    async def tests(ctx: Context, files: list[str]) -> list[str]:
+        return [(await ctx.call(run_command, f"mix test {file}")).kind for file in files]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(tests, ["a.exs", "b.exs", "--require=c.exs"])
+        asked = await next_of(run.watch_approvals())
+        assert "mix test *" in [option.pattern for option in asked.options if option.scope == "always"]
+        result = await supervisor.decide(asked.id, Approve(by="ana", scope="always", pattern="mix test *"))
+        again = await next_of(run.watch_approvals())
+        assert (ran, again.arguments) == (["mix test a.exs", "mix test b.exs"], {"command": "mix test --require=c.exs"})
+        assert "mix test *" not in [option.pattern for option in again.options]
+        await supervisor.decide(again.id, Deny(by="ana"))
+        await run.result()
+        await supervisor.revoke_rule(result.rule, by="ana")
+        later = await supervisor.start(tests, ["a.exs"])
+        await supervisor.decide((await next_of(later.watch_approvals())).id, Deny(by="ana"))
+        assert await later.result() == ["denied"]
+
+
 async def test_another_pattern_is_another_decision():
     """A3: one of two offered patterns for the same scope wins. A decision without a pattern means the exact one."""
 
