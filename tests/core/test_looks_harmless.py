@@ -311,6 +311,15 @@ def test_no_prefix_allows_a_command_that_only_looks_harmless(place):
         *("rm notes", "rm -f notes", "rmdir x", "curl http://x", "wget http://x", "mv a b", "cp a b", "chmod x y"),
         *("git push", "git reset x", "git config a b", "git checkout x", "git stash", "git pull", "git add x"),
         *("npm install", "npm outdated", "npm exec x", "pip install x", "cargo install x", "cargo run", "go run x"),
+        *(
+            "volta run x",
+            "rails console x",
+            "rails db x",
+            "flutter pub x",
+            "svn revert x",
+            "nvm use x",
+            "mytool eval x",
+        ),
         *("apt install x", "brew install x", "docker run x", "kubectl delete x", "terraform apply", "tee x", "dd x"),
     ],
 )
