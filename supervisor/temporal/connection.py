@@ -5,9 +5,11 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `server_errors`.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
 import anyio
@@ -23,6 +25,7 @@ from temporalio.api.errordetails.v1 import (
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import (
@@ -75,6 +78,15 @@ _ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
 with TLS, or without."""
 
 
+@cache
+def _runtime() -> Runtime:
+    """Return the process's runtime of temporalio. The default one prints log lines to standard output, which belongs to
+    a command's JSON document. This one gives them to the standard library's logging, as `temporalio`."""
+    forwarding = LogForwardingConfig(logging.getLogger("temporalio"))
+    lines = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    return Runtime(telemetry=TelemetryConfig(logging=lines))
+
+
 async def connect_to_server(store: TemporalStore) -> Client:
     """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
     trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
@@ -90,6 +102,7 @@ async def connect_to_server(store: TemporalStore) -> Client:
             rpc_metadata=settings.metadata,
             data_converter=settings.converter,
             connect_timeout=SOON,
+            runtime=_runtime(),
         )
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None

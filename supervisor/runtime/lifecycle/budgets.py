@@ -142,8 +142,6 @@ class Budgets:
         self._agents: dict[str, str] = {}
         self._queues: dict[str, list[_Waiting]] = {}
         """By root: what waits, in order."""
-        self._spenders: set[tuple[str, str]] = set()
-        """By root: the names of steps that have spent."""
         self._expiries: dict[str, Appointment] = {}
         self._number = 0
         """Of the latest reservation that waits."""
@@ -218,9 +216,6 @@ class Budgets:
             self._expire_later(holder, state)
 
     # -- reservations ------------------------------------------------------------------------------------------------
-
-    def asks_model(self, attempt: Attempt, operation: str) -> bool:
-        return (attempt.state.facts.root, _name_of(operation)) in self._spenders
 
     async def reserve(
         self, attempt: Attempt, wants: Used | Usage | None, *, in_operation: bool, may_wait: bool = True
@@ -457,8 +452,7 @@ class Budgets:
 
     def _count(self, holders: Iterable[Holder], row: JournalEntry) -> None:
         match row.event:
-            case e.UsageSpent(usage=usage, operation=operation):
-                self._spenders.add((self._roots.get(row.session, ""), _name_of(operation)))
+            case e.UsageSpent(usage=usage):
                 for holder in holders:
                     holder.add(usage, self._agents.get(row.session, ""))
             case e.ToolCallRequested(operation=operation) if not is_aside(operation):
@@ -476,7 +470,6 @@ class Budgets:
             self._agents.pop(session, None)
             del self._roots[session]
         self._queues.pop(root, None)
-        self._spenders = {each for each in self._spenders if each[0] != root}
 
     # -- notices -----------------------------------------------------------------------------------------------------
 
@@ -602,11 +595,6 @@ def _lacking(holder: Holder, wants: Used, full: Collection[tuple[Holder, str]]) 
 
 def _has_changed(asked: Reservation, key: str) -> bool:
     return asked.is_granted or asked.key != key
-
-
-def _name_of(operation: str) -> str:
-    """Return the kind and the name of an operation, without its branch, arguments and count."""
-    return operation.rpartition("/")[2].rpartition(":")[0]
 
 
 def _told(holder: Holder) -> Iterator[str]:

@@ -31,7 +31,7 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
-from supervisor.core.calls.rules import Rule, grantable
+from supervisor.core.calls.rules import Rule, grantable, offered
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
@@ -204,6 +204,7 @@ class Call(ABC):
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             has_news = asks and not self.attempt.host.environment.is_former
+            patterns = offered if has_news else grantable
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             at = self.now()
@@ -226,7 +227,7 @@ class Call(ABC):
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,
-                patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
+                patterns=patterns(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
                 because=self.because if has_news else "",

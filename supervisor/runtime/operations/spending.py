@@ -125,15 +125,16 @@ async def admit(attempt: Attempt, request: Request, *, in_operation: bool, may_w
     request.reservation, request.is_admitted = found, found is not None
 
 
-async def admit_step(attempt: Attempt, running: Running) -> Reservation | None:
-    """Wait until a new step may begin, if it is a request to a model. Return its own reservation, if it has one."""
+async def admit_step(attempt: Attempt, running: Running, *, may_spend: bool) -> Reservation | None:
+    """Wait until a new step may begin, if it is a request to a model. Return its own reservation, if it has one.
+    `may_spend`: whether its function can say that it has spent."""
     running.request = request = request_of(attempt)
     if request is not None:
         request.has_step = True
         if not request.is_admitted:
             await admit(attempt, request, in_operation=True)
         request.has_begun = True
-    elif attempt.host.budgets.asks_model(attempt, running.operation):
+    elif may_spend:
         return await attempt.host.budgets.reserve(attempt, None, in_operation=True)
     return None
 

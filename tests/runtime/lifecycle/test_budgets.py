@@ -435,6 +435,35 @@ async def test_a_request_that_says_nothing_counts_as_one_of_unknown_tokens():
         assert "unknown model" in question.note
 
 
+async def test_the_first_step_that_may_spend_waits_outside_of_a_model_call_too():
+    """However many begin at once. A step that cannot say that it spends waits for no budget."""
+
+    @agent
+    async def loose(ctx: Context, who: str) -> int:
+        return await ctx.step(request, await ctx.step(plain, 1), who)
+
+    @agent
+    async def crowd(ctx: Context) -> None:
+        for run in [await ctx.spawn(loose, f"w{number}") for number in range(5)]:
+            await run.result()
+
+    async with opened() as supervisor:
+        run = await supervisor.start(crowd, budget=Budget(requests=2))
+        (question,) = await asked(supervisor)
+        await anyio.sleep(100)
+        assert sorted(effects) == ["plain"] * 5 + ["w01", "w11"]
+        await supervisor.decide(question.id, Approve(by="ann"))
+        (more,) = await asked(supervisor, 2)
+        await supervisor.decide(more.id, Approve(by="ann"))
+        await run.result()
+        assert len(effects) == 10
+
+
+def plain(number: int) -> int:
+    effects.append("plain")
+    return number
+
+
 async def test_a_default_budget_bounds_each_tree_that_was_started_without_one():
     async with opened(budget=Budget(requests=2)) as supervisor:
         await supervisor.start(boss, 1)
