@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
+from supervisor.core.limits import LimitWait
 from supervisor.core.usage import NOTHING, Spent
 
 T = TypeVar("T")
@@ -454,6 +455,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the session and everything below it have spent on models, in all its runs (B1)."""
     own_usage: Spent = NOTHING
     """What it has spent itself."""
+    limit: LimitWait | None = None
+    """The place of a limit that it waits for, as far as this process or the journal knows (L3)."""
 
 
 def decider_of(decision: Decision) -> str:

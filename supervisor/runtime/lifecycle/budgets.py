@@ -48,7 +48,7 @@ from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.asides import is_of_budget, noticed_as
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, tokens_text
+from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, sum_of, tokens_text
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
@@ -104,6 +104,10 @@ class Holder(msgspec.Struct, eq=False):
     @property
     def key(self) -> str:
         return key_of(self.session, self.scope)
+
+    @property
+    def spent(self) -> Spent:
+        return sum_of(self.by.values())
 
     def add(self, usage: Usage, agent: str) -> None:
         spent = spent_by(usage)
@@ -329,13 +333,14 @@ class Budgets:
             if state.phase != "open" or is_asked or not self._is_wanted(holder):
                 return []
             if holder.base.on_exhausted == "end":
-                used = used_text(holder.limits, holder.used)
+                used = used_text(holder.limits, holder.used, holder.spent)
                 return [*end_run(view, state, BY_ITSELF, f"{whose(state, holder.scope)} is used up ({used})", now)]
             asked = question(
                 state,
                 holder.scope,
                 holder.base,
                 holder.used,
+                holder.spent,
                 _told(holder),
                 approval=approval,
                 at=now,
@@ -490,9 +495,9 @@ class Budgets:
             state = view.session(holder.session)
             if not state.is_open or name in state.budgeting.noticed:
                 return []
-            text = f"{whose(state, holder.scope)}: {used_text(holder.limits, holder.used)} used"
+            text = f"{whose(state, holder.scope)}: {used_text(holder.limits, holder.used, holder.spent)} used"
             if is_unknown:
-                total = sum(holder.by.values(), NOTHING)
+                total = holder.spent
                 text = (
                     f"{whose(state, holder.scope)} does not count everything: {money_text(total)}, {tokens_text(total)}"
                 )

@@ -201,7 +201,7 @@ async def list_sessions(visit: Visit) -> Response:
         before = None
         roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
     model = {
-        "found": tree.nodes(roots),
+        "found": tree.nodes(roots, visit.now),
         "counts": await visit.supervisor.get_counts(),
         "status": status,
         "words": FILTERS,
@@ -232,8 +232,8 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         written = await anext(watch, StreamedText())
     found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
     view = next(each for each in found.sessions if each.id == session)
-    (root,) = tree.nodes(found.sessions)
-    node = tree.find([root], view.id) or tree.nodes([view])[0]  # the tree leaves it out
+    (root,) = tree.nodes(found.sessions, visit.now)
+    node = tree.find([root], view.id) or tree.nodes([view], visit.now)[0]  # the tree leaves it out
     rows = _journals(node, found.entries)
     lanes = [timeline.lane(session, entries, visit.now) for session, entries in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
