@@ -72,8 +72,8 @@ def can_travel(known: KnownRules) -> bool:
     return len(to_json(to_wire(known), "the rules")) <= RULES_LARGEST_BYTES
 
 
-def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
-    """Return the rule for all sessions that a decision makes, without an id; None if it makes none."""
+def rules_for_all(approval: Approval, decision: Decision) -> tuple[Rule, ...]:
+    """Return the rules for all sessions that a decision makes, without ids."""
     if isinstance(decision, Answer) or decision.scope != "always":
-        return None
+        return ()
     return granted(approval, decision) if isinstance(decision, Approve) else rule_of_denial(approval, decision)

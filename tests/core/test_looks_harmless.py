@@ -4,7 +4,7 @@ import pytest
 
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.programs import REVIEWED
-from supervisor.core.calls.rules import allow, grantable, make_rule, offered, policy_of
+from supervisor.core.calls.rules import allow, grantable, make_rule, offered, patterns_of, policy_of
 
 LOOKING = """
 find . -name x;find . *;sed -n *;sort *;uniq *;jq *;tree *;tr *;column *;comm *;paste *;od *;strings *;tac *;rev *
@@ -311,6 +311,15 @@ def test_no_prefix_allows_a_command_that_only_looks_harmless(place):
         *("rm notes", "rm -f notes", "rmdir x", "curl http://x", "wget http://x", "mv a b", "cp a b", "chmod x y"),
         *("git push", "git reset x", "git config a b", "git checkout x", "git stash", "git pull", "git add x"),
         *("npm install", "npm outdated", "npm exec x", "pip install x", "cargo install x", "cargo run", "go run x"),
+        *(
+            "volta run x",
+            "rails console x",
+            "rails db x",
+            "flutter pub x",
+            "svn revert x",
+            "nvm use x",
+            "mytool eval x",
+        ),
         *("apt install x", "brew install x", "docker run x", "kubectl delete x", "terraform apply", "tee x", "dd x"),
     ],
 )
@@ -328,6 +337,8 @@ def test_launchers_and_what_removes_fetches_or_pushes_have_no_pattern(command):
         ("mix test test/a.exs", "mix test *"),
         ("grep -n x notes", "grep *"),
         ("eslint src lib", "eslint src *"),
+        ("cd a && npm run check 2>&1 | tail -20; tail -5 b", "npm run check *\ntail *"),
+        ("npm run check && rm x", None),
     ],
 )
 def test_always_offers_the_pattern_that_a_person_means(command, pattern):
@@ -335,5 +346,5 @@ def test_always_offers_the_pattern_that_a_person_means(command, pattern):
     found = offered(content_of(command))
     assert found[1:] == (() if pattern is None else (pattern,))
     if pattern is not None:
-        made = make_rule("allow", "shell", pattern, "decision", unreviewed=True)
-        assert policy_of([made], content_of(command), root_session="r") == ("allow", made)
+        made = [make_rule("allow", "shell", each, "decision", unreviewed=True) for each in patterns_of(pattern)]
+        assert policy_of(made, content_of(command), root_session="r") == ("allow", made[0])

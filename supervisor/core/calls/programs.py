@@ -22,6 +22,8 @@ Rules
   compared there without folder, case and version: `/usr/bin/Python3.12` is python. A prefix is reviewed only under the
   name itself, or under that name in a folder of the system: `./git` could be any program.
 - A prefix trusts the program, and the configuration of the folder it runs in, exactly as a permission to run it does.
+
+The module is longer than 400 lines because most of it is tables.
 """
 
 import re
@@ -255,6 +257,11 @@ _SEEN: Final = _names("""
 """)
 """Words of commands that a person wants to see each time: they discard, overwrite, install, publish, begin or end
 something."""
+_ORDERING: Final = _names("""
+    call checkout config console db dlx do env eval fetch init invoke pub pull repl restore revert run runner script set
+    shell sql stash switch sync use x
+""")
+"""Commands that programs without a review may have: they run what further words say, fetch, or discard."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_:./-]*")
 _OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
 OFFERED: Final[Mapping[tuple[str, ...], str]] = {
@@ -360,6 +367,7 @@ def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
     if any(word in _SEEN for word in named) or not all(map(_NAME.fullmatch, named)):
         return None
     is_strange = is_launcher(program) or program in BUILTINS or family(program) in WITH_COMMANDS or len(named) < 2
+    is_strange = is_strange or not _ORDERING.isdisjoint(named[1:])
     if (begins is None and is_strange) or why_lost(named) is not None:
         return None
     return named if why_no_prefix(named) is None else None

@@ -289,14 +289,23 @@ def grantable(content: CallContent) -> tuple[str | None, ...]:
 
 
 def offered(content: CallContent) -> tuple[str | None, ...]:
-    """Return the `grantable` patterns of a call and, where these have no prefix, the one that a person means by
-    "always" (`npm run check *`): one that may be allowed, and that no denial is made of."""
+    """Return the `grantable` patterns of a call and, where these have no prefix, what a person means by "always"
+    (`npm run check *`): the patterns of its commands, a line each. These may be allowed, and no denial is made of
+    them: it would deny each command by itself."""
     found = grantable(content)
     if len(found) != 1 or content.command is None:
         return found
     meant = meant_patterns(content.ruled, content.folder, content.command)
-    is_one = len(meant) == 1 and _is_readable(meant[0], "code")
-    return (*found, *meant) if is_one else found
+    text = "\n".join(meant)
+    is_shown = len(text) <= MAX_SHOWN_CHARACTERS and all(_is_readable(each, "code") for each in meant)
+    return (*found, text) if meant and is_shown else found
+
+
+def patterns_of(pattern: str) -> tuple[str, ...]:
+    """Return the patterns of an option, each of which becomes a rule. Lines are patterns if each ends as a prefix: no
+    other pattern of several lines ends so."""
+    lines = tuple(pattern.split("\n"))
+    return lines if all(line.endswith(" *") for line in lines) else (pattern,)
 
 
 def is_meant(pattern: str, approval: Approval) -> bool:

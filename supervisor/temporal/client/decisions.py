@@ -30,7 +30,7 @@ from supervisor.runtime.people.decide import check_decision, lost
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
 from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
 from supervisor.temporal.mirror.namespace import POLL_SECONDS
-from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.rulebook import rules_for_all
 from supervisor.temporal.wire import (
     MEMO,
     SIGNALS,
@@ -72,7 +72,7 @@ class Deciding:
         if isinstance(found, DecisionResult):
             return found
         check_decision(found, decision)
-        if (rule := rule_for_all(found, decision)) is not None:
+        for rule in rules_for_all(found, decision):
             await self._trees.rules.check_room(rule)
         if found.expires_at is not None and found.expires_at <= now:
             return DecisionResult(kind="closed", approval=approval, status="expired")

@@ -19,7 +19,7 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.plans.release import Made
 from supervisor.system.logs import FactLog
-from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.rulebook import rules_for_all
 from supervisor.temporal.wire import (
     Command,
     DecisionRequest,
@@ -144,7 +144,7 @@ class Answering:
         try:
             result = await self._decided(request)
             if result.kind == "accepted":
-                result = msgspec.structs.replace(result, rule=await self._add_rule(request, result.rule))
+                result = await self._add_rules(request, result)
             answer = to_wire(result)
         except SupervisorError as error:
             answer = error_document(error)
@@ -171,11 +171,16 @@ class Answering:
         found = self._store.get_approval(request.approval)
         return found is None or found.expires_at is None or datetime.fromisoformat(request.at) <= found.expires_at
 
-    async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
-        """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
+    async def _add_rules(self, request: DecisionRequest, result: DecisionResult) -> DecisionResult:
+        """Add the rules that a decision has made, if they are for all sessions. Return its result with the ids of those
+        that stand."""
         found = self._store.get_approval(request.approval)
-        rule = None if found is None else rule_for_all(found, request.decision)
-        if rule is None:
-            return made
-        rule = msgspec.structs.replace(rule, id=made, approval=request.approval)
-        return await self._runner.environment.add_rule(rule, request.by)
+        rules = () if found is None else rules_for_all(found, request.decision)
+        standing: list[str] = []
+        for rule, made in zip(rules, result.rules or (result.rule,), strict=False):
+            new = msgspec.structs.replace(rule, id=made, approval=request.approval)
+            standing.append(await self._runner.environment.add_rule(new, request.by))
+        if not standing:
+            return result
+        several = tuple(standing) if len(standing) > 1 else ()
+        return msgspec.structs.replace(result, rule=standing[0], rules=several)

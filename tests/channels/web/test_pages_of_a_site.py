@@ -15,6 +15,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
 from supervisor.channels.web import make_web
+from supervisor.channels.web.pages.inbox import OPEN_CARDS
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
 
@@ -264,5 +265,9 @@ async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path)
         ana = await browser("ana")
         for path in ("/", "/sessions", "/sessions/s"):
             assert "0.25 USD" in (await ana.get(path)).text
+        others = [await supervisor.start(costly, session=f"s{number}") for number in range(OPEN_CARDS)]
+        for other in others:
+            await next_of(other.watch_approvals())
+        assert (await ana.get("/")).text.count("spent 0.25 USD") == len(others) + 1, "of folded rows, too"
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"

@@ -97,7 +97,7 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
+    spent = await _spent_by(visit.supervisor, [section.root for section in page.sections if section.root])
     stream = stream_url("/api/events", first.cursor)
     model = {
         "page": page,
@@ -110,7 +110,7 @@ async def show_inbox(visit: Visit) -> Response:
 
 
 async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
-    """Return what the trees of open cards have spent on models. These are few (`inbox.OPEN_CARDS`)."""
+    """Return what each tree has spent on models, where that is known."""
     found: dict[str, str] = {}
     for root in roots:
         with suppress(NotFound):  # it was pruned just now
