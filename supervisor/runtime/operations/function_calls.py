@@ -177,6 +177,8 @@ class FunctionCall(Call):
             except ToolFailed as failure:  # it never begins
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
+            if self.attempt.spec.holds_process:  # the call's effect lets the program go on: before its result
+                await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
