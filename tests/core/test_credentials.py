@@ -4,9 +4,9 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
-from supervisor.core.text.masks import _TOKENS, find_credentials, hide, hides, may_hide, unmask
+from supervisor.core.text.masks import _CREDENTIALS, _TOKENS, _starts, find_credentials, hide, hides, may_hide, unmask
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----"
@@ -70,6 +70,29 @@ def test_a_password_of_a_scheme_or_an_address_is_masked(text, shown):
 def test_the_quick_look_finds_every_token(token):
     """It is taken first of each text: where it finds nothing, nothing is masked."""
     assert may_hide(token)
+
+
+SHORT = (
+    "https:// u: p@ @ : -- sk- ghp_ 123456 :AA Bearer BASIC ba\u017fic Authorization: Token . eyJ \xe9 \u0130 +ssh /"
+)
+BITS = [*SHORT.split(), *(each for each in KNOWN if each != KEY), A, A[:26], f".GabcdE.{A[:27]}", " ", "\n", "9", "_"]
+
+
+@given(st.lists(st.sampled_from(BITS), max_size=12).map("".join))
+def test_places_that_are_not_tried_have_no_credential(text):
+    """Long texts are read at marks alone; to try the whole expression at each letter finds the same."""
+    assume("PRIVATE KEY" not in text)
+    groups = ("sent", "bearer", "password")
+    found = [(each, next((name for name in groups if each[name]), 0)) for each in _CREDENTIALS.finditer(text)]
+    tried = [each.span(group) for each, group in found if group != "bearer" or hides(f"Bearer {each['bearer']}")]
+    assert [*find_credentials(text)] == tried
+
+
+def test_a_long_text_is_looked_at_in_few_places():
+    """Hundreds of long calls are listed at once: the whole expression is tried only where something may be hidden."""
+    text = "see https://example.org/a:b and task_name-of_this.module, " * 1000
+    assert not _starts(text)
+    assert len(_starts(text + "redis://:p@h/")) < 10
 
 
 @pytest.mark.parametrize("text", PROSE)

@@ -57,18 +57,32 @@ _CREDENTIALS: Final = re.compile(
     r"|(?<![A-Za-z])(?i:Bearer|Basic)\s{1,4}(?P<bearer>[\w.~+/-]{12,8192}={0,2})"
     r"|[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/:@'\"<>]{0,256}:(?P<password>(?![${])[^\s/@'\"<>]{1,1024})@"
 )
-_MARKS: Final = (
-    "PRIVATE KEY",
-    *re.findall(
-        r"\S+",
-        ":// sk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- glcbt- glptt- glsoat- glagent- glft- gloas-"
-        " glimt- k_live_ k_test_ whsec_ AKIA ASIA ABIA ACCA AIza ya29. GOCSPX- xox xapp- :AA npm_ pypi- rubygems_ hf_"
-        " r8_ gsk_ xai- dop_v1_ dckr_pat_ shpat_ SG. lin_api_ ntn_ secret_ PMAK- tk_ AGE-SECRET- hvs. FlyV1 eyJ",
-    ),
-)
-_MORE_MARKS: Final = tuple(map(re.compile, (r"\.[\w-]{6}\.[\w-]{27}", r"[bB](?i:earer|asic)", r"[zZ](?i:ation)")))
-"""One of these stands in each credential. Most texts have none, and may be long: to look for each mark by itself takes
-half as long as one expression for all, which would try them at every letter."""
+_MARKS: Final = {
+    re.compile(gate): tuple(marks.split())
+    for gate, marks in {
+        r"_[\w+/=-]{16}": "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ k_live_ k_test_ whsec_ npm_ rubygems_ hf_ r8_ gsk_"
+        " dop_v1_ dckr_pat_ shpat_ lin_api_ ntn_ secret_ tk_",
+        r"-[\w-]{10}": "sk- glpat- gldt- glrt- glcbt- glptt- glsoat- glagent- glft- gloas- glimt- GOCSPX- xox"
+        " xapp- pypi- xai- PMAK- AGE-SECRET-",
+        r"\.[\w-]{11}": "ya29. SG. hvs. eyJ",
+        r"A(?:[KSBC]IA|Iza)": "AKIA ASIA ABIA ACCA AIza",
+        r"://": "://",
+        r":AA": ":AA",
+        r"FlyV1 ": "FlyV1",
+        r"-----BEGIN ": "-----BEGIN",
+    }.items()
+}
+"""One of these, the dots of Discord's tokens or a word for what is sent stands in each credential. Most texts have
+none, and may be long. So those of a group are looked for only if what has to follow one of them stands somewhere."""
+_BEFORE: Final = {"k_live_": range(1, 2), "k_test_": range(1, 2), ":AA": range(6, 13)}
+"""How far before its mark a credential begins; others begin with it. What has "://" begins with its scheme."""
+_ADDRESS: Final = re.compile(r"://[^\s/:@'\"<>]{0,256}:(?![${])[^\s/@'\"<>]{1,1024}@")
+_SCHEME: Final = re.compile(r"[A-Za-z0-9+.-]{2,31}\Z")
+_DOTS: Final = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
+_WORDS: Final = ("bearer", "basic", "authorization")
+_ANY_WORD: Final = re.compile(rf"(?i:{'|'.join(_WORDS)})")
+_ODD_LETTERS: Final = "ıİſ"
+"""Letters that an expression takes for an i or an s where case does not count."""
 
 
 def mask_arguments(arguments: Any, secret: Collection[str]) -> Any:
@@ -104,16 +118,16 @@ def hides(value: Any) -> bool:
 
 def may_hide(text: str) -> bool:
     """Whether there may be credentials in a text, or in JSON. It is quick, and never wrong if it says no."""
-    return any(mark in text for mark in _MARKS) or any(mark.search(text) is not None for mark in _MORE_MARKS)
+    return next(_marks_in(text), None) is not None or _DOTS.search(text) is not None or _may_have_words(text)
 
 
 def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> Iterator[tuple[int, int]]:
     """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY_CHARACTERS."""
     at, ends = 0, None
-    if not may_hide(text):
-        return
-    while (found := _CREDENTIALS.search(text, at)) is not None:
-        start, at = found.span()
+    for start in sorted(_starts(text)):
+        if start < at or (found := _CREDENTIALS.match(text, start)) is None:
+            continue
+        at = found.end()
         if found["key"] is not None:
             ends = _ends_of_keys(text) if ends is None else ends
             end = _end_of_key(text, ends.get(found["key"], ()), at, longest_key)
@@ -125,6 +139,45 @@ def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> It
         group = next((name for name in ("sent", "bearer", "password") if found[name]), 0)
         if group != "bearer" or not _is_prose(found["bearer"]):
             yield found.span(group)
+
+
+def _starts(text: str) -> set[int]:
+    """Return where credentials may begin. No other place is tried: most texts are long, and have none."""
+    found = set[int]()
+    for mark in _marks_in(text):
+        at = text.find(mark)
+        while at >= 0:
+            if mark != "://":
+                found.update(at - before for before in _BEFORE.get(mark, (0,)) if before <= at)
+            elif _ADDRESS.match(text, at) and (scheme := _SCHEME.search(text[max(0, at - 31) : at])):
+                found.update(at - before for before in range(2, len(scheme[0]) + 1))
+            at = text.find(mark, at + 1)
+    for dots in _DOTS.finditer(text):
+        found.update(range(max(0, dots.start() - 28), max(0, dots.start() - 23)))
+    if text.isascii():
+        text = text.lower()
+        for word in _WORDS:
+            at = text.find(word)
+            while at >= 0:
+                found.add(at)
+                at = text.find(word, at + 1)
+    elif _may_have_words(text):
+        found.update(each.start() for each in _ANY_WORD.finditer(text))
+    return found
+
+
+def _marks_in(text: str) -> Iterator[str]:
+    """Yield the marks that stand in a text."""
+    for gate, marks in _MARKS.items():
+        if gate.search(text) is not None:
+            yield from (mark for mark in marks if mark in text)
+
+
+def _may_have_words(text: str) -> bool:
+    if any(letter in text for letter in _ODD_LETTERS):
+        return True
+    low = text.encode("utf-8", "surrogatepass").lower()  # of bytes only ASCII letters change: that is quick
+    return any(word.encode() in low for word in _WORDS)
 
 
 def _ends_of_keys(text: str) -> dict[str, list[tuple[int, int]]]:
