@@ -15,6 +15,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
 from supervisor.channels.web import make_web
+from supervisor.channels.web.pages.inbox import OPEN_CARDS
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
 
@@ -266,3 +267,14 @@ async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path)
             assert "0.25 USD" in (await ana.get(path)).text
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"
+
+
+async def test_a_section_of_folded_rows_says_what_its_session_has_spent(tmp_path):
+    """On a bad night no card is open, and each section still says what its session has cost."""
+    async with site(tmp_path) as (supervisor, browser):
+        runs = [await supervisor.start(costly, session=f"s{number}") for number in range(OPEN_CARDS + 1)]
+        asked = [await next_of(run.watch_approvals()) for run in runs]
+        assert (await (await browser("ana")).get("/")).text.count("0.25 USD") == len(runs)
+        for run, each in zip(runs, asked, strict=True):
+            await supervisor.decide(each.id, Approve(by="ana"))
+            assert await run.result() == "ok"

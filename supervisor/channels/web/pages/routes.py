@@ -21,7 +21,7 @@ Rules
 The module is longer than 400 lines because the pages of approvals and of sessions share their parts.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -64,6 +64,8 @@ from supervisor.seam.supervisor import Supervisor
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """The most cards on the page of a session; the inbox has the others."""
+MOST_SPENT: Final = 50
+"""The most sections of the inbox that say what was spent: each is a read of its tree."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
 """The most journal entries that one page reads. Every other client waits meanwhile."""
@@ -97,7 +99,7 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    spent = await _spent_by(visit.supervisor, {card.row.root for card in page.cards})
+    spent = await _spent_by(visit.supervisor, [each.root for each in page.sections if each.root])
     stream = stream_url("/api/events", first.cursor)
     model = {
         "page": page,
@@ -109,10 +111,10 @@ async def show_inbox(visit: Visit) -> Response:
     return await visit.page("inbox.html", "inbox", model)
 
 
-async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
-    """Return what the trees of open cards have spent on models. These are few (`inbox.OPEN_CARDS`)."""
+async def _spent_by(supervisor: Supervisor, roots: Sequence[str]) -> dict[str, str]:
+    """Return what the trees of the first sections have spent on models."""
     found: dict[str, str] = {}
-    for root in roots:
+    for root in roots[:MOST_SPENT]:
         with suppress(NotFound):  # it was pruned just now
             if usage := (await supervisor.get_session(root)).usage:
                 found[root] = str(usage)
