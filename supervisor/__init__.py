@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         UnknownAgent,
     )
     from supervisor.core.ids import id_from
-    from supervisor.core.limits import Limit
+    from supervisor.core.limits import Limit, LimitWait
     from supervisor.core.rows import Counts, JournalEntry, Owner, TreeView
     from supervisor.core.schedules import Schedule, ScheduleView
     from supervisor.core.sessions.activity import Activity, Doing, StreamedText
@@ -127,6 +127,7 @@ __all__ = [
     "LaterCall",
     "Limit",
     "LimitExceeded",
+    "LimitWait",
     "MemoryStore",
     "Message",
     "NotAuthenticated",
@@ -231,7 +232,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             """,
             "supervisor.core.declarations.foreign_tool": "foreign_tool",
             "supervisor.core.ids": "id_from",
-            "supervisor.core.limits": "Limit",
+            "supervisor.core.limits": "Limit LimitWait",
             "supervisor.system.loading": "load_agent",
             "supervisor.core.approvals.people": "ApproverRule People Person Quiet TokenHash UrgencyRule",
             "supervisor.core.calls.rules": "Rule allow ask deny",

@@ -33,7 +33,7 @@ FUNCTIONS = {
     "LocalCards.note",  # a server that looks at no mirror
     "Mirror._follow",  # a server of Temporal that refuses
     "Mirror.read",  # a namespace without a worker that answers
-    "NamespaceActivities.read_rules",  # rules that cannot be read for a while
+    "NamespaceRules.read",  # rules that cannot be read for a while
     "NamespaceCards._read",  # how many are read at a time
     "NamespaceReader.query",  # a client that waits half a second for workers
     "NamespaceRules.change",  # a worker that dies around a change of the rules
@@ -51,6 +51,7 @@ FORMER = {
 BOUNDS = {
     "bodies.MOST_THREADS",
     "app.SHUTDOWN_TIMEOUT_SECONDS",
+    "calls.ASKED_WITHIN_SECONDS",
     "cards_of_namespace.AT_ONCE",
     "cards_of_namespace.STALE",
     "commands.SOON_ENOUGH",
@@ -71,8 +72,7 @@ BOUNDS = {
     "rules_workflow.MOST",
     "schema.STEPS",
     "sessions.MOST",
-    "worker.LEAVE",
-    "worker.STOPPED_WITHIN",
+    "worker.STOPPED_AFTER_SECONDS",
     "writer.FEW",
     "writer.KEPT",
     "Connection.longest_pause",

@@ -225,7 +225,8 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             here = where_rule_holds(found.root_session if made.scope == "session" else None)
             what = "No longer asked" if is_yes else "Denied from now on"
             say_on_stderr(f"{what} {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
-            say_on_stderr(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
+            for rule in result.rules or (result.rule,):
+                say_on_stderr(f"To revoke it: supervisor rules revoke {rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.path[0], found.root_session, place)
     return Exit.DONE if result.is_accepted or result.kind == "counted" else Exit.CONFLICT

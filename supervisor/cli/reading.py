@@ -264,7 +264,7 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
         table.add_column(name, overflow="fold")
     for view in as_trees(views, lambda view: view.id):
         indent = "  " * (len(view.path) - 1)
-        tone, status = how_it_is(view)
+        tone, status = how_it_is(view, now)
         began = Text(ago(view.created_at, now), style="dim")
         table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=_STYLES[tone]), began)
     answers.open_console().print(table)
@@ -318,7 +318,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         story.knows(child.id, child.path)
     owner = f", run by {view.owner}" if view.owner else ""
     spent = "" if view.usage == NOTHING else f"\nspent: {spent_text(view.usage)}"
-    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view)[1]}{owner}{spent}\n")
+    print(f"{path_text(view.path)} [{view.id}]: {how_it_is(view, now)[1]}{owner}{spent}\n")
     day = None
     width = len(str(len(rows)))
     for number, row in enumerate(rows, start=1):
@@ -330,7 +330,7 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
         for line in drawn(TRACEBACK(getattr(row.event, "traceback", "")), lines=True).splitlines():
             print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
-        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {how_it_is(child)[1]}", end="")
+        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {how_it_is(child, now)[1]}", end="")
     if children:
         print()
     for line in block_lines(view, place):

@@ -26,6 +26,12 @@ def worker(
         str | None,
         Parameter(help="The version of the code. Sessions stay with workers of the version that began them."),
     ] = None,
+    bodies: Annotated[int, Parameter(help="How many calls and steps run at once.")] = 100,
+    tasks: Annotated[int, Parameter(help="How many sessions are worked on at once.")] = 100,
+    pollers: Annotated[int, Parameter(help="How many requests ask for work at once, for each of the two.")] = 5,
+    leave: Annotated[
+        float, Parameter(help="Seconds that calls and steps have to end when the worker is stopped.")
+    ] = 10.0,
     place: Place = HERE,
 ) -> int:
     """Run the sessions of a namespace of Temporal, and the calls and steps of their agents.
@@ -62,6 +68,10 @@ def worker(
         cached=cached,
         also=also,
         build=build,
+        bodies=bodies,
+        tasks=tasks,
+        pollers=pollers,
+        leave=leave,
         is_open=is_open,
     )
     return run_until_stopped(bare(body), "asyncio") or Exit.DONE

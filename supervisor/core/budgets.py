@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core.errors import InvalidInput
-from supervisor.core.usage import DECIMALS, LARGEST, LARGEST_USD, Spent, Usage, usd_text
+from supervisor.core.usage import DECIMALS, LARGEST, LARGEST_USD, NOTHING, Spent, Usage, counted, usd_text
 
 Scope: TypeAlias = Literal["tree", "run"]
 """Of a root session, all its turns with everything below it; or one run with everything below it."""
@@ -134,12 +134,18 @@ def budget_text(limits: Mapping[str, float]) -> str:
     return ", ".join(limit_text(kind, limits[kind]) for kind in KINDS if kind in limits) or "no limits"
 
 
-def used_text(budget: Budget, used: Used) -> str:
-    """Say what of a budget is used: "5.02 of 5.00 USD, 180 of 200 requests"."""
+def used_text(budget: Budget, used: Used, spent: Spent = NOTHING) -> str:
+    """Say what of a budget is used: "5.02 of 5.00 USD and 3 requests of unknown price, 180 of 200 requests". `spent`:
+    what is not in its sums is counted there."""
+    price = f" and {counted(spent.unpriced, 'request')} of unknown price" if spent.unpriced else ""
+    beyond = {"usd": price, "tokens": " and unknown tokens" if spent.uncounted else ""}
     return ", ".join(
-        f"{getattr(used, kind):.2f} of {usd_text(limit)}"
-        if kind == "usd"
-        else f"{getattr(used, kind):,} of {limit:,} {kind}"
+        (
+            f"{getattr(used, kind):.2f} of {usd_text(limit)}"
+            if kind == "usd"
+            else f"{getattr(used, kind):,} of {limit:,} {kind}"
+        )
+        + beyond.get(kind, "")
         for kind, limit in budget.limits.items()
     )
 

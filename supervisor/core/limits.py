@@ -96,6 +96,16 @@ def checked_seconds(seconds: float) -> float:
     return min(max(0.0, seconds), LONGEST_WAIT_SECONDS) if isfinite(seconds) else LONGEST_WAIT_SECONDS
 
 
+class LimitWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run's wait for a place of a limit. `name`: the limit; empty while a step without one waits until what it asks
+    is no longer busy. `place`: from 1, of `count`; 0: the process that runs it knows, and since when it waits."""
+
+    name: str
+    since: datetime | None = None
+    place: int = 0
+    count: int = 1
+
+
 class Ticket(msgspec.Struct, eq=False, kw_only=True):
     """A wish for a place, and the place once it is held."""
 
@@ -186,10 +196,6 @@ class Queue:
             self._began.popleft()
         return now if len(self._began) < self.limit.per_minute else self._began[0] + MINUTE_SECONDS
 
-    def place_of(self, ticket: Ticket) -> tuple[int, int]:
-        """Return the place of a ticket that waits, from 1, and how many wait."""
-        return self.waiting.index(ticket) + 1, len(self.waiting)
-
 
 def _order(ticket: Ticket) -> tuple[bool, bool, int]:
     return not ticket.is_ending, not ticket.has_begun, ticket.number
@@ -202,6 +208,18 @@ def key_of(name: str) -> str:
 def name_of(key: str) -> str | None:
     """Return the limit for which a key waits; None if it waits for something else."""
     return key.removeprefix(KEY) if key.startswith(KEY) else None
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a limit as people see it: that of a session's own queue is empty."""
+    return "" if name.startswith(OWN) else name
+
+
+def wait_text(name: str, place: int, count: int) -> str:
+    """Say for what a run waits, and at which place: "waits for openai, 3rd of 12"."""
+    if not name:
+        return "waits to ask again what was busy"
+    return f"waits for {name}" + (f", {ordinal(place)} of {count}" if place else "")
 
 
 def ordinal(number: int) -> str:

@@ -27,14 +27,14 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.facts import argument_facts
+from supervisor.core.approvals.facts import argument_facts, instant_text
 from supervisor.core.budgets import KINDS, budget_text
 from supervisor.core.calls.content import content_of_request
 from supervisor.core.calls.rules import Rule
 from supervisor.core.events.asking import COPIED, CardEvent
 from supervisor.core.events.kinds import kind_of
 from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
-from supervisor.core.limits import OWN, name_of
+from supervisor.core.limits import OWN, name_of, wait_text
 from supervisor.core.rows import JournalEntry
 from supervisor.core.text.masks import LONGEST_KEY_CHARACTERS, hide
 from supervisor.core.text.visible import Kind as Look, visible
@@ -481,8 +481,9 @@ def ending(kind: str, cause: str | None) -> Parts:
     return state, *_because(cause.removeprefix(f"{kind}:"))
 
 
-def how_it_is(view: SessionView) -> tuple[Tone, str]:
-    """Return how a session is, as a tone and in a few words, safe for a screen."""
+def how_it_is(view: SessionView, now: datetime) -> tuple[Tone, str]:
+    """Return how a session is, as a tone and in a few words, safe for a screen. `now`: its time zone is that of
+    instants."""
     if view.outcome is not None:
         kind, cause = view.outcome["kind"], view.outcome["cause"]
         told = (QUOTE(cause),) if kind == "succeeded" and cause else ending(kind, cause)  # imported: nothing ran here
@@ -493,6 +494,9 @@ def how_it_is(view: SessionView) -> tuple[Tone, str]:
     unrun = "" if view.running else "; no process runs it"
     if count := len(view.pending_approvals):
         return "waiting", f"waits for {count} decision{'s' * (count > 1)}{unrun}"
+    if (wait := view.limit) is not None:
+        since = "" if wait.since is None else f", since {instant_text(wait.since, now)}"
+        return "active", f"{wait_text(visible(wait.name), wait.place, wait.count)}{since}{unrun}"
     return "active", f"open{unrun}" if unrun else "active"
 
 

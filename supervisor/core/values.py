@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
+from supervisor.core.limits import LimitWait
 from supervisor.core.usage import NOTHING, Spent
 
 T = TypeVar("T")
@@ -90,6 +91,8 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     rule: str | None = None
     """The id of the rule that the standing decision made, or found already in place."""
+    rules: tuple[str, ...] = ()
+    """The ids of all of them, if there are several: one for each line of the pattern. Each is revoked by itself."""
     released: tuple[str, ...] = ()
     """Other approvals of the same tree that the rule has decided, too."""
     running: bool = False
@@ -173,6 +176,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far the approval counts; with `pattern`, and the id of the `rule`, if that is more than once."""
     pattern: str | None = None
     rule: str | None = None
+    rules: tuple[str, ...] = ()
+    """The ids of all its rules, one for each line of the pattern; empty if there is one at most."""
     through: str | None = None
     """The approval whose decision made the rule that decided this one, too; `by` made that decision."""
     channel: str | None = None
@@ -450,6 +455,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the session and everything below it have spent on models, in all its runs (B1)."""
     own_usage: Spent = NOTHING
     """What it has spent itself."""
+    limit: LimitWait | None = None
+    """The place of a limit that it waits for, as far as this process or the journal knows (L3)."""
 
 
 def decider_of(decision: Decision) -> str:

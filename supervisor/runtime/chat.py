@@ -123,7 +123,7 @@ async def chat(
         results = await supervisor.decide_all(decisions, channel=where, shown=digests)
     else:
         results = [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
-    made = {result.rule for result in results if result.is_accepted and result.rule is not None}
+    made = {rule for result in results if result.is_accepted for rule in (result.rule, *result.rules) if rule}
     rules = [rule for rule in await supervisor.find_rules() if rule.id in made] if made and meant.is_batch else []
     return replace(meant.told, results=(*meant.told.results, *results), rules=tuple(rules))
 

@@ -75,6 +75,9 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     stall: Callable[[str], None]
     """Stop the run, with the cause, because the step has stalled. The caller of the body is cancelled by it."""
     ruled: Ruled | None = None
+    recheck: Callable[[tuple[Rule, ...]], Awaitable[Ruled | None]] | None = None
+    """Check a call again by other rules that are kept elsewhere, where they are compared just before the effect. Return
+    what is checked there; raise Denied if they do not let the call begin."""
     fn: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any]
@@ -183,9 +186,9 @@ class Environment:
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
-    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
-        """Read the rules that are kept elsewhere, as they are now. `call`: the session, the number of the run and the
-        operation of the call for which they are read."""
+    async def read_rules(self, call: str = "", *, age_seconds: float = 0.0) -> tuple[Rule, ...]:
+        """Read the rules that are kept elsewhere. `call`: the session, the number of the run and the operation of the
+        call for which they are read. `age_seconds`: how old they may be, since the body of the call compares them."""
         return ()
 
     async def settle_elsewhere(self, paths: Sequence[str]) -> Mapping[str, str] | None:

@@ -54,6 +54,10 @@ async def run_worker(
     cached: int = 1000,
     also: Sequence[str] = (),
     build: str | None = None,
+    bodies: int = 100,
+    tasks: int = 100,
+    pollers: int = 5,
+    leave: float = 10.0,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -64,14 +68,26 @@ async def run_worker(
     `also`: modules besides those of the agents whose functions the worker runs, by name. A module that declares an
     agent or a tool, and that a module of an agent imports, needs no name here.
     `build`: the version of the code. Sessions stay with workers of the version with which they began.
+    `bodies` and `tasks`: how many calls and steps run at once, and how many sessions are worked on; `pollers`: how many
+    requests ask for work at once, for each of the two. `leave`: seconds that calls and steps have to end when the
+    worker is stopped (R8).
     Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
     otherwise as `open_temporal`.
     """
     store = read_temporal_url(url)
     _import()
-    from supervisor.temporal.worker.worker import work
+    from supervisor.temporal.worker.worker import Room, work
 
-    await work(store, agents, lost_after=lost_after, cached=cached, also=also, build=build, is_open=is_open)
+    await work(
+        store,
+        agents,
+        lost_after=lost_after,
+        cached=cached,
+        also=also,
+        build=build,
+        room=Room(bodies, tasks, pollers, leave),
+        is_open=is_open,
+    )
 
 
 def _import() -> None:

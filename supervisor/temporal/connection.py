@@ -5,11 +5,14 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `server_errors`.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
+import anyio
 import sniffio
 from google.protobuf.message import Message
 from temporalio.api.enums.v1 import IndexedValueType
@@ -22,6 +25,7 @@ from temporalio.api.errordetails.v1 import (
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from supervisor.core.errors import (
@@ -33,9 +37,14 @@ from supervisor.core.errors import (
     SupervisorError,
 )
 from supervisor.core.store_urls import TemporalStore
-from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_settings
+from supervisor.system.logs import FactLog
+from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_key, read_settings
 from supervisor.temporal.wire import PENDING, ROUTE
 
+log = FactLog(__name__)
+
+KEY_SECONDS: Final = 30.0
+"""Seconds between two looks at the API key."""
 SOON: Final = timedelta(seconds=10)
 """The time for one request."""
 _WANTED: Final = {
@@ -69,6 +78,15 @@ _ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
 with TLS, or without."""
 
 
+@cache
+def _runtime() -> Runtime:
+    """Return the process's runtime of temporalio. The default one prints log lines to standard output, which belongs to
+    a command's JSON document. This one gives them to the standard library's logging, as `temporalio`."""
+    forwarding = LogForwardingConfig(logging.getLogger("temporalio"))
+    lines = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    return Runtime(telemetry=TelemetryConfig(logging=lines))
+
+
 async def connect_to_server(store: TemporalStore) -> Client:
     """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
     trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
@@ -84,6 +102,7 @@ async def connect_to_server(store: TemporalStore) -> Client:
             rpc_metadata=settings.metadata,
             data_converter=settings.converter,
             connect_timeout=SOON,
+            runtime=_runtime(),
         )
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
@@ -92,6 +111,25 @@ async def connect_to_server(store: TemporalStore) -> Client:
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
         )
     return client
+
+
+def renew_key(client: Client) -> None:
+    """Use the API key as it is now. One that cannot be read is logged, and the one before is used on."""
+    try:
+        key = read_key()
+    except InvalidInput as error:
+        log.warning("key.not_read", reason=str(error))
+        return
+    if key is not None and key != client.api_key:
+        client.api_key = key
+        log.info("key.renewed")
+
+
+async def keep_key(client: Client) -> None:
+    """Read the API key again and again, until cancelled: one that changes needs no restart."""
+    while client.api_key is not None:
+        await anyio.sleep(KEY_SECONDS)
+        renew_key(client)
 
 
 async def prepare(client: Client, store: TemporalStore) -> None:

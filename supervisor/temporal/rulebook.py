@@ -11,9 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core.calls.rules import Rule
+from supervisor.core.encoding import to_json
+from supervisor.core.ids import digest_of_value
 from supervisor.core.values import Answer, Approval, Approve, Decision
 from supervisor.runtime.plans.rules import granted, rule_of_denial
-from supervisor.temporal.wire import from_wire, to_wire
+from supervisor.temporal.wire import RULES_LARGEST_BYTES, KnownRules, from_wire, to_wire
 
 
 class RuleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +55,25 @@ class Standing:
     def find_same(self, rule: Rule) -> Rule | None:
         return next((each for each in self.rules.values() if each.meaning == rule.meaning), None)
 
+    @property
+    def version(self) -> str:
+        """What names these rules: a rule keeps its id, and what it says."""
+        return digest_of_value([*self.rules])
+
+    def known(self) -> KnownRules:
+        return KnownRules(rules=tuple(self.rules.values()), version=self.version)
+
     def documents(self) -> list[Any]:
         return [to_wire(each) for each in self.rules.values()]
 
 
-def rule_for_all(approval: Approval, decision: Decision) -> Rule | None:
-    """Return the rule for all sessions that a decision makes, without an id; None if it makes none."""
+def can_travel(known: KnownRules) -> bool:
+    """Return whether rules are few enough to travel with a start."""
+    return len(to_json(to_wire(known), "the rules")) <= RULES_LARGEST_BYTES
+
+
+def rules_for_all(approval: Approval, decision: Decision) -> tuple[Rule, ...]:
+    """Return the rules for all sessions that a decision makes, without ids."""
     if isinstance(decision, Answer) or decision.scope != "always":
-        return None
+        return ()
     return granted(approval, decision) if isinstance(decision, Approve) else rule_of_denial(approval, decision)

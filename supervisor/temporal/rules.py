@@ -28,8 +28,15 @@ from supervisor.core.errors import LimitExceeded, NotFound, ServerUnavailable
 from supervisor.core.store_urls import TemporalStore
 from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
-from supervisor.temporal.rulebook import RuleChange, Standing
-from supervisor.temporal.wire import QUEUE, RULES_ID, RULES_TYPE, from_wire, to_wire
+from supervisor.temporal.rulebook import RuleChange, Standing, can_travel
+from supervisor.temporal.wire import (
+    QUEUE,
+    RULES_ID,
+    RULES_TYPE,
+    KnownRules,
+    from_wire,
+    to_wire,
+)
 
 log = FactLog(__name__)
 
@@ -53,6 +60,12 @@ class NamespaceRules:
         with server_errors(self._named):
             await self.read()
         return list(self.standing.rules.values())
+
+    async def known(self) -> KnownRules | None:
+        """Return the rules that hold now, as they travel; None if there are too many. Raises ServerUnavailable."""
+        await self.find()
+        known = self.standing.known()
+        return known if can_travel(known) else None
 
     async def add(self, rule: Rule, by: str, new_id: str) -> Rule:
         """Add a rule; see Supervisor.add_rule. Raises LimitExceeded."""

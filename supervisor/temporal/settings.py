@@ -102,6 +102,11 @@ def read_settings(store: TemporalStore) -> Settings:
     )
 
 
+def read_key() -> str | None:
+    """Read the API key alone, as it is now. Raises InvalidInput."""
+    return _read_key(_read_profile())
+
+
 def _read_profile() -> ClientConfigProfile:
     named = os.environ.get("TEMPORAL_CONFIG_FILE")
     if named:

@@ -5,13 +5,14 @@ Rules
   What is read of a journal is compressed.
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
-- The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow that claims a decision,
-  `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end of a tree, and
-  `refusal~RUN` the one that claims a tree which is refused.
+- The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow with which former code has
+  claimed a decision, `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end
+  of a tree, and `refusal~RUN` the one that claims a tree which is refused.
 """
 
 import zlib
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from supervisor.core.errors import (
     SupervisorError,
     UnknownAgent,
 )
+from supervisor.core.ids import digest_of_value
 from supervisor.core.usage import Usage
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
 from supervisor.runtime.environment import Ruled
@@ -68,6 +70,8 @@ PENDING: Final = "SupervisorPending"
 ROUTE: Final = "SupervisorRoute"
 """The search attribute with the beginning that all approval ids of a tree have."""
 MEMO: Final = "supervisor"
+SIGNALS: Final = "signals"
+"""The mark in the memo of a tree whose decisions are signals."""
 ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 """An id is used once, unless its workflow has failed: the worker has refused what it was to do."""
 LARGEST_BYTES: Final = 1024 * 1024
@@ -84,6 +88,8 @@ CARRIED_LARGEST_BYTES: Final = 1536 * 1024
 ENDED_LARGEST_BYTES: Final = 1920 * 1024
 """Bytes of JSON that the outcome of a tree may have with what it leaves, where there is no such folder."""
 MEMO_LARGEST_BYTES: Final = 64 * 1024
+RULES_LARGEST_BYTES: Final = 64 * 1024
+"""Bytes of rules that travel with a start. More are read when they are needed."""
 SEARCHED_LARGEST_BYTES: Final = 2000
 """Bytes of the ids in the search attribute. A server refuses 2048, and a workflow that asks for more stands still."""
 PAGE_BYTES: Final = 192 * 1024
@@ -133,6 +139,15 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """The first of the runs that have continued each other and have left it."""
 
 
+class KnownRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules for all sessions, as they were read. `at`: when they were confirmed, by the clock of the server; None:
+    when the workflow began to which a client gave them."""
+
+    rules: tuple[Rule, ...] = ()
+    version: str
+    at: datetime | None = None
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a tree's workflow. `given`: the input of the agent; unset for its default input."""
 
@@ -153,6 +168,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the workflow marks the versions and patches of its runs, names the calls for which it reads rules, and
     refuses a call that is too large before it asks. One that former code has started does not: each replay must do as
     it did."""
+    has_signals: bool = False
+    """Whether decisions are signals that nothing claims, and the rules travel with bodies. One that former code has
+    started claims decisions and reads rules for each call; see WorkflowEnvironment."""
+    rules: KnownRules | None = None
     carried: Carried | None = None
     """None for the first workflow of a tree."""
     follows: str | None = None
@@ -182,6 +201,8 @@ class BodyRequest(msgspec.Struct, frozen=True, kw_only=True):
     facts: CallFacts | None = None
     largest: int = LARGEST_BYTES
     ruled: Ruled | None = None
+    rules: str | None = None
+    """The version of the rules that let a call begin; with another one it does not begin. None: they were read."""
 
 
 class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,10 +214,23 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
     cancelled   it was cancelled; `value`: the result that it left, if any
     misfit      it returned what JSON cannot hold, or too much of it
     denied      the rules do not let the call begin, as its paths lead where they do on this machine
+    rules       it has not begun: the rules are others by now, and are `value`, KnownRules
     lost        its worker was lost; the workflow says so
     """
 
-    kind: Literal["value", "result", "failed", "raised", "deadline", "stalled", "cancelled", "misfit", "lost", "denied"]
+    kind: Literal[
+        "value",
+        "result",
+        "failed",
+        "raised",
+        "deadline",
+        "stalled",
+        "cancelled",
+        "misfit",
+        "lost",
+        "denied",
+        "rules",
+    ]
     value: Any = None
     error: str = ""
     """The type of the exception."""
@@ -210,8 +244,10 @@ class BodyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision, in the memo of the workflow that claims it, and in the signal to the tree."""
+    """A decision, in the signal to the tree. `id`: under which the tree keeps its answer. One without an id was claimed
+    by a workflow of former code, which gets the answer."""
 
+    id: str = ""
     approval: str
     root: str
     kind: Literal["approve", "deny", "answer"]
@@ -247,6 +283,11 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
         case _:
             value = plain_of(decision.value, "the answer", exact=True)
             return {"kind": "answer", "by": decision.by, "value": value}
+
+
+def mark_of(kind: str | None, scope: str | None, pattern: str | None, value: Any) -> str:
+    """Return what decisions that are the same have in common, unless one edits the arguments, which may be secret."""
+    return digest_of_value([kind, scope or "once", pattern, value])
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

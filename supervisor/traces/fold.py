@@ -211,7 +211,8 @@ def usage_attributes(spent: Spent) -> dict[str, Any]:
         return {}
     tokens = {names.INPUT_TOKENS: spent.input_tokens, names.OUTPUT_TOKENS: spent.output_tokens}
     money = {} if spent.unpriced and not spent.usd else {names.USD: spent.usd}
-    return {**tokens, names.MODEL_REQUESTS: spent.requests, **money}
+    unpriced = {names.UNPRICED: spent.unpriced} if spent.unpriced else {}
+    return {**tokens, names.MODEL_REQUESTS: spent.requests, **money, **unpriced}
 
 
 def call_attributes(tool: str, operation: str) -> dict[str, Any]:

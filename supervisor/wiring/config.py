@@ -104,12 +104,13 @@ class AgentPart(_Part, frozen=True, kw_only=True):
     max_children: int | None = None
     max_live_children: int | None = None
     max_depth: int | None = None
+    limit: str | None = None
     budget: BudgetPart | None = None
 
     @property
     def limits(self) -> dict[str, Any]:
         named = (name for name in self.__struct_fields__ if name.endswith("_timeout") or name.startswith("max_"))
-        found = {name: value for name in named if (value := getattr(self, name)) is not None}
+        found = {name: value for name in (*named, "limit") if (value := getattr(self, name)) is not None}
         if self.passivate_after is not None:
             found["passivate_after"] = None if self.passivate_after == "never" else self.passivate_after
         if self.budget is not None:

@@ -58,3 +58,15 @@ def test_every_surface_says_how_far_a_grant_reaches(surface):
     assert approval.root_session in reach(approval, "session")
     assert reach(approval, "session") in said
     assert reach(approval, "always") in said
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_surface_shows_each_pattern_of_a_list(surface):
+    """A7: each line becomes a rule of its own, so a person sees each before granting it."""
+    pattern = "npm run check *\ntail *"
+    approval = make_approval(
+        options=(Option("once"), Option("session", pattern), Option("always", pattern)), command="command"
+    )
+    said = SURFACES[surface](approval)
+    assert "npm run check *" in said
+    assert "tail *" in said

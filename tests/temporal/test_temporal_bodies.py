@@ -18,10 +18,10 @@ from supervisor.core import events as e
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.system.loading import load_agents
 from supervisor.temporal import open_temporal
-from supervisor.temporal.client import rescue as rescue_module
+from supervisor.temporal.client import rescue as rescue_module, starting
 from supervisor.temporal.client.rescue import rescue
 from supervisor.temporal.payloads import VARIABLE
-from supervisor.temporal.wire import decision_id
+from supervisor.temporal.wire import Start, decision_id
 from supervisor.temporal.worker import bodies
 from supervisor.testing import replaced, wrapped
 
@@ -102,7 +102,7 @@ async def hasty(ctx: Context) -> str:
     return await ctx.ask("Well?", expires_in=2.0)
 
 
-async def test_an_expiry_that_a_tree_has_claimed_before_it_moved_counts(monkeypatch):
+async def test_an_expiry_that_a_tree_of_former_code_has_claimed_before_it_moved_counts(monkeypatch, enter):
     """The tree moves before the server has told it that its claim stands: it expires in the next workflow."""
     usual = workflow.start_child_workflow
 
@@ -112,6 +112,7 @@ async def test_an_expiry_that_a_tree_has_claimed_before_it_moved_counts(monkeypa
             await workflow.sleep(2)
 
     monkeypatch.setattr(workflow, "start_child_workflow", slow)
+    enter(replaced(starting, "Start", lambda **given: Start(**{**given, "has_signals": False})))
     url = await namespace()
     async with working(url, [hasty]), open_temporal(url) as supervisor:
         run = await supervisor.start(hasty, session="h")

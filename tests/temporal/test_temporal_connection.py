@@ -16,7 +16,7 @@ from supervisor import Context, InvalidInput, NotAuthenticated, ServerUnavailabl
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal
-from supervisor.temporal.connection import connect_to_server, prepare
+from supervisor.temporal.connection import connect_to_server, prepare, renew_key
 from supervisor.temporal.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -160,6 +160,21 @@ async def test_a_key_goes_with_tls(monkeypatch):
     monkeypatch.delenv("TEMPORAL_API_KEY")
     monkeypatch.delenv("TEMPORAL_TLS")
     assert read_settings(store).tls is False
+
+
+async def test_a_key_that_changes_is_used_without_a_restart(monkeypatch, tmp_path):
+    """A file that is gone for a moment leaves the key as it was."""
+    file = tmp_path / "key"
+    file.write_text("first-key")
+    store = read_temporal_url(await namespace())
+    monkeypatch.setenv("SUPERVISOR_TEMPORAL_API_KEY_FILE", str(file))
+    monkeypatch.setenv("TEMPORAL_TLS", "false")
+    client = await connect_to_server(store)
+    for written, used in (("first-key", "first-key"), ("second-key", "second-key"), (None, "second-key")):
+        file.unlink() if written is None else file.write_text(written)
+        renew_key(client)
+        assert client.api_key == used
+    await prepare(client, store)
 
 
 async def run_printed(error: pytest.ExceptionInfo) -> None:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from temporal_server import namespace, working
 from temporalio.client import Client
+from watching import calls_of
 
 from supervisor import Answer, Context, InvalidInput, NotFound, ServerUnavailable, SessionConflict, agent, tool
 from supervisor.core.errors import ServerError
@@ -171,3 +172,23 @@ async def test_an_error_of_the_server_reaches_who_waits_for_a_tree(enter, error)
         with pytest.raises(type(error)) as raised:
             await wait()
         assert raised.value is error
+
+
+async def test_a_tree_that_waits_is_asked_nothing_until_it_goes_on():
+    """A server lists the trees. It asks a workflow for its entries only if its history has grown."""
+    url = await namespace()
+    async with working(url, [asking]), open_temporal(url) as supervisor:
+        await supervisor.start(asking, session="s")
+        waiting = await asked(supervisor)
+        async with following(url) as server:
+            await server.mirror.follow_all()
+            with calls_of(NamespaceReader.query) as asks:
+                for _ in range(10):
+                    await server.mirror.follow_all()
+                    await server.get_session("s")
+                assert asks == []
+                await supervisor.decide(waiting.id, Answer(value="x", by="ana"))
+                while (await server.get_session("s")).outcome is None:
+                    await anyio.sleep(0.05)
+            await server.mirror.follow_all()
+            assert server.mirror._looks.by_root == {}

@@ -26,7 +26,7 @@ async def bounded():
 Act = Callable[[Supervisor, str], Awaitable[object]]
 COMMANDS: dict[str, tuple[str, Act]] = {
     "start": ("StartWorkflowExecution", lambda supervisor, _: supervisor.start(listening, 0, session="start")),
-    "decide": ("StartWorkflowExecution", lambda supervisor, asked: supervisor.decide(asked, ANSWER)),
+    "decide": ("SignalWorkflowExecution", lambda supervisor, asked: supervisor.decide(asked, ANSWER)),
     "send": ("SignalWorkflowExecution", lambda supervisor, _: supervisor.send("send", "hello")),
     "cancel": ("SignalWorkflowExecution", lambda supervisor, _: supervisor.cancel("cancel")),
 }

@@ -82,7 +82,7 @@ async def test_a_client_that_knows_an_old_end_goes_on_after_the_latest_one():
 
 async def test_a_turn_goes_on_in_another_workflow_and_another_turn_follows(enter):
     """A tree with many events moves within a turn. The next turn follows where it ended."""
-    enter(replaced(starting, "Start", partial(Start, continue_after=40)))
+    enter(replaced(starting, "Start", partial(Start, continue_after=20)))
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(chatty, "short", session="s")).outcome()

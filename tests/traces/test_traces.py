@@ -31,7 +31,7 @@ from supervisor.traces import names
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
-SPENDING = {names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.MODEL_REQUESTS, names.USD}
+SPENDING = {names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.MODEL_REQUESTS, names.USD, names.UNPRICED}
 
 
 def traced(store=None, **options):
@@ -137,7 +137,7 @@ async def translator(ctx: Context, text: str) -> str:
 
 
 async def test_spans_of_calls_and_runs_say_what_was_spent(spans):
-    """A price that is not known is in no sum."""
+    """A price that is not known is in no sum, and counted."""
     async with traced() as supervisor:
         await (await supervisor.start(translator, "a")).result()
     found = [
@@ -146,7 +146,7 @@ async def test_spans_of_calls_and_runs_say_what_was_spent(spans):
     ]
     assert found == [
         {"input_tokens": 90, "output_tokens": 10, "model_requests": 1, "usd": 0.5},
-        {"input_tokens": 99, "output_tokens": 11, "model_requests": 2, "usd": 0.5},
+        {"input_tokens": 99, "output_tokens": 11, "model_requests": 2, "usd": 0.5, "unpriced_requests": 1},
     ]
 
 

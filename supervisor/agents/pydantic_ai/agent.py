@@ -178,18 +178,24 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if isinstance(kind, ToolsetCallToolId | EventStreamHandlerId):
             return await operation.handler(params)  # the body of a call of ours, and our own heartbeats
 
-        async def body(step: StepContext) -> Any:
+        async def body() -> Any:
             with durable_unit_scope(), telling_busy(limit):
-                found = await self._handle(params if limit is None else _without_retries(params))
-                if isinstance(found, ModelResponse):
-                    step.used(_usage_of(found))
-                return operation.result_codec.dump(found)
+                return await self._handle(params if limit is None else _without_retries(params))
+
+        async def request(step: StepContext) -> Any:
+            found = await body()
+            if isinstance(found, ModelResponse):
+                step.used(_usage_of(found))
+            return operation.result_codec.dump(found)
+
+        async def listing() -> Any:
+            return operation.result_codec.dump(await body())
 
         is_request = isinstance(kind, ModelRequestId)
         limit = self._durability.limit if is_request else None
         name = self._durability.names.request("request" if is_request else _label(kind))
         async with ctx.model_call(limit=limit) if is_request else nullcontext():
-            result = operation.result_codec.load(await ctx.named(name).step(body))
+            result = operation.result_codec.load(await ctx.named(name).step(request if is_request else listing))
         if isinstance(result, ModelResponse):
             return replace(result, parts=[self._with_own_id(part) for part in result.parts])
         return result

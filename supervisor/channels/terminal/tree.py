@@ -25,7 +25,7 @@ from rich.text import Text
 from supervisor.channels.wording.cards import call_text, path_text, summary
 from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.content import shown_content
-from supervisor.core.limits import ordinal
+from supervisor.core.limits import wait_text
 from supervisor.core.rows import as_trees
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.text.visible import visible
@@ -323,10 +323,9 @@ def _told(doing: Doing, now: datetime) -> str:
 
 
 def _limit(doing: Doing, now: datetime) -> str:
-    """Say for what a run waits, and at which place: "waits for openai, 3rd of 12, since 20:14"."""
-    what = f"waits for {visible(doing.name)}" if doing.name else "waits to ask again what was busy"
-    place = f", {ordinal(doing.place)} of {doing.count}" if doing.place and doing.name else ""
-    return f"{what}{place}" + (f", since {instant_text(doing.since, now)}" if doing.since is not None else "")
+    return wait_text(visible(doing.name), doing.place, doing.count) + (
+        f", since {instant_text(doing.since, now)}" if doing.since is not None else ""
+    )
 
 
 def _many(count: int) -> str:

@@ -24,6 +24,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.facts import Fact, call_line, content_shown, facts_of, instant_text, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent
+from supervisor.core.calls.rules import patterns_of
 from supervisor.core.ids import short_ids
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, DecisionResult
@@ -291,8 +292,9 @@ def _standing(approval: Approval) -> str:
     """Return what a decision allows or denies beyond its call."""
     if approval.rule is None or approval.scope is None:
         return ""
-    pattern = visible(approval.pattern or "", ordered=True)
-    return f", and {HOW_LONG[approval.scope]}: {pattern} (rule {visible(approval.rule)})"
+    pattern = " and ".join(visible(each, ordered=True) for each in patterns_of(approval.pattern or ""))
+    rules = f"rules {', '.join(map(visible, approval.rules))}" if approval.rules else f"rule {visible(approval.rule)}"
+    return f", and {HOW_LONG[approval.scope]}: {pattern} ({rules})"
 
 
 def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
@@ -337,6 +339,7 @@ def told(result: DecisionResult, now: datetime) -> str:
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""
+            rule = f"; rules {', '.join(result.rules)} hold from now on" if result.rules else rule
             others = f"; so are {len(result.released)} equal ones that waited" if result.released else ""
             waits = "; the session is blocked, and acts on it once its code fits its journal" if result.blocked else ""
             return f"{result.status or 'decided'}{by}{rule}{others}{waits}"

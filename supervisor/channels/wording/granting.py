@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from supervisor.core.calls.rules import patterns_of
 from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
 from supervisor.core.values import HOW_LONG as HOW_LONG, Approval, Option, Scope
@@ -40,6 +41,10 @@ def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
 def _covers(approval: Approval, pattern: str) -> str:
     if approval.command is None:
         return f"{visible(approval.tool)} with exactly these arguments"
+    if len(several := patterns_of(pattern)) > 1:
+        shown = ", ".join(dict.fromkeys(filter(None, map(what_prefix_shows, several))))
+        more = "each of these, alone or together, also with other operands in this folder and with options known to be"
+        return f"{more} harmless" + (f": they show {shown}, and where links there lead" if shown else "")
     if pattern.endswith(" *"):
         shows = what_prefix_shows(pattern)
         more = "also with other operands in this folder and with options known to be harmless"
@@ -51,7 +56,7 @@ def grant_text(approval: Approval, option: Option) -> str:
     """Return the rule that a decision makes, in one line; "" if it decides only this call."""
     if option.scope == "once":
         return ""
-    pattern = visible(option.pattern or "exactly this call", ordered=True)
+    pattern = " and ".join(visible(each, ordered=True) for each in patterns_of(option.pattern or "exactly this call"))
     return f"{visible(approval.tool)}: {pattern} runs without asking {reach(approval, option.scope)}"
 
 

@@ -22,6 +22,8 @@ Rules
   compared there without folder, case and version: `/usr/bin/Python3.12` is python. A prefix is reviewed only under the
   name itself, or under that name in a folder of the system: `./git` could be any program.
 - A prefix trusts the program, and the configuration of the folder it runs in, exactly as a permission to run it does.
+
+The module is longer than 400 lines because most of it is tables.
 """
 
 import re
@@ -249,10 +251,17 @@ _RUNS_WORDS: Final[Mapping[str, frozenset[str]]] = {
 _RUNNING: Final = _names("run run-script")
 """Commands whose next word names what of the folder they run."""
 _SEEN: Final = _names("""
-    add clean commit curl delete deploy destroy drop exec install kill publish purge push rebase release remove reset
-    rm rmdir uninstall update upgrade version wget
+    add apply chgrp chmod chown clean commit cp crontab curl dd delete deploy destroy drop exec install kill killall
+    link ln login migrate mkfifo mkfs mount mv pkill publish purge push reboot rebase release remove reset restart rm
+    rmdir shred shutdown start stop tee truncate umount uninstall unlink update upgrade up version wget
 """)
-"""Words of commands that a person wants to see each time: they discard, install, publish or end something."""
+"""Words of commands that a person wants to see each time: they discard, overwrite, install, publish, begin or end
+something."""
+_ORDERING: Final = _names("""
+    call checkout config console db dlx do env eval fetch init invoke pub pull repl restore revert run runner script set
+    shell sql stash switch sync use x
+""")
+"""Commands that programs without a review may have: they run what further words say, fetch, or discard."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_:./-]*")
 _OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
 OFFERED: Final[Mapping[tuple[str, ...], str]] = {
@@ -348,7 +357,8 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
 
 def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return the first words of a command that a person means by "always": its program and, where it has some, its
-    command and what that names (`npm run check`). None for what a person must see each time."""
+    command and what that names (`npm run check`). None for what a person must see each time, and for commands of git,
+    npm and their like that were not reviewed: `git config *` would name a program to run."""
     begins = looking_prefix(words) or _reviewed_words(words)
     program, rest = words[0], [*words[1:]]
     named = tuple(words[: len(begins)]) if begins is not None else (program, *rest[:1])
@@ -356,7 +366,9 @@ def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
         named = (*named, words[len(begins)])
     if any(word in _SEEN for word in named) or not all(map(_NAME.fullmatch, named)):
         return None
-    if begins is None and (is_launcher(program) or program in BUILTINS or len(named) < 2):
+    is_strange = is_launcher(program) or program in BUILTINS or family(program) in WITH_COMMANDS or len(named) < 2
+    is_strange = is_strange or not _ORDERING.isdisjoint(named[1:])
+    if (begins is None and is_strange) or why_lost(named) is not None:
         return None
     return named if why_no_prefix(named) is None else None
 

@@ -36,7 +36,7 @@ from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
 from supervisor.core.calls.content import CallContent, content_of_approval
 from supervisor.core.calls.folders import folder_of_call, with_folder
-from supervisor.core.calls.shell_lists import CommandList, covers_part, read_list
+from supervisor.core.calls.shell_lists import CommandList, covers_part, meant_patterns, read_list
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
@@ -267,8 +267,8 @@ def without_effect(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ..
 
 
 def grantable(content: CallContent) -> tuple[str | None, ...]:
-    """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
-    one. None means exactly these arguments: a pattern would only repeat them on disk.
+    """Return the patterns that may be granted or denied for more than this call: the exact one, then a prefix if there
+    is a safe one. None means exactly these arguments: a pattern would only repeat them on disk.
 
     Every pattern covers this call. There is none if the exact one is not readable. A call without arguments, or with
     nothing but claims, says nothing of what is approved, and can be granted only once. So can a call with arguments
@@ -286,6 +286,34 @@ def grantable(content: CallContent) -> tuple[str | None, ...]:
         return ()
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(content.arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
+
+
+def offered(content: CallContent) -> tuple[str | None, ...]:
+    """Return the `grantable` patterns of a call and, where these have no prefix, what a person means by "always"
+    (`npm run check *`): the patterns of its commands, a line each. These may be allowed, and no denial is made of
+    them: it would deny each command by itself."""
+    found = grantable(content)
+    if len(found) != 1 or content.command is None:
+        return found
+    meant = meant_patterns(content.ruled, content.folder, content.command)
+    text = "\n".join(meant)
+    is_shown = len(text) <= MAX_SHOWN_CHARACTERS and all(_is_readable(each, "code") for each in meant)
+    return (*found, text) if meant and is_shown else found
+
+
+def patterns_of(pattern: str) -> tuple[str, ...]:
+    """Return the patterns of an option, each of which becomes a rule. Lines are patterns if each ends as a prefix: no
+    other pattern of several lines ends so."""
+    lines = tuple(pattern.split("\n"))
+    return lines if all(line.endswith(" *") for line in lines) else (pattern,)
+
+
+def is_meant(pattern: str, approval: Approval) -> bool:
+    """Return whether a pattern is what a person means by allowing this call always."""
+    if approval.command is None or not isinstance(approval.arguments, dict):
+        return False
+    content = content_of_approval(approval)
+    return pattern in meant_patterns(content.ruled, content.folder, approval.command)
 
 
 def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:

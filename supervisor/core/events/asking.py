@@ -82,7 +82,8 @@ class ApprovalVoted(Event, frozen=True, kw_only=True):
 class ApprovalDecided(Event, frozen=True, kw_only=True):
     """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).
 
-    `scope`, `pattern` and `rule` (its id) say which standing rule it made, or found already in place.
+    `scope`, `pattern` and `rule` (its id) say which standing rule it made, or found already in place. A pattern of
+    several lines has made one for each: then `rules` are the ids of all of them.
     """
 
     operation: str
@@ -104,6 +105,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     """The batch of decisions of which this one is part: one act of one person."""
     votes: tuple[str, ...] = ()
     """The people whose votes it completes, where one person is not enough."""
+    rules: tuple[str, ...] = ()
 
     @property
     def edited(self) -> Raw | None:

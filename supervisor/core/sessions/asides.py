@@ -19,7 +19,7 @@ from supervisor.core import events as e
 from supervisor.core.budgets import KINDS, Scope, is_aside, scope_of
 from supervisor.core.events import advance
 from supervisor.core.events.kinds import CALL
-from supervisor.core.sessions.machine import OPERATION
+from supervisor.core.sessions.machine import MOVES_OPERATION, OPERATION
 from supervisor.core.sessions.operations import Operation
 
 Raises = Mapping[Scope, Mapping[str, float]]
@@ -65,11 +65,13 @@ def noticed_as(scope: Scope, *, is_unknown: bool) -> str:
     return f"{scope} unknown" if is_unknown else scope
 
 
+_OF_BUDGETS: Final = frozenset({e.BudgetRaised, e.BudgetNoticed})
+
+
 def is_of_budget(event: Any) -> bool:
     """Whether an event is about a budget, or a question about one."""
-    if isinstance(event, e.BudgetRaised | e.BudgetNoticed):
-        return True
-    return is_aside(getattr(event, "operation", None) or "")
+    kind = type(event)
+    return kind in _OF_BUDGETS or (kind in MOVES_OPERATION and is_aside(event.operation))
 
 
 def _larger(known: Mapping[str, float], event: e.BudgetRaised) -> dict[str, float]:

@@ -216,7 +216,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
-        if (words := words_of(event)) is not None:
+        if type(event) in _SAYS and (words := words_of(event)) is not None:
             self.said = joined_words(self.said, words)
         elif type(event) in e.BEGINS_RUN:
             self.said = ""
@@ -541,6 +541,9 @@ _STORE_JOURNALS: Final[Mapping[str, type[SessionState]]] = {RULES: Rulebook, SCH
 def joined_words(said: str, words: str) -> str:
     """Return the end of what an agent has said with further words, MOST_SAID_CHARACTERS at most."""
     return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
+
+
+_SAYS: Final = frozenset({e.MessageSent, e.Reported})
 
 
 def words_of(event: e.AnyEvent) -> str | None:

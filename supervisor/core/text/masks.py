@@ -12,6 +12,8 @@ Rules
 - A private key ends with its END, or with the text, if either is near enough. All ENDs of a text are found at once: to
   look for one after each BEGIN would take seconds for a text of nothing but BEGINs.
 - A mask is a view: the journal, the digest and the effect have the value.
+- A long text is searched once: where its credentials stand is remembered by its digest, so that an inbox which is drawn
+  again searches nothing. What is remembered are places, never a text.
 - Where edited arguments contain a mask, they keep the original value.
 - Pure.
 """
@@ -19,11 +21,15 @@ Rules
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import wraps
+from hashlib import blake2b
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
+
+T = TypeVar("T")
 
 MASK: Final = "[secret]"
 """Replaces a secret value wherever people and programs look; approvers type it to leave the value unchanged."""
@@ -45,44 +51,44 @@ _TOKENS: Final = (
     r"tk_[a-z0-9]{29}|AGE-SECRET-KEY-1[A-Z0-9]{50,64}|hvs\.[\w-]{20,255}|FlyV1 [\w+/=,-]{20,2048}",
     r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}\.[\w-]{8,4096}",  # a JSON Web Token
 )
+REMEMBERED_CHARACTERS: Final = 2_000
+"""The fewest characters of a text of which it is remembered what was found."""
+MOST_REMEMBERED: Final = 10_000
+"""The most texts of which it is remembered. The oldest one is forgotten first."""
+MOST_PLACES: Final = 100
+"""The most credentials of a text that are remembered."""
 LONGEST_KEY_CHARACTERS: Final = 20_000
 """The most characters of a private key between its BEGIN and its END."""
 _KEY: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?"
 _ENDS: Final = re.compile(rf"-----END (?=({_KEY})-----)")
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]{1,30}"
+_LOGIN: Final = r"://[^\s/:@'\"<>]{0,256}:(?P<password>(?![${])[^\s/@'\"<>]{1,1024})@"
 _CREDENTIALS: Final = re.compile(
     rf"-----BEGIN (?P<key>{_KEY})-----"
     r"|(?<![A-Za-z0-9_-])(?:" + "|".join(_TOKENS) + r")(?![A-Za-z0-9_])"
     r"|(?<![A-Za-z])(?i:Authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:(?i:Bearer|Basic|Token)\s{1,4})"
     r"(?P<sent>[\w.~+/-]{6,8192}={0,2})"
     r"|(?<![A-Za-z])(?i:Bearer|Basic)\s{1,4}(?P<bearer>[\w.~+/-]{12,8192}={0,2})"
-    r"|[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/:@'\"<>]{0,256}:(?P<password>(?![${])[^\s/@'\"<>]{1,1024})@"
+    rf"|{_SCHEME}{_LOGIN}"
 )
-_MARKS: Final = {
-    re.compile(gate): tuple(marks.split())
-    for gate, marks in {
-        r"_[\w+/=-]{16}": "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ k_live_ k_test_ whsec_ npm_ rubygems_ hf_ r8_ gsk_"
-        " dop_v1_ dckr_pat_ shpat_ lin_api_ ntn_ secret_ tk_",
-        r"-[\w-]{10}": "sk- glpat- gldt- glrt- glcbt- glptt- glsoat- glagent- glft- gloas- glimt- GOCSPX- xox"
-        " xapp- pypi- xai- PMAK- AGE-SECRET-",
-        r"\.[\w-]{11}": "ya29. SG. hvs. eyJ",
-        r"A(?:[KSBC]IA|Iza)": "AKIA ASIA ABIA ACCA AIza",
-        r"://": "://",
-        r":AA": ":AA",
-        r"FlyV1 ": "FlyV1",
-        r"-----BEGIN ": "-----BEGIN",
-    }.items()
-}
-"""One of these, the dots of Discord's tokens or a word for what is sent stands in each credential. Most texts have
-none, and may be long. So those of a group are looked for only if what has to follow one of them stands somewhere."""
-_BEFORE: Final = {"k_live_": range(1, 2), "k_test_": range(1, 2), ":AA": range(6, 13)}
-"""How far before its mark a credential begins; others begin with it. What has "://" begins with its scheme."""
-_ADDRESS: Final = re.compile(r"://[^\s/:@'\"<>]{0,256}:(?![${])[^\s/@'\"<>]{1,1024}@")
-_SCHEME: Final = re.compile(r"[A-Za-z0-9+.-]{2,31}\Z")
-_DOTS: Final = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
-_WORDS: Final = ("bearer", "basic", "authorization")
-_ANY_WORD: Final = re.compile(rf"(?i:{'|'.join(_WORDS)})")
-_ODD_LETTERS: Final = "ıİſ"
-"""Letters that an expression takes for an i or an s where case does not count."""
+_SCHEME_BEFORE: Final = re.compile(rf"{_SCHEME}\Z")
+_ADDRESS_ONLY: Final = re.compile(_LOGIN)
+"""Finds what _CREDENTIALS finds in a text with no mark but that of an address, many times faster: it begins with the
+mark. _SCHEME_BEFORE must then end before it."""
+_ADDRESS: Final = "://"
+_MARKS: Final = (
+    "PRIVATE KEY",
+    *re.findall(
+        r"\S+",
+        "sk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- glcbt- glptt- glsoat- glagent- glft- gloas-"
+        " glimt- k_live_ k_test_ whsec_ AKIA ASIA ABIA ACCA AIza ya29. GOCSPX- xox xapp- :AA npm_ pypi- rubygems_ hf_"
+        " r8_ gsk_ xai- dop_v1_ dckr_pat_ shpat_ SG. lin_api_ ntn_ secret_ PMAK- tk_ AGE-SECRET- hvs. FlyV1 eyJ",
+    ),
+)
+_DISCORD: Final = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
+_MORE_MARKS: Final = tuple(map(re.compile, (r"[bB](?i:earer|asic)", r"[zZ](?i:ation)")))
+"""One of these, _DISCORD or _ADDRESS stands in each credential. Most texts have none, and may be long: to look for each
+mark by itself takes half as long as one expression for all, which would try them at every letter."""
 
 
 def mask_arguments(arguments: Any, secret: Collection[str]) -> Any:
@@ -116,18 +122,57 @@ def hides(value: Any) -> bool:
     return bool(_numbered(value))
 
 
+def _remembered(find: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a function that looks at a long text once, as long as it is among those that are remembered."""
+    known: dict[bytes, T] = {}
+
+    @wraps(find)
+    def recall(text: str) -> T:
+        if len(text) < REMEMBERED_CHARACTERS:
+            return find(text)
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+        if (kept := known.get(key)) is not None:
+            return kept
+        found = find(text)
+        if not isinstance(found, tuple) or len(found) <= MOST_PLACES:
+            if len(known) >= MOST_REMEMBERED:
+                known.pop(next(iter(known)), None)
+            known[key] = found
+        return found
+
+    return recall
+
+
+@_remembered
 def may_hide(text: str) -> bool:
     """Whether there may be credentials in a text, or in JSON. It is quick, and never wrong if it says no."""
-    return next(_marks_in(text), None) is not None or _DOTS.search(text) is not None or _may_have_words(text)
+    return _ADDRESS in text or _has_mark(text)
 
 
-def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> Iterator[tuple[int, int]]:
+def _has_mark(text: str) -> bool:
+    """Whether there may be credentials other than the password of an address in a text."""
+    if any(mark in text for mark in _MARKS) or _DISCORD.search(text) is not None:
+        return True
+    if text.isascii():  # no letter is another one's other case: this takes a quarter of the time
+        lower = text.lower()
+        return any(mark in lower for mark in ("bearer", "basic", "zation"))
+    return any(mark.search(text) is not None for mark in _MORE_MARKS)
+
+
+@_remembered
+def find_credentials(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the beginning and the end of each credential, in order."""
+    return tuple(search_credentials(text))
+
+
+def search_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> Iterator[tuple[int, int]]:
     """Yield the beginning and the end of each credential. `longest_key`: see LONGEST_KEY_CHARACTERS."""
     at, ends = 0, None
-    for start in sorted(_starts(text)):
-        if start < at or (found := _CREDENTIALS.match(text, start)) is None:
-            continue
-        at = found.end()
+    if not _has_mark(text):
+        yield from _find_passwords(text)
+        return
+    while (found := _CREDENTIALS.search(text, at)) is not None:
+        start, at = found.span()
         if found["key"] is not None:
             ends = _ends_of_keys(text) if ends is None else ends
             end = _end_of_key(text, ends.get(found["key"], ()), at, longest_key)
@@ -141,43 +186,16 @@ def find_credentials(text: str, longest_key: int = LONGEST_KEY_CHARACTERS) -> It
             yield found.span(group)
 
 
-def _starts(text: str) -> set[int]:
-    """Return where credentials may begin. No other place is tried: most texts are long, and have none."""
-    found = set[int]()
-    for mark in _marks_in(text):
-        at = text.find(mark)
-        while at >= 0:
-            if mark != "://":
-                found.update(at - before for before in _BEFORE.get(mark, (0,)) if before <= at)
-            elif _ADDRESS.match(text, at) and (scheme := _SCHEME.search(text[max(0, at - 31) : at])):
-                found.update(at - before for before in range(2, len(scheme[0]) + 1))
-            at = text.find(mark, at + 1)
-    for dots in _DOTS.finditer(text):
-        found.update(range(max(0, dots.start() - 28), max(0, dots.start() - 23)))
-    if text.isascii():
-        text = text.lower()
-        for word in _WORDS:
-            at = text.find(word)
-            while at >= 0:
-                found.add(at)
-                at = text.find(word, at + 1)
-    elif _may_have_words(text):
-        found.update(each.start() for each in _ANY_WORD.finditer(text))
-    return found
-
-
-def _marks_in(text: str) -> Iterator[str]:
-    """Yield the marks that stand in a text."""
-    for gate, marks in _MARKS.items():
-        if gate.search(text) is not None:
-            yield from (mark for mark in marks if mark in text)
-
-
-def _may_have_words(text: str) -> bool:
-    if any(letter in text for letter in _ODD_LETTERS):
-        return True
-    low = text.encode("utf-8", "surrogatepass").lower()  # of bytes only ASCII letters change: that is quick
-    return any(word.encode() in low for word in _WORDS)
+def _find_passwords(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the passwords of addresses; `_CREDENTIALS` finds the same."""
+    at = 0
+    while (found := _ADDRESS_ONLY.search(text, at)) is not None:
+        start = found.start()
+        if _SCHEME_BEFORE.search(text[max(at, start - 31) : start]) is None:
+            at = start + 1
+            continue
+        at = found.end()
+        yield found.span("password")
 
 
 def _ends_of_keys(text: str) -> dict[str, list[tuple[int, int]]]:

@@ -576,9 +576,9 @@ class Attempt:
         self._wake_front()
 
     def _wake_front(self) -> None:
-        if self.awaits_turn and not self._resting:
+        if not self._turns or (self.awaits_turn and not self._resting):
             return  # it is woken when it has a place
-        if self._turns and not self.settling.hot and (front := self._front) in self._turns:
+        if not self.settling.hot and (front := self._front) in self._turns:
             self._turns.pop(front).wake()
 
     def has_settled(self) -> None:
@@ -594,8 +594,9 @@ class Attempt:
     @property
     def _gives_more(self) -> bool:
         """Whether another result is given to the agent as soon as it waits."""
-        is_held = self.has_ended or bool(self.settling.held) or self.awaits_turn
-        return not is_held and bool(self._turns) and self._front in self._turns
+        if not self._turns or self.has_ended or self.settling.held or self.awaits_turn:
+            return False
+        return self._front in self._turns
 
     def goes_on(self) -> bool:
         """Whether the agent has more to do before it waits for a result that does not exist yet. Its appends until then

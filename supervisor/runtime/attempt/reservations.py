@@ -9,7 +9,8 @@ Rules
   begins: the block waits only if no other operation of the agent is under way, and if it is no replay. Else a result
   that came meanwhile would be given before it in this attempt, and after it in the next one, which may not wait. A step
   waits where its id and arguments are fixed already.
-- A step outside of such a block counts as a request if a step of its name has spent before in the tree.
+- A step outside of such a block counts as a request if its function takes a StepContext: only such a one can say that
+  it has spent. What it has reserved and not used is given back at its end.
 - A request that says nothing of what it used is journaled as one of unknown tokens and price, if a budget bounds it.
 """
 
@@ -64,10 +65,6 @@ class BudgetKeeper(Protocol[AttemptT_contra]):
 
     def bounds(self, attempt: AttemptT_contra) -> bool:
         """Whether any budget bounds a run."""
-        ...
-
-    def asks_model(self, attempt: AttemptT_contra, operation: str) -> bool:
-        """Whether a step of this name has spent before in the tree."""
         ...
 
     async def reserve(

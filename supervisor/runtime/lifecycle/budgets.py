@@ -48,7 +48,7 @@ from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.asides import is_of_budget, noticed_as
 from supervisor.core.sessions.state import SessionState
-from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, tokens_text
+from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, sum_of, tokens_text
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
@@ -72,6 +72,7 @@ log = FactLog(__name__)
 FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
+_ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
 _MOST_TOLD: Final = 8
 """The most lines of a question that say who has spent what."""
 
@@ -103,6 +104,10 @@ class Holder(msgspec.Struct, eq=False):
     @property
     def key(self) -> str:
         return key_of(self.session, self.scope)
+
+    @property
+    def spent(self) -> Spent:
+        return sum_of(self.by.values())
 
     def add(self, usage: Usage, agent: str) -> None:
         spent = spent_by(usage)
@@ -141,8 +146,6 @@ class Budgets:
         self._agents: dict[str, str] = {}
         self._queues: dict[str, list[_Waiting]] = {}
         """By root: what waits, in order."""
-        self._spenders: set[tuple[str, str]] = set()
-        """By root: the names of steps that have spent."""
         self._expiries: dict[str, Appointment] = {}
         self._number = 0
         """Of the latest reservation that waits."""
@@ -217,9 +220,6 @@ class Budgets:
             self._expire_later(holder, state)
 
     # -- reservations ------------------------------------------------------------------------------------------------
-
-    def asks_model(self, attempt: Attempt, operation: str) -> bool:
-        return (attempt.state.facts.root, _name_of(operation)) in self._spenders
 
     async def reserve(
         self, attempt: Attempt, wants: Used | Usage | None, *, in_operation: bool, may_wait: bool = True
@@ -333,13 +333,14 @@ class Budgets:
             if state.phase != "open" or is_asked or not self._is_wanted(holder):
                 return []
             if holder.base.on_exhausted == "end":
-                used = used_text(holder.limits, holder.used)
+                used = used_text(holder.limits, holder.used, holder.spent)
                 return [*end_run(view, state, BY_ITSELF, f"{whose(state, holder.scope)} is used up ({used})", now)]
             asked = question(
                 state,
                 holder.scope,
                 holder.base,
                 holder.used,
+                holder.spent,
                 _told(holder),
                 approval=approval,
                 at=now,
@@ -392,8 +393,7 @@ class Budgets:
     def published(self, rows: Collection[JournalEntry]) -> None:
         """Take committed entries, of whichever process."""
         for row in rows:
-            is_over = isinstance(row.event, e.ToolCallFinished) and is_aside(row.event.operation)
-            if is_over or isinstance(row.event, e.BudgetRaised):
+            if type(row.event) in _ENDS_A_WAIT and is_of_budget(row.event):
                 self._wake_below(row.session)
         if not self._above:
             return
@@ -457,8 +457,7 @@ class Budgets:
 
     def _count(self, holders: Iterable[Holder], row: JournalEntry) -> None:
         match row.event:
-            case e.UsageSpent(usage=usage, operation=operation):
-                self._spenders.add((self._roots.get(row.session, ""), _name_of(operation)))
+            case e.UsageSpent(usage=usage):
                 for holder in holders:
                     holder.add(usage, self._agents.get(row.session, ""))
             case e.ToolCallRequested(operation=operation) if not is_aside(operation):
@@ -476,7 +475,6 @@ class Budgets:
             self._agents.pop(session, None)
             del self._roots[session]
         self._queues.pop(root, None)
-        self._spenders = {each for each in self._spenders if each[0] != root}
 
     # -- notices -----------------------------------------------------------------------------------------------------
 
@@ -497,9 +495,9 @@ class Budgets:
             state = view.session(holder.session)
             if not state.is_open or name in state.budgeting.noticed:
                 return []
-            text = f"{whose(state, holder.scope)}: {used_text(holder.limits, holder.used)} used"
+            text = f"{whose(state, holder.scope)}: {used_text(holder.limits, holder.used, holder.spent)} used"
             if is_unknown:
-                total = sum(holder.by.values(), NOTHING)
+                total = holder.spent
                 text = (
                     f"{whose(state, holder.scope)} does not count everything: {money_text(total)}, {tokens_text(total)}"
                 )
@@ -602,11 +600,6 @@ def _lacking(holder: Holder, wants: Used, full: Collection[tuple[Holder, str]]) 
 
 def _has_changed(asked: Reservation, key: str) -> bool:
     return asked.is_granted or asked.key != key
-
-
-def _name_of(operation: str) -> str:
-    """Return the kind and the name of an operation, without its branch, arguments and count."""
-    return operation.rpartition("/")[2].rpartition(":")[0]
 
 
 def _told(holder: Holder) -> Iterator[str]:

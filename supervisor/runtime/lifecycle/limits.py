@@ -13,8 +13,7 @@ Rules
 - While a supervisor stops, what gets a place begins nothing, except the clean-up of runs that were told to end.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Final
@@ -23,7 +22,7 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
-from supervisor.core.limits import OWN, Limit, Queue, Ticket, checked_seconds, key_of, name_of
+from supervisor.core.limits import OWN, Limit, LimitWait, Queue, Ticket, checked_seconds, key_of, name_of, shown_name
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.journal.writer import Entry, View
@@ -309,14 +308,17 @@ class Limits:
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 
-    def place_of(self, session: str, name: str) -> tuple[datetime, int, int] | None:
-        """Return since when a session waits for a limit, its place, and how many wait; None if it does not, here."""
-        queue = self._queues.get(name)
-        for ticket in queue.waiting if queue is not None else ():
-            if ticket.session == session:
-                assert queue is not None
-                return ticket.since, *queue.place_of(ticket)
-        return None
+    def find_waits(self, sessions: Collection[str], name: str | None = None) -> dict[str, LimitWait]:
+        """Return for which limit each of some sessions waits here, and at which place. `name`: of one limit only."""
+        found = dict[str, LimitWait]()
+        for each in [name] if name is not None else self._queues:
+            waiting = [] if (queue := self._queues.get(each)) is None else queue.waiting
+            for place, ticket in enumerate(waiting, 1):
+                if ticket.session in sessions and ticket.session not in found:
+                    found[ticket.session] = LimitWait(
+                        name=shown_name(each), since=ticket.since, place=place, count=len(waiting)
+                    )
+        return found
 
 
 def _tell_none() -> None:

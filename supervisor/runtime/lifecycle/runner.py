@@ -289,9 +289,9 @@ class Runner:
             elif isinstance(row.event, _BEGINNING) and row.session not in self.attempts.preparing:
                 self.began_elsewhere.send(row.session)
             self.blocked.published(row.session, row.event)
-            if isinstance(row.event, e.CancelRequested | e.RunFinished):
+            if type(row.event) in _ENDING:
                 self.limits.ended(row.session)
-            if isinstance(row.event, e.RunFinished):
+            if type(row.event) is e.RunFinished:
                 self.attempts.endings.pop(row.session, None)
                 self.orphans.forget(row.session)
                 self.hub.publish(end_key(row.session))
@@ -443,6 +443,8 @@ class Runner:
 
 
 _BEGINNING: Final = (e.AttemptStarted, e.SessionCreated)
+
+_ENDING: Final = {e.CancelRequested, e.RunFinished}
 
 _WAKING: Final = {*e.ANSWERS, e.CancelRequested}
 """Events that may let a session continue that is not in memory. They include messages, which begin turns."""

@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import Any, Final, Literal, NoReturn
 
 import anyio
@@ -30,7 +31,7 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
-from supervisor.core.calls.rules import Rule, grantable
+from supervisor.core.calls.rules import Rule, grantable, offered
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
@@ -46,6 +47,8 @@ from supervisor.runtime.plans.results import denial, encode_details, finished_ca
 from supervisor.runtime.plans.rules import why_not_begun
 
 Effect = Literal["none", "maybe", "done"]
+ASKED_WITHIN_SECONDS: Final = 10.0
+"""How old rules that are kept elsewhere may be when a call is asked for, if its body compares them."""
 LATELY: Final = 50
 """The number of results among which a denial of the same call is looked for."""
 _UNDECIDED: Final[dict[str, tuple[ResultKind, str]]] = {
@@ -84,6 +87,9 @@ class Call(ABC):
         """Where its paths lead on the machine that runs its body; None: that is this one."""
         self.is_idempotent = is_idempotent
         self.is_editable = is_editable
+
+    has_body = False
+    """Whether its effect is a body, which compares the rules that are kept elsewhere just before it begins."""
 
     @property
     def name(self) -> str:
@@ -168,19 +174,23 @@ class Call(ABC):
         secret = self.content.secret
         return content_of_request(record.request, state.facts.cwd, secret=secret, edited=record.edited)
 
-    async def read_rules(self) -> None:
+    async def read_rules(self, age_seconds: float) -> None:
         """Read the rules that are kept elsewhere, if there are any, and have the paths of the call settled there. A
-        replay does not do that."""
+        replay does not do that. `age_seconds`: how old they may be if its body compares them."""
         attempt, host = self.attempt, self.attempt.host
         if host.environment.shares_rules:
             with attempt.settling.holding():
                 host.rules.shared = await host.environment.read_rules(
-                    f"{attempt.session} {attempt.run} {self.operation}"
+                    f"{attempt.session} {attempt.run} {self.operation}", age_seconds=age_seconds if self.has_body else 0
                 )
-                if self.content.paths and not host.environment.is_former:
-                    view, content = host.journal.look(), self.content_now
-                    named = host.rules.paths(view, attempt.state.facts, content)
-                    self.settled = await host.environment.settle_elsewhere(named)
+                await self.settle_elsewhere()
+
+    async def settle_elsewhere(self) -> None:
+        """Have the paths of the call settled where its body will run."""
+        host = self.attempt.host
+        if self.content.paths and not host.environment.is_former:
+            named = host.rules.paths(host.journal.look(), self.attempt.state.facts, self.content_now)
+            self.settled = await host.environment.settle_elsewhere(named)
 
     async def request(self) -> None:
         """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
@@ -194,6 +204,7 @@ class Call(ABC):
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             has_news = asks and not self.attempt.host.environment.is_former
+            patterns = offered if has_news else grantable
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             at = self.now()
@@ -216,7 +227,7 @@ class Call(ABC):
                 schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
                 parameters=self.parameters if asks and self.is_editable else JSON_NULL,
                 approval=approval if asks else None,
-                patterns=grantable(content) if asks and (ruled is None or not has_news) else (),
+                patterns=patterns(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
                 because=self.because if has_news else "",
@@ -303,7 +314,7 @@ class Call(ABC):
             return
         await self.attempt.pass_barrier()  # no effect before the agent has asked for everything in its journal
         if not is_executing:
-            await self.read_rules()
+            await self.read_rules(inf)
         try:
             await self.perform(arguments, is_executing=is_executing)
         except Denied as denied:
@@ -374,7 +385,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await attempt.hold()
                 reserved = await attempt.host.budgets.reserve(attempt, call.wants, in_operation=True)
                 try:
-                    await call.read_rules()
+                    await call.read_rules(ASKED_WITHIN_SECONDS)
                     await call.request()
                 finally:
                     attempt.host.budgets.release(attempt, reserved)

@@ -18,6 +18,7 @@ from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
+from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
@@ -105,6 +106,8 @@ class FunctionCall(Call):
             because=because,
         )
 
+    has_body = True
+
     @property
     def why_too_long(self) -> str | None:
         """Why the deadline that a model has chosen is refused; None if it is not."""
@@ -175,7 +178,7 @@ class FunctionCall(Call):
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
             await self.attempt.hold()
-        ticket = await self._take_place()
+        ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
@@ -188,10 +191,8 @@ class FunctionCall(Call):
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
 
-    async def _take_place(self) -> Ticket | None:
+    async def _take_place(self, name: str) -> Ticket:
         """Wait for a place of the tool's limit. `executing` is not committed, so a later attempt waits, too."""
-        if (name := self.tool.limit) is None:
-            return None
         self.attempt.give_way()
         return await self.attempt.host.limits.take(self.attempt, name, in_operation=True, is_shared=True)
 
@@ -227,7 +228,8 @@ class FunctionCall(Call):
             is_idempotent=self.is_idempotent,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
-            ruled=None if self.settled is None else self._ruled(),
+            ruled=self._ruled(),
+            recheck=self._recheck,
             fn=self.tool.fn,
             args=(context, *args) if self.tool.takes_context else args,
             kwargs=kwargs,
@@ -278,7 +280,17 @@ class FunctionCall(Call):
         details = {"reason": reason, "effect": context.effect}
         await self.finish("error", explain(error, f"tool {self.tool.name}"), details, traceback=traceback)
 
-    def _ruled(self) -> Ruled:
+    async def _recheck(self, rules: tuple[Rule, ...]) -> Ruled | None:
+        """See Body."""
+        host = self.attempt.host
+        host.rules.shared = rules
+        await self.settle_elsewhere()
+        self.check_rules(host.journal.look(), self.attempt.state)
+        return self._ruled()
+
+    def _ruled(self) -> Ruled | None:
+        if self.settled is None:
+            return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
         return Ruled(
@@ -325,7 +337,7 @@ class FunctionCall(Call):
         details = {**left.details, "reason": "cancelled", "effect": effect}
         if await is_own_doing(self.attempt):
             await self.abandon(left.content, details)
-        else:
+        if self.record.is_open:  # the run is stopped, perhaps while the abandonment waited for the disk
             await self.finish("interrupted", (left.content or "the call was cancelled") + runs_on(running), details)
 
     async def _finish_with(self, value: Any, deadline: float) -> None:

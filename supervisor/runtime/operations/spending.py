@@ -43,6 +43,8 @@ def _checked(usage: Any) -> Usage:
 
 def take_spent(attempt: Attempt, running: Running) -> list[e.UsageSpent]:
     """Take what a body has said and what is not journaled yet, for an append."""
+    if not running.spent:
+        return []
     now = attempt.host.clock.now()
     taken, running.spent = running.spent, []
     return [e.UsageSpent(at=now, usage=usage, operation=running.operation) for usage in taken]
@@ -123,15 +125,16 @@ async def admit(attempt: Attempt, request: Request, *, in_operation: bool, may_w
     request.reservation, request.is_admitted = found, found is not None
 
 
-async def admit_step(attempt: Attempt, running: Running) -> Reservation | None:
-    """Wait until a new step may begin, if it is a request to a model. Return its own reservation, if it has one."""
+async def admit_step(attempt: Attempt, running: Running, *, may_spend: bool) -> Reservation | None:
+    """Wait until a new step may begin, if it is a request to a model. Return its own reservation, if it has one.
+    `may_spend`: whether its function can say that it has spent."""
     running.request = request = request_of(attempt)
     if request is not None:
         request.has_step = True
         if not request.is_admitted:
             await admit(attempt, request, in_operation=True)
         request.has_begun = True
-    elif attempt.host.budgets.asks_model(attempt, running.operation):
+    elif may_spend:
         return await attempt.host.budgets.reserve(attempt, None, in_operation=True)
     return None
 

@@ -81,7 +81,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
-            await _perform(attempt, make, name)
+            await _perform(attempt, make, name, may_spend=takes_context)
         record = await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
@@ -107,12 +107,12 @@ def _refusal(name: str, fn: Any, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], name: str) -> None:
+async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], name: str, *, may_spend: bool) -> None:
     """Run a new step, and journal its result. If what it asks is busy, it waits outside of its work and runs again."""
     number, is_again, is_over = 0, False, False
     while not is_over:
         body, running = make()
-        reserved = await admit_step(attempt, running)
+        reserved = await admit_step(attempt, running, may_spend=may_spend)
         try:
             ticket = await (take_again(attempt, number) if is_again else take_for_step(attempt))
             number, is_again = 0 if ticket is None else ticket.number, True

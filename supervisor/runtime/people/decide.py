@@ -32,7 +32,7 @@ from supervisor.runtime.plans.decisions import (
     check_types,
     decision_entries,
     kind_of,
-    rule_of,
+    rules_of,
 )
 from supervisor.runtime.plans.release import Made, MayDecide, Released, covered, released
 from supervisor.runtime.reading.journals import find_first
@@ -126,8 +126,9 @@ def _ready(runner: "Runner", approval: str, decision: Decision) -> _Ready | None
     asking, checked = runner.journal.store.find_asking(approval), _check(runner, approval, decision)
     if asking is None or checked is None:
         return None
-    if checked.rule is not None:
-        checked = replace(checked, rule=replace(checked.rule, id=runner.environment.new_rule_id()))
+    if checked.rules:
+        new_id = runner.environment.new_rule_id
+        checked = replace(checked, rules=tuple(replace(rule, id=new_id()) for rule in checked.rules))
     return _Ready(approval, decision, asking, checked, by)
 
 
@@ -166,7 +167,7 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
         return entries, counted
     entries += runner.follow(*decided)
     released_here: list[str] = []
-    if checked.rule is not None and not runner.environment.is_former:
+    if checked.rules and not runner.environment.is_former:
         for other, released_event in _released(runner, view, checked, decided, by, now, how.may):
             entries += [(other.id, released_event), *runner.follow(other, released_event)]
             released_here.append(released_event.approval)
@@ -178,6 +179,7 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
         by=by,
         decided_at=event.at,
         rule=getattr(event, "rule", None),
+        rules=getattr(event, "rules", ()),
         released=tuple(released_here),
         running=_is_running(runner.journal.store, state.facts.root),
         blocked=state.blocked is not None,
@@ -193,10 +195,9 @@ async def _lost_to(runner: "Runner", ready: _Ready, how: Deciding) -> DecisionRe
 def _released(
     runner: "Runner", view: View, checked: Checked, decided: Decided, by: str, now: datetime, may: MayDecide
 ) -> list[Released]:
-    """Return what the rule of a decision decides of the other calls that wait in the tree of that decision."""
-    rule, (state, event) = rule_of(view, checked), decided
-    assert rule is not None
-    made = Made(rule, by, event.approval, now, view.position + len(view.rows))
+    """Return what the rules of a decision decide of the other calls that wait in the tree of that decision."""
+    (rule, *others), (state, event) = rules_of(view, checked), decided
+    made = Made(rule, by, event.approval, now, view.position + len(view.rows), tuple(others))
     found, after = list[Approval](), 0
     while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
         found += covered(made, some)
@@ -257,6 +258,7 @@ def _lost(store: Store, approval: str, decision: Decision) -> Pieces[DecisionRes
         by=now.by,
         decided_at=now.decided_at,
         rule=now.rule,
+        rules=now.rules,
         running=running,
         blocked=(row := store.get_session(now.session)) is not None and row.blocked is not None,
     )

@@ -31,7 +31,7 @@ from supervisor.core.calls.content import content_of
 from supervisor.core.encoding import JSON_NULL, printable_text, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.usage import LARGEST, LARGEST_USD
+from supervisor.core.usage import LARGEST, LARGEST_USD, Spent
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.results import finished_call
@@ -56,6 +56,7 @@ def question(
     scope: Scope,
     base: Budget,
     used: Used,
+    spent: Spent,
     spent_by: Iterable[str],
     *,
     approval: str,
@@ -84,7 +85,9 @@ def question(
         digest=content.digest,
         schema=to_json(schema, "a schema"),
         parameters=to_json(schema, "a schema"),
-        why=printable_text(f"{whose(state, scope)} is used up ({used_text(now, used)}); approve new limits, or end it"),
+        why=printable_text(
+            f"{whose(state, scope)} is used up ({used_text(now, used, spent)}); approve new limits, or end it"
+        ),
         note=printable_text(note),
         expires_at=expires_at,
     )

@@ -48,7 +48,12 @@ class Checked(msgspec.Struct, frozen=True):
     reason: str | None = None
     edited: msgspec.Raw | None = None
     scope: Scope = "once"
-    rule: Rule | None = None
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def pattern(self) -> str | None:
+        """The patterns of its rules, a line each."""
+        return "\n".join(str(each.pattern) for each in self.rules) or None
 
 
 class Quorum(NamedTuple):
@@ -79,9 +84,9 @@ def check_plain(decision: Decision) -> Checked | None:
     return None
 
 
-def _denial(decision: Deny, rule: Rule | None = None) -> Checked:
+def _denial(decision: Deny, rules: tuple[Rule, ...] = ()) -> Checked:
     reason = printable_text(decision.reason) if decision.reason else None
-    return Checked("deny", reason=reason, scope=decision.scope, rule=rule)
+    return Checked("deny", reason=reason, scope=decision.scope, rules=rules)
 
 
 def _check_call(approval: str, is_call: bool) -> None:
@@ -99,7 +104,7 @@ def check(found: Approval, decision: Decision) -> Checked:
         return Checked("answer", value=check_answer(found, decision.value))
     _check_call(found.id, found.kind == "call")
     edited = _check_edit(found, decision.arguments)
-    return Checked("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
+    return Checked("approve", edited=edited, scope=decision.scope, rules=granted(found, decision))
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
@@ -174,9 +179,14 @@ def restored(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
 
-def rule_of(view: View, checked: Checked) -> Rule | None:
-    """Return the rule that a decision makes, or finds already in place."""
-    return None if checked.rule is None else book(view).find_same(checked.rule) or checked.rule
+def rules_of(view: View, checked: Checked) -> tuple[Rule, ...]:
+    """Return the rules that a decision makes, or finds already in place."""
+    return tuple(book(view).find_same(rule) or rule for rule in checked.rules)
+
+
+def ids_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
+    """Return the ids of rules, if there are several."""
+    return tuple(str(rule.id) for rule in rules) if len(rules) > 1 else ()
 
 
 def decision_entries(
@@ -208,8 +218,8 @@ def decision_entries(
     if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
         expired = e.ApprovalExpired(at=now, operation=operation, approval=approval)
         return [(session, expired), *follow_decision(view, state, expired, now)], None
-    rule = rule_of(view, checked)
-    event = _event(record, checked, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+    rules = rules_of(view, checked)
+    event = _event(record, checked, rules, at=now, operation=operation, approval=approval, by=by, channel=channel)
     if batch is not None and isinstance(event, e.ApprovalDecided):
         event = replace(event, batch=batch)
     if quorum.number > 1 and checked.decision != "deny":
@@ -220,13 +230,13 @@ def decision_entries(
         if (missing := quorum.number - len(others) - 1) > 0:
             return [] if by in same else [(session, vote)], Counted(missing)
         event = replace(event, votes=tuple(others))
-    is_kept_here = rule is not None and not (shares_rules and rule.session is None)
-    added = rule_added(view, rule, by, now, approval, is_former=is_former) if rule is not None and is_kept_here else ()
+    kept_here = [rule for rule in rules if rule.session is not None or not shares_rules]
+    added = [each for rule in kept_here for each in rule_added(view, rule, by, now, approval, is_former=is_former)]
     return [(session, event), *added, *follow_decision(view, state, event, now)], (state, event)
 
 
 def _event(
-    record: Operation, checked: Checked, rule: Rule | None, **about: Any
+    record: Operation, checked: Checked, rules: tuple[Rule, ...], **about: Any
 ) -> e.ApprovalDecided | e.QuestionAnswered:
     """Return the event of a decision. Raises InvalidInput for an approval of a question."""
     if checked.decision == "answer":
@@ -240,8 +250,9 @@ def _event(
         **about,
         decision=checked.decision,
         scope=checked.scope,
-        pattern=None if rule is None else rule.pattern,
-        rule=None if rule is None else rule.id,
+        pattern=checked.pattern,
+        rule=rules[0].id if rules else None,
+        rules=ids_of(rules),
         reason=checked.reason,
         **edited,
     )
@@ -295,8 +306,7 @@ def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "
     # Compared with the masked arguments: an edit that contains a secret value is never the same, so that no caller can
     # learn the secret by guessing.
     is_as_asked = not now.edited if checked.edited is None else now.arguments == msgspec.json.decode(checked.edited)
-    pattern = None if checked.rule is None else checked.rule.pattern
-    is_same = (now.scope or "once", now.pattern) == (checked.scope, pattern)
+    is_same = (now.scope or "once", now.pattern) == (checked.scope, checked.pattern)
     # A denial is a denial, and so is an approval through a rule; but a rule that was not made must not seem to be.
     is_same = is_same or (checked.scope == "once" and (checked.decision == "deny" or now.through is not None))
     return "already" if is_as_asked and is_same else "conflict"

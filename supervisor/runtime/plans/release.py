@@ -22,9 +22,10 @@ from supervisor.core import events as e
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
 from supervisor.core.calls.rules import Rule, is_about, policy_of
-from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.state import Rulebook, SessionState
 from supervisor.core.values import Approval, HasPassed
 from supervisor.runtime.journal.view import View
+from supervisor.runtime.plans.decisions import ids_of
 from supervisor.runtime.plans.rules import Ruling, Settle, book
 
 Released = tuple[SessionState, e.ApprovalDecided]
@@ -34,13 +35,19 @@ MayDecide = Callable[[str, Approval], bool]
 
 class Made(NamedTuple):
     """A rule, and the decision that has made or confirmed it: who made it, of which approval, when, and after which
-    position. `approval`: "" if the person has added the rule itself."""
+    position. `approval`: "" if the person has added the rule itself. `others`: the other rules of that decision, with
+    which it allows a list of commands."""
 
     rule: Rule
     by: str
     approval: str
     at: datetime
     after: int
+    others: tuple[Rule, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return self.rule, *self.others
 
     def is_later_than(self, approval: Approval) -> bool:
         return approval.position <= self.after if self.after else approval.created_at <= self.at
@@ -50,7 +57,7 @@ def made(view: View, rules: Iterable[str]) -> list[Made]:
     """Return what decisions have made of these rules, as far as they stand."""
     found = book(view)
     return [
-        Made(found.standing[name], event.by, event.approval or "", event.at, event.after)
+        Made(found.standing[name], event.by, event.approval or "", event.at, event.after, _others(found, name, event))
         for name in rules
         for event in found.made.get(name, ())
     ]
@@ -68,7 +75,7 @@ def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
         and said.is_later_than(each)
         and is_about(rule, each.tool, each.claims)
         and isinstance(each.arguments, dict)
-        and _says(rule, content_of_approval(each), each.root_session)
+        and _says(said.rules, content_of_approval(each), each.root_session)
     ]
 
 
@@ -99,8 +106,8 @@ def released(
             continue
         facts = state.facts
         content = content_of_request(request, facts.cwd)
-        ruled = ruling.of_call(view, facts, content, settle=settle, ours=ours, more=(rule,))
-        is_meant = _says(rule, content, facts.root)
+        ruled = ruling.of_call(view, facts, content, settle=settle, ours=ours, more=said.rules)
+        is_meant = _says(said.rules, content, facts.root)
         if ruled is None or ruled[0] != rule.kind or not is_meant or not may(said.by, each):
             continue
         yield (
@@ -112,15 +119,27 @@ def released(
                 decision="approve" if rule.kind == "allow" else "deny",
                 by=said.by,
                 scope="always" if rule.session is None else "session",
-                pattern=rule.pattern,
+                pattern="\n".join(str(one.pattern) for one in said.rules) if said.others else rule.pattern,
                 rule=rule.id,
+                rules=ids_of(said.rules),
                 reason=rule.reason,
                 through=said.approval or None,
             ),
         )
 
 
-def _says(rule: Rule, content: CallContent, root: str) -> bool:
-    """Return whether a rule, by itself, says what happens to a call."""
-    said = policy_of((rule,), content, root_session=root)
-    return said is not None and said[0] == rule.kind
+def _says(rules: tuple[Rule, ...], content: CallContent, root: str) -> bool:
+    """Return whether the rules of a decision, by themselves, say what happens to a call."""
+    said = policy_of(rules, content, root_session=root)
+    return said is not None and said[0] == rules[0].kind
+
+
+def _others(found: Rulebook, name: str, event: e.RuleAdded) -> tuple[Rule, ...]:
+    """Return the standing rules that the same decision has made or confirmed."""
+    if event.approval is None:
+        return ()
+    return tuple(
+        found.standing[other]
+        for other, events in found.made.items()
+        if other != name and any(each.approval == event.approval for each in events)
+    )

@@ -26,8 +26,10 @@ from supervisor.core.calls.rules import (
     deniable,
     find_option,
     is_about,
+    is_meant,
     make_rule,
     named_paths,
+    patterns_of,
     policy_of,
     why_asked,
 )
@@ -157,30 +159,34 @@ def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], 
     return [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))], found
 
 
-def granted(approval: Approval, decision: Approve) -> Rule | None:
-    """Return the rule that a decision makes, without an id; None if it approves once. Raises InvalidInput if that rule
-    was not offered (A5)."""
+def granted(approval: Approval, decision: Approve) -> tuple[Rule, ...]:
+    """Return the rules that a decision makes, without ids: one for each line of its pattern; none if it approves once.
+    Raises InvalidInput if they were not offered (A5)."""
     if decision.scope == "once" and decision.pattern is None:
-        return None
+        return ()
     if decision.arguments is not None:
         raise InvalidInput(
             "edited arguments can only be approved once: the rules on offer are for the arguments that were asked "
             "about; approve this call once, and add a rule of your own for later ones"
         )
     pattern, session = _chosen(approval, decision, approval.options, "was not offered", "approved")
-    return checked_rule(make_rule("allow", approval.tool, pattern, "decision", session))
+    return tuple(
+        # a person has read it, and its further options are known to be harmless
+        checked_rule(make_rule("allow", approval.tool, each, "decision", session, unreviewed=is_meant(each, approval)))
+        for each in patterns_of(pattern)
+    )
 
 
-def rule_of_denial(approval: Approval, decision: Deny) -> Rule | None:
-    """Return the rule that a denial makes, without an id; None if it denies once. Raises InvalidInput if the call can
+def rule_of_denial(approval: Approval, decision: Deny) -> tuple[Rule, ...]:
+    """Return the rule that a denial makes, without an id; none if it denies once. Raises InvalidInput if the call can
     be denied only once."""
     if decision.scope == "once" and decision.pattern is None:
-        return None
+        return ()
     if approval.kind == "question":
         raise InvalidInput(f"{approval.id} is a question: it can be denied only once")
     pattern, session = _chosen(approval, decision, deniable(approval), "cannot be denied", "denied")
     reason = printable_text(decision.reason) if decision.reason else None
-    return checked_rule(make_rule("deny", approval.tool, pattern, "decision", session, exact=True, reason=reason))
+    return (checked_rule(make_rule("deny", approval.tool, pattern, "decision", session, exact=True, reason=reason)),)
 
 
 def _chosen(

@@ -25,7 +25,7 @@ from supervisor.core.budgets import KEY
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.events.kinds import kind_of
-from supervisor.core.limits import OWN, name_of
+from supervisor.core.limits import LimitWait, name_of, shown_name
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.sessions.activity import Activity, Clock, Doing
 from supervisor.core.sessions.state import Operation, SessionState
@@ -359,9 +359,9 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="budget")
         for key in keys:
             if (name := name_of(key)) is not None:
-                shown = "" if name.startswith(OWN) else name
-                since, place, count = self._runner.limits.place_of(state.id, name) or (None, 0, 1)
-                yield Doing(kind="limit", name=shown, since=since, place=place, count=count)
+                found = self._runner.limits.find_waits([state.id], name).get(state.id)
+                wait = found or LimitWait(name=shown_name(name))
+                yield Doing(kind="limit", name=wait.name, since=wait.since, place=wait.place, count=wait.count)
         children = [key for key in keys if key in state.children]
         if children:
             known = self._known.get(children[0])

@@ -52,7 +52,9 @@ class Lists:
 
     def session(self, session: str) -> Pieces[SessionView]:
         """Return one session. Of its tree only what waits there is read. Raises NotFound."""
-        (view,) = yield from views_of(self._store, self._reader.has_passed, [self._reader.get_row(session)])
+        (view,) = yield from views_of(
+            self._store, self._reader.has_passed, self._reader.find_waits, [self._reader.get_row(session)]
+        )
         return view
 
     def sessions(
@@ -61,7 +63,7 @@ class Lists:
         position, cursor = self._begin(after, limit), self._reader.now()
         indexed = True if only.root is None and only.must_be_open else None
         """Open ones of all trees have an index; other ones are picked here, so that a piece stays small."""
-        trees = Trees(self._store, self._reader.has_passed)
+        trees = Trees(self._store, self._reader.has_passed, self._reader.find_waits)
         found: list[SessionView] = []
         while True:
             most = PIECE if only.picks or limit is None else min(PIECE, limit - len(found) + 1)
@@ -143,7 +145,11 @@ class Lists:
 
     def _views(self, root: str, end: int) -> Pieces[list[SessionView]]:
         """Return the sessions of a tree that began up to a position, parents before children."""
-        trees, views, after = Trees(self._store, self._reader.has_passed), list[SessionView](), 0
+        trees, views, after = (
+            Trees(self._store, self._reader.has_passed, self._reader.find_waits),
+            list[SessionView](),
+            0,
+        )
         while True:
             rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
             yield from trees.read(rows)

@@ -4,6 +4,7 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 use it directly.
 """
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
@@ -11,6 +12,7 @@ from weakref import WeakSet
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
+from supervisor.core.limits import LimitWait
 from supervisor.core.rows import SessionRow
 from supervisor.core.values import Approval, as_of
 from supervisor.runtime.journal.hub import INBOX_EVENTS
@@ -165,6 +167,10 @@ class Reader:
         """Return an approval as people see it now: with the inputs of its sub-agents, and marked if its session is
         blocked."""
         return self._runner.blocked.mark(self.inputs.add_to(as_of(approval, self.has_passed)))
+
+    def find_waits(self, sessions: Collection[str]) -> Mapping[str, LimitWait]:
+        """Return for which limits some sessions wait in this process."""
+        return self._runner.limits.find_waits(sessions)
 
     def has_passed(self, due_at: datetime) -> bool:
         """Return whether an approval with this expiry has expired."""

@@ -8,11 +8,12 @@ Rules
   it follows. So no map grows with the list: to enlarge or to free a map of 100,000 would block the loop.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
+from supervisor.core.limits import LimitWait, name_of, shown_name
 from supervisor.core.rows import Owner, SessionRow
 from supervisor.core.text.masks import hide
 from supervisor.core.values import Approval, HasPassed, Outcome, SessionStatus, SessionView, as_of
@@ -20,14 +21,18 @@ from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
 
 T = TypeVar("T", Approval, SessionRow)
+FindWaits: TypeAlias = Callable[[Collection[str]], Mapping[str, LimitWait]]
+"""Returns for which limits some sessions wait in this process."""
 
 MOST: Final = 1000
 """The number of trees that are remembered, and of sessions that are forgotten in one step."""
 
 
-def views_of(store: Store, has_passed: HasPassed, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
+def views_of(
+    store: Store, has_passed: HasPassed, find_waits: FindWaits, rows: Sequence[SessionRow]
+) -> Pieces[list[SessionView]]:
     """Return what users see of these sessions."""
-    trees = Trees(store, has_passed)
+    trees = Trees(store, has_passed, find_waits)
     yield from trees.read(rows)
     return [trees.view(row) for row in rows]
 
@@ -35,9 +40,12 @@ def views_of(store: Store, has_passed: HasPassed, rows: Sequence[SessionRow]) ->
 class Trees:
     """The pending approvals and the owners of some trees. What has expired is not pending."""
 
-    def __init__(self, store: Store, has_passed: HasPassed) -> None:
+    def __init__(self, store: Store, has_passed: HasPassed, find_waits: FindWaits) -> None:
         self._store = store
         self._has_passed = has_passed
+        self._find_waits = find_waits
+        self._waits: Mapping[str, LimitWait] = {}
+        """Of the sessions that were read last."""
         self._begin()
 
     def _begin(self) -> None:
@@ -52,6 +60,7 @@ class Trees:
     def read(self, rows: Sequence[SessionRow]) -> Pieces[None]:
         """Read what the views of these sessions need and is not known yet, in pieces: one query each."""
         open_roots = dict.fromkeys(row.root for row in rows if row.outcome is None)
+        self._waits = self._find_waits([row.id for row in rows if row.outcome is None]) if open_roots else {}
         if len(self._known) > MOST:
             yield from self.forget()
             self._begin()
@@ -94,6 +103,7 @@ class Trees:
             blocked=block_of(self._store, row),
             usage=row.spent + row.spent_below,
             own_usage=row.spent,
+            limit=self._waits.get(row.id) or limit_of(self._store, row),
         )
 
     def _status(self, row: SessionRow, *, is_waiting: bool) -> SessionStatus:
@@ -155,6 +165,15 @@ def block_of(store: Store, row: SessionRow) -> Block | None:
         entry.event.block for entry in store.rows(row.blocked - 1, row.blocked) if isinstance(entry.event, e.RunBlocked)
     ]
     return said[0] if said else Block(why="path", cause="the entry that says why cannot be read")
+
+
+def limit_of(store: Store, row: SessionRow) -> LimitWait | None:
+    """Return the limit for which a session that has left memory waits, by its journal; None if it waits for none."""
+    if not row.waits_for_limit or row.outcome is not None:
+        return None
+    last = [entry.event for entry in store.journal(row.id, only=(e.RunPassivated.__name__,))][-1:]
+    keys = [key for event in last if isinstance(event, e.RunPassivated) for key in event.waiting_for]
+    return next((LimitWait(name=shown_name(name)) for key in keys if (name := name_of(key)) is not None), None)
 
 
 def _outcome(outcome: Outcome[Any] | None) -> dict[str, Any] | None:

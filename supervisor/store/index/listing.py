@@ -266,6 +266,8 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         made = said.ended
         scope = None if said.decision == "deny" and made.scope == "once" else made.scope
         found = replace(found, scope=scope, pattern=hide(made.pattern), rule=made.rule, through=made.through)
+        if made.rules:
+            found = replace(found, rules=made.rules)
     return found
 
 

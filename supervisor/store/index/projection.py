@@ -129,7 +129,7 @@ class Draft:
             self._index(row, event)
         if type(event) in _MOVING:
             self._move(row)
-        if isinstance(event, e.UsageSpent):
+        if type(event) is e.UsageSpent:
             self.spent[row.session] = self.spent.get(row.session, NOTHING) + spent_by(event.usage)
 
     def _index(self, row: JournalEntry, event: e.AnyEvent) -> None:

@@ -61,11 +61,10 @@ from supervisor.temporal.client.imports import NamespaceImport
 from supervisor.temporal.client.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.connection import connect_to_server
+from supervisor.temporal.connection import connect_to_server, keep_key
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.namespace import NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
-from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import from_wire
 
 T = TypeVar("T")
@@ -92,6 +91,7 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
                 tasks.cancel_scope.cancel()
 
         tasks.start_soon(follow)
+        tasks.start_soon(keep_key, client)
         tasks.start_soon(supervisor.runner.journal.run)  # what is noted in the mirror
         try:
             yield supervisor
@@ -126,8 +126,8 @@ class TemporalSupervisor(Supervisor):
         self._admission = self.near.admission
         self.mirror = Mirror(client, named, self._store, feed or in_memory, self.runner.journal)
         self.trees = Trees(client, named, self._store, self.mirror)
-        self._rules = NamespaceRules(client, named)
-        self._deciding = Deciding(self.trees, self._rules)
+        self._rules = self.trees.rules
+        self._deciding = Deciding(self.trees)
 
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
@@ -344,7 +344,7 @@ class TemporalSupervisor(Supervisor):
         try:
             await self.mirror.read(root)
         except ServerUnavailable:
-            found = await self.trees.find_in_memo(root, approval)
+            found = await self.trees.find_in_memo(await self.trees.namespace.describe(root), approval)
             if found is None:
                 raise
             return found

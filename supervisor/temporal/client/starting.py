@@ -30,6 +30,7 @@ from supervisor.temporal.wire import (
     ONCE,
     QUEUE,
     ROUTE,
+    SIGNALS,
     TREE,
     Carried,
     Start,
@@ -64,6 +65,8 @@ async def start_session(trees: Trees, command: commands.Start, who: str) -> tupl
         budget=command.budget,
         largest=largest,
         has_marks=True,
+        has_signals=True,
+        rules=await trees.rules.known(),
     )
     document = to_wire(start)
     bounded = [] if command.budget is None else [document["budget"]]
@@ -103,6 +106,7 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
         by=who,
         largest=largest,
         has_marks=True,
+        has_signals=True,
         carried=Carried(journal=journal, last=len(rows), earlier=None, is_whole=True, answers={}),
     )
 
@@ -129,7 +133,7 @@ async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDRe
                 id=root,
                 task_queue=QUEUE,
                 id_reuse_policy=policy,
-                memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent},
+                memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent, SIGNALS: True},
                 search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(root))]),
                 rpc_timeout=SOON,
             )

@@ -22,6 +22,7 @@ from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.namespace import PATIENCE, POLL_SECONDS, NotReplayed
 from supervisor.temporal.mirror.store import MirrorFile, MirrorStore
+from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
@@ -52,6 +53,7 @@ class Trees:
         self.store = store
         self.mirror = mirror
         self.namespace = mirror.namespace
+        self.rules = NamespaceRules(client, named)
 
     async def read(self, session: str) -> str:
         """Read what is new in a session's tree. Return its root. Raises NotFound."""
@@ -91,9 +93,8 @@ class Trees:
                 return each.id
         return None
 
-    async def find_in_memo(self, root: str, approval: str) -> Approval | None:
-        """Return an approval that is pending, as the server knows it without a worker."""
-        described = await self.namespace.describe(root)
+    async def find_in_memo(self, described: Any, approval: str) -> Approval | None:
+        """Return an approval of a tree that is pending, as the server knows it without a worker."""
         memo = (await described.memo())[MEMO]
         if described.status != WorkflowExecutionStatus.RUNNING:
             return None
@@ -101,7 +102,7 @@ class Trees:
             if each["id"] == approval:
                 return from_wire(each, Approval)
         if approval in memo["left_out"]:
-            await self.mirror.read(root)
+            await self.mirror.read(described.id)
             found = self.store.get_approval(approval)
             return found if found is not None and found.status == "pending" else None
         return None

@@ -17,7 +17,7 @@ from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
 from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.left import read_left
-from supervisor.temporal.wire import MEMO, QUEUE, ROUTE, TREE, Command, Start, to_wire
+from supervisor.temporal.wire import MEMO, QUEUE, ROUTE, SIGNALS, TREE, Command, Start, to_wire
 
 _ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
 
@@ -39,7 +39,7 @@ async def find_left(client: Client, named: TemporalStore, described: Any) -> Sta
 async def follow(client: Client, named: TemporalStore, described: Any, left: Start, sent: Command) -> None:
     """Start the next workflow of a tree with a command; or give it to the workflow that was started meanwhile."""
     memo = await described.memo()
-    start = replace(left, has_marks=True, carried=None, follows=described.run_id)
+    start = replace(left, has_marks=True, has_signals=True, rules=None, carried=None, follows=described.run_id)
     with server_errors(named, maybe_done=True):
         await client.start_workflow(
             TREE,
@@ -50,7 +50,7 @@ async def follow(client: Client, named: TemporalStore, described: Any, left: Sta
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             start_signal="command",
             start_signal_args=[to_wire(sent)],
-            memo={**memo, MEMO: {"pending": [], "left_out": []}},
+            memo={**memo, MEMO: {**memo[MEMO], "pending": [], "left_out": []}, SIGNALS: True},
             search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(left.session))]),
             rpc_timeout=SOON,
         )

@@ -1,7 +1,9 @@
-"""When each tree is read next, where every tree is followed: soon while it goes on, and seldom while it waits.
+"""When each tree is read next, where every tree is followed: soon while it goes on, and not while it waits.
 
 A tree is read at once if it is new, if it asks something else than before, or if it is open no more. Otherwise it is
-read after a while, SELDOM at the latest. A tree that was read after its end is looked at no more.
+read after a while, twice as long each time. After SELDOM it rests: the list of trees tells when it asks or ends. What
+else it does is seen when it is the one that has rested longest, since each list is followed by a look at that one; and
+whenever a person reads it. A tree that was read after its end is looked at no more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +14,7 @@ import anyio
 from supervisor.temporal.mirror.namespace import POLL_SECONDS
 
 SELDOM_SECONDS: Final = 30.0
-"""Seconds between two looks at a tree that waits, if nothing says that it goes on."""
+"""Seconds after which a tree rests that had no news, so that many of them cost no more than a few."""
 
 
 class Look:
@@ -25,8 +27,16 @@ class Look:
         """What its memo said at the last look."""
 
     def plan(self, *, had_news: bool) -> None:
-        self.wait = POLL_SECONDS if had_news else min(SELDOM_SECONDS, max(POLL_SECONDS, 2 * self.wait))
+        self.wait = POLL_SECONDS if had_news else max(POLL_SECONDS, 2 * self.wait)
         self.due_at = anyio.current_time() + self.wait
+
+    @property
+    def rests(self) -> bool:
+        return self.wait >= SELDOM_SECONDS
+
+    @property
+    def is_due(self) -> bool:
+        return not self.rests and anyio.current_time() >= self.due_at
 
 
 class Looks:
@@ -40,10 +50,22 @@ class Looks:
     def see_open(self, root: str, memo: Any) -> bool:
         """Note that a tree is listed as open. Return whether it is to be read now."""
         look = self.by_root.setdefault(root, Look())
-        if look.asked == memo and anyio.current_time() < look.due_at:
+        if look.asked == memo and not look.is_due:
             return False
-        look.asked = memo
+        if look.asked != memo:
+            look.asked, look.wait = memo, 0.0
         return True
+
+    def find_rested(self) -> str | None:
+        """Return the tree that has rested longest, once after each list."""
+        rested = [(look.due_at, root) for root, look in self.by_root.items() if look.rests]
+        return min(rested)[1] if rested else None
+
+    @property
+    def next_in(self) -> float:
+        """Seconds until the next tree is due that does not rest."""
+        dues = [look.due_at for look in self.by_root.values() if not look.rests]
+        return max(0.0, min(dues) - anyio.current_time()) if dues else SELDOM_SECONDS
 
     def see_ended(self, ended: Mapping[str, str]) -> None:
         """Note the roots of trees that are listed as ended, with the runs that have."""
@@ -64,8 +86,8 @@ class Looks:
             if root in opened:
                 continue
             if look.asked is not None:  # until now it was open
-                look.asked, look.due_at = None, 0.0
-            if anyio.current_time() >= look.due_at:
+                look.asked, look.due_at, look.wait = None, 0.0, 0.0
+            if look.is_due:
                 yield root
 
     def forget(self, root: str) -> None:

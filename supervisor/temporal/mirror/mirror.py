@@ -8,9 +8,10 @@ Rules
 - A tree that Temporal has ended is ended here, too (ended.py). One with which no worker can go on is blocked here
   (stuck.py), until it is read again.
 - The position of an entry is this client's. Another client's store has another id, so it refuses its cursors.
-- A server follows every tree (`follow_all`). One list of the open trees in each round tells which are new, and which
-  ask something else than before, and which are open no more. These are read at once; the others by and by
-  (looks.py). Its reads take what is there, also while no worker answers.
+- A server follows every tree (`follow_all`). One list of the trees tells which are new, which ask something else than
+  before, and which have ended. These are read at once; the others by and by (looks.py). While nothing happens, it
+  lists them every IDLE seconds. Its reads take what is there, also while no worker answers.
+- A tree is asked for its entries only if its history has grown since it was read. So one that waits costs no query.
 """
 
 from collections import Counter
@@ -47,6 +48,7 @@ from supervisor.temporal.mirror.ended import end_of
 from supervisor.temporal.mirror.looks import Look, Looks
 from supervisor.temporal.mirror.namespace import OPEN, POLL_SECONDS, NamespaceReader, NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore, Reached, Row
+from supervisor.temporal.mirror.stuck import tries
 from supervisor.temporal.wire import QUEUE
 
 log = FactLog(__name__)
@@ -57,7 +59,11 @@ SEEN: Final = timedelta(seconds=70)
 """A worker asks for work at least once a minute: one that did not counts as gone."""
 LATE: Final = timedelta(seconds=60)
 """How late the server may list a tree that has ended."""
-WORKERS_SEEN_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 5.0
+"""Seconds between two lists of the trees while nothing happens."""
+WATCHED_SECONDS: Final = 1.0
+"""Seconds between two looks at a tree that a person watches, and that waits."""
+WORKERS_SEEN_SECONDS: Final = 15.0
 """Seconds between two looks at the workers."""
 GIVE_UP_SECONDS: Final = 60.0
 """Seconds for which a lost server is waited for."""
@@ -84,6 +90,12 @@ class Mirror:
         """Of the trees that ended before, all are known here."""
         self._is_followed = False
         self._workers_at = 0.0
+        self._lengths: dict[str, tuple[str, int]] = {}
+        """By root: the run and the length of its history when it was read last."""
+        self._pause = POLL_SECONDS
+        self._listed_at = 0.0
+        self._is_told = False
+        """Whether a read by a person had news, so that more may follow."""
         self.unread: dict[str, Any] = {}
         """Roots of trees that the workers could not read when all were read, with their memos."""
         self.blocks: dict[str, Block] = {}
@@ -95,7 +107,7 @@ class Mirror:
         """Read what is new in a tree. Raises NotFound if the namespace has no such tree (any more), and
         ServerUnavailable if no worker answers, unless every tree is followed and this one is known."""
         try:
-            await self._read_on(root)
+            self._is_told = await self._read_on(root) or self._is_told
         except (ServerUnavailable, NotFound):
             if not self._is_followed or self._store.get_session(root) is None:
                 raise
@@ -170,6 +182,9 @@ class Mirror:
         if self._is_read(root, described.run_id):
             self._looks.forget(root)
             return False
+        length = described.run_id, described.history_length
+        if is_open and self._lengths.get(root) == length and root not in self.blocks and not tries(described):
+            return False
         cause = await self.namespace.why_ended(described)
         after = self._feed.reached(root).position
         while True:
@@ -190,6 +205,7 @@ class Mirror:
                 await self._feed.add(root, rows, Reached(described.run_id, after, is_closed=False))
             if after >= found.last:
                 break
+        self._lengths[root] = length
         return had_news if is_open else await self._end(described, after, cause) or had_news
 
     async def _end(self, described: Any, after: int, cause: str | None) -> bool:
@@ -201,6 +217,7 @@ class Mirror:
             last = end_of(self._store, root, cause, described.close_time)
         await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
         self._looks.forget(root)
+        self._lengths.pop(root, None)
         return bool(last)
 
     async def _has_ended(self, root: str, unread: ServerUnavailable) -> bool:
@@ -296,17 +313,26 @@ class Mirror:
                     raise error from None
             else:
                 lost_at = None
-            await anyio.sleep(POLL_SECONDS)
+            await anyio.sleep(self._next_in())
+
+    def _next_in(self) -> float:
+        """Return the seconds until the next round."""
+        if not self._is_followed or any(root is not None for root in self._followed) or self._is_told:
+            return POLL_SECONDS
+        return max(POLL_SECONDS, min(self._pause, self._looks.next_in))
 
     async def _follow(self) -> None:
         if self._is_followed:
-            await self.follow_all()
+            if self._is_told or anyio.current_time() >= self._listed_at + self._pause:
+                await self.follow_all()
+            else:
+                await self._read_some([root for root, look in self._looks.by_root.items() if look.is_due])
         elif None in self._followed:
             await self.read_all()
             return
         roots = [root for root in self._followed if root is not None]
         if self._is_followed:
-            await self._read_some(roots)
+            await self._read_some(roots, WATCHED_SECONDS)
         for root in roots if not self._is_followed else ():
             await self.read(root)
 
@@ -314,28 +340,41 @@ class Mirror:
         """Read what is due in all trees, and from now on let every read take what is there. Raises
         ServerUnavailable."""
         now, wanted, opened, ended = datetime.now(UTC), list[str](), set[str](), dict[str, str]()
+        self._is_told, self._listed_at = False, anyio.current_time()
         await self.see_workers()
-        async for root, _, _, memo in self.namespace.find_trees(' AND ExecutionStatus = "Running"'):
+        since = "" if self._seen_at is None else f'CloseTime > "{(self._seen_at - LATE).isoformat()}"'
+        async for root, run, is_open, memo in self.namespace.find_trees(
+            f' AND (ExecutionStatus = "Running" OR {since})' if since else ""
+        ):
+            if not is_open:
+                ended.setdefault(root, run)
+                continue
             opened.add(root)
             if self._looks.see_open(root, memo):
                 wanted.append(root)
-        since = "" if self._seen_at is None else f' AND CloseTime > "{(self._seen_at - LATE).isoformat()}"'
-        async for root, run, _, _ in self.namespace.find_trees(f' AND ExecutionStatus != "Running"{since}'):
-            ended.setdefault(root, run)
         self._looks.see_ended(ended)
         wanted += self._looks.find_closed(opened, self._is_read)
         self._is_followed = True
-        await self._read_some(wanted[::-1])  # listed newest first
+        had_news = await self._read_some(wanted[::-1])  # listed newest first
+        if (rested := self._looks.find_rested()) is not None and rested not in wanted:
+            had_news = await self._read_some([rested]) or had_news
+        self._pause = POLL_SECONDS if had_news else min(IDLE_SECONDS, 2 * self._pause)
         self._seen_at = now
 
-    async def _read_some(self, roots: Sequence[str]) -> None:
-        limit = anyio.CapacityLimiter(AT_ONCE)
+    async def _read_some(self, roots: Sequence[str], most: float | None = None) -> bool:
+        """Read trees that are due, and return whether there was something new. `most`: seconds between two looks."""
+        limit, had_news = anyio.CapacityLimiter(AT_ONCE), False
 
         async def read(root: str) -> None:
+            nonlocal had_news
             look = self._looks.by_root.get(root) or Look()
+            if most is not None and anyio.current_time() < look.due_at - max(0.0, look.wait - most):
+                return
             async with limit:
                 try:
-                    look.plan(had_news=await self._read_on(root))
+                    found = await self._read_on(root)
+                    look.plan(had_news=found)
+                    had_news = had_news or found
                 except ServerUnavailable as error:
                     look.plan(had_news=False)
                     log.debug("tree.not_read", root=root, reason=str(error))
@@ -349,6 +388,7 @@ class Mirror:
             for root in roots:
                 tasks.start_soon(read, root)
         self._journal.catch_up()
+        return had_news
 
     async def _is_there(self) -> bool:
         """Whether the server answers. A worker that does not is waited for: nothing is lost meanwhile."""

@@ -6,6 +6,7 @@ Rules
   watch over a step are kept here.
 - A body always ends with a document, also if it raises. Only a step whose worker is stopped raises, and runs again.
 - A body whose mark is not acknowledged ends as one that has not begun: it was cancelled, or the server is gone.
+- The rules are compared in the same instant as the mark is left. If they are others, or cannot be read, nothing begins.
 - A body that does not end in time is left (runtime/attempt/bodies.py). Its task outlives its activity, and keeps no
   worker from leaving.
 """
@@ -14,6 +15,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -43,21 +45,37 @@ from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.runtime.plans.rules import why_not_begun
 from supervisor.system.prices import Prices, genai_price, priced
 from supervisor.system.settling import files_of_ours, settle
-from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, from_wire, plain_of, to_wire
+from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, KnownRules, from_wire, plain_of, to_wire
 from supervisor.temporal.worker.offered import Offered, resolve
 
 PULSE_SECONDS: Final = 0.5
-"""Seconds between two signs of life. temporalio passes on fewer of them."""
+"""Seconds between two looks at a body, of which every second one is a sign of life."""
+HURRY_SECONDS: Final = (0.02, 0.08, 0.2, 0.45)
+"""When a body shows life after the workflow in this process has asked for its cancel: the answer tells it of that."""
 
 
 class Bodies:
     """Runs the bodies of calls and steps on a worker, as far as it offers them."""
 
-    def __init__(self, offered: Offered, prices: Prices = genai_price) -> None:
+    def __init__(self, offered: Offered, rules: NamespaceRules, prices: Prices = genai_price) -> None:
         self._offered = offered
+        self._rules = rules
         self._prices = prices
         self._tasks = set[asyncio.Task[None]]()
         self._running = RunningBodies(self._start)
+        self._here: dict[tuple[str, str], _Body] = {}
+        """The bodies of this process, by their workflows and the ids of their activities."""
+        self._loop = asyncio.get_running_loop()
+
+    def hurry(self, workflow: str, activity_id: str) -> None:
+        """Let a body learn of its cancel at once, if it runs here. Any thread may call it."""
+        self._loop.call_soon_threadsafe(self._hurry, (workflow, activity_id))
+
+    def _hurry(self, key: tuple[str, str]) -> None:
+        if (body := self._here.get(key)) is not None:
+            for after in HURRY_SECONDS:
+                self._loop.call_later(after, body.show_life)
 
     def _start(self, fn: Callable[..., Coroutine[Any, Any, None]], work: Any) -> None:
         task = asyncio.get_running_loop().create_task(fn(work))
@@ -78,7 +96,13 @@ class Bodies:
             self._offered.check(request.reference, found)
         except InvalidInput as error:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
-        return to_wire(await _Body(request, found, self._running, self._prices).run())
+        info = activity.info()
+        key = info.workflow_id or "", info.activity_id
+        self._here[key] = body = _Body(request, found, self._running, self._rules, self._prices)
+        try:
+            return to_wire(await body.run())
+        finally:
+            self._here.pop(key, None)
 
 
 class _Body:
@@ -87,9 +111,11 @@ class _Body:
         request: BodyRequest,
         found: ToolSpec[..., Any] | Callable[..., Any],
         bodies: RunningBodies,
+        rules: NamespaceRules,
         prices: Prices,
     ) -> None:
         self._request = request
+        self._rules = rules
         self._found = found
         self._bodies = bodies
         named = request.session, "", request.operation, f"{request.kind} {request.name}"
@@ -100,6 +126,8 @@ class _Body:
         """Cancelled if a step stalls."""
         self._left: ToolResult[Any] | None = None
         self._prices = prices
+        self._beats: Context | None = None
+        """The context of its activity, once it shows life."""
         self._used: list[Usage] = []
 
     def use(self, usage: Usage) -> None:
@@ -132,7 +160,8 @@ class _Body:
             return BodyResult(kind="raised", error="LimitExceeded", text=why)
         has_begun = False
         try:
-            await _handle().heartbeat(self._mark)
+            if (others := await self._leave_mark()) is not None:
+                return BodyResult(kind="rules", value=to_wire(others), has_begun=False)
             has_begun = True
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._show_life)
@@ -144,12 +173,22 @@ class _Body:
                 raise
             left = None if self._left is None else to_wire(self._left)
             return BodyResult(kind="cancelled", value=left, has_begun=has_begun)
-        except (AsyncActivityCancelledError, RPCError) as error:  # of the mark
+        except (AsyncActivityCancelledError, RPCError) as error:  # of the mark, or of the rules
             return BodyResult(kind="cancelled", text=str(error), has_begun=False)
         if self._scope.cancelled_caught:
             text = f"no progress for {request.inactivity_timeout:g} s"
             return BodyResult(kind="stalled", text=text)
         return ended
+
+    async def _leave_mark(self) -> KnownRules | None:
+        """Leave the mark. Return the rules if they are not those that let the call begin: both takes the time of one
+        request."""
+        if self._request.rules is None:
+            await _handle().heartbeat(self._mark)
+            return None
+        await asyncio.gather(_handle().heartbeat(self._mark), self._rules.read())
+        known = self._rules.standing.known()
+        return None if known.version == self._request.rules else known
 
     def _decoded(self) -> tuple[Callable[..., Awaitable[Any]], tuple[Any, ...], Mapping[str, Any]]:
         """Return the function and its arguments, as their types. Raises InvalidInput."""
@@ -215,16 +254,24 @@ class _Body:
             is_connection=isinstance(error, CONNECTION_LOST),
         )
 
+    def show_life(self) -> None:
+        if self._beats is not None:
+            self._beats.run(activity.heartbeat, self._mark)
+
     async def _show_life(self) -> None:
-        while True:
-            await anyio.sleep(
-                PULSE_SECONDS
-            )  # the mark was a sign of life, too: a short body costs the server no second one
-            activity.heartbeat(self._mark)
-            budget = self._request.inactivity_timeout
-            if self._request.kind == "step" and anyio.current_time() - self._beat > budget:
-                self._scope.cancel()
-                return
+        self._beats, is_second = copy_context(), True
+        try:
+            while not self._has_stalled():
+                await anyio.sleep(PULSE_SECONDS)  # the mark was a sign of life, too: a short body costs no second one
+                if is_second := not is_second:
+                    activity.heartbeat(self._mark)
+        finally:
+            self._beats = None
+        self._scope.cancel()
+
+    def _has_stalled(self) -> bool:
+        budget = self._request.inactivity_timeout
+        return self._request.kind == "step" and anyio.current_time() - self._beat > budget
 
 
 def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:

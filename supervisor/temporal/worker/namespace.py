@@ -48,13 +48,13 @@ class NamespaceActivities:
     def __init__(self, client: Client, named: TemporalStore) -> None:
         self._client = client
         self._named = named
-        self._rules = NamespaceRules(client, named)
+        self.rules = NamespaceRules(client, named)
 
     @activity.defn(name=READ_RULES)
-    async def read_rules(self) -> list[Any]:
-        """Return the rules, for a call."""
-        await self._rules.read()
-        return self._rules.standing.documents()
+    async def read_rules(self, has_version: bool = False) -> Any:
+        """Return the rules, for a call: KnownRules, or a list of them for a tree of former code."""
+        await self.rules.read()
+        return to_wire(self.rules.standing.known()) if has_version else self.rules.standing.documents()
 
     @activity.defn(name=SETTLE)
     async def settle(self, paths: list[str]) -> dict[str, str]:
@@ -62,15 +62,17 @@ class NamespaceActivities:
         return settle(paths)
 
     @activity.defn(name=ADD_RULE)
-    async def add_rule(self, document: dict[str, Any]) -> str:
-        """Add a rule that a decision has made. Return the id of the rule that stands for it."""
+    async def add_rule(self, document: dict[str, Any], has_version: bool = False) -> Any:
+        """Add a rule that a decision has made. Return the id of the rule that stands for it, with the rules that hold
+        then; or the id alone, for a tree of former code."""
         change = from_wire(document, RuleChange)
         assert change.rule is not None
-        await self._rules.change(change)
-        await self._rules.read()
-        found = self._rules.standing.find_same(change.rule) or change.rule
+        await self.rules.change(change)
+        await self.rules.read()
+        standing = self.rules.standing
+        found = standing.find_same(change.rule) or change.rule
         await self._tell_trees(change, found)
-        return str(found.id)
+        return {"id": str(found.id), "rules": to_wire(standing.known())} if has_version else str(found.id)
 
     async def _tell_trees(self, change: RuleChange, rule: Rule) -> None:
         """Tell the trees in which calls of the rule's tool wait that a decision has made or confirmed it. They are told

@@ -6,15 +6,15 @@ Rules
   another value in a replay (determinism.py).
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
-- When it is stopped, bodies that run have LEAVE to end (R8). Then they are cancelled, and count as interrupted. If one
-  does not end even then, or an agent does not, the worker leaves after STOPPED_WITHIN seconds, and the log says so.
+- When it is stopped, bodies that run have `leave` to end (R8). Then they are cancelled, and count as interrupted. If
+  one does not end even then, or an agent does not, the worker leaves STOPPED_AFTER_SECONDS later, and the log says so.
 """
 
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -27,7 +27,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect_to_server, prepare
+from supervisor.temporal.connection import connect_to_server, keep_key, prepare
 from supervisor.temporal.wire import QUEUE
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
@@ -39,27 +39,34 @@ from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
 
 log = FactLog(__name__)
 
-LEAVE: Final = timedelta(seconds=10)
-STOPPED_WITHIN: Final = LEAVE.total_seconds() + 20
-"""Seconds that a stop of the worker takes at most. Processes that a cancelled body ends are killed long before."""
+STOPPED_AFTER_SECONDS: Final = 20.0
+"""Seconds after `leave` that a stop of the worker takes at most. Processes that a cancelled body ends are killed long
+before."""
 STICKY: Final = timedelta(seconds=2)
 """How long the server waits for the worker that has a tree in memory, before it asks another one."""
-HEARTBEATS: Final = timedelta(seconds=1)
-"""The longest time for which temporalio holds a sign of life back. A cancel reaches a body with the next one."""
+HEARTBEATS: Final = timedelta(seconds=0.05)
+"""The longest time for which temporalio holds a sign of life back. A cancel reaches a body with the next one. There is
+one a second, and more when a tree of this process cancels it (bodies.py)."""
 
 
-async def work(
-    store: TemporalStore,
-    agents: Sequence[AgentSpec[..., Any]],
-    *,
-    lost_after: float,
-    cached: int,
-    also: Sequence[str],
-    build: str | None,
-    is_open: Callable[[], object],
-) -> None:
-    """Run trees until cancelled; see `run_worker`."""
-    refuse_inside_call("running a worker")
+class Room(NamedTuple):
+    """How much a worker takes on at once, and how long it takes to leave; see `run_worker`."""
+
+    bodies: int = 100
+    tasks: int = 100
+    pollers: int = 5
+    leave: float = 10.0
+
+
+_USUAL: Final = Room()
+
+
+def _check(agents: Sequence[AgentSpec[..., Any]], room: Room) -> None:
+    """Raise InvalidInput for what a worker cannot run, and for no room to run it."""
+    if min(room[:3]) < 1 or not room.leave >= 0:
+        raise InvalidInput(
+            "bodies, tasks and pollers of a worker are at least 1, and the time to leave is not negative"
+        )
     by_name = {spec.name: spec for spec in agents}
     for spec in agents:
         refuse_nameless(spec)
@@ -71,6 +78,23 @@ async def work(
             )
         if (bound := next((each for each in (spec, *spec.tools.values()) if each.limit is not None), None)) is not None:
             raise InvalidInput(f"{bound.name}: {ELSEWHERE}")
+
+
+async def work(
+    store: TemporalStore,
+    agents: Sequence[AgentSpec[..., Any]],
+    *,
+    lost_after: float,
+    cached: int,
+    also: Sequence[str],
+    build: str | None,
+    room: Room = _USUAL,
+    is_open: Callable[[], object],
+) -> None:
+    """Run trees until cancelled; see `run_worker`."""
+    refuse_inside_call("running a worker")
+    by_name = {spec.name: spec for spec in agents}
+    _check(agents, room)
     refuse_undetermined(agents)
     for name in also:
         if name not in sys.modules:
@@ -82,19 +106,20 @@ async def work(
     client = await connect_to_server(store)
     await prepare(client, store)
     namespace = NamespaceActivities(client, store)
+    bodies = Bodies(Offered(agents, also), namespace.rules)
     worker = Worker(
         client,
         task_queue=QUEUE,
         workflows=WORKFLOWS if build is None else PINNED,
         activities=[
-            Bodies(Offered(agents, also)).run,
+            bodies.run,
             namespace.read_rules,
             namespace.add_rule,
             namespace.settle,
             namespace.find_claim,
             namespace.take_over,
         ],
-        interceptors=[Offer(by_name, lost_after)],
+        interceptors=[Offer(by_name, lost_after, bodies.hurry)],
         unsandboxed_workflow_runner=TaskRunner(),
         deployment_config=None
         if version is None
@@ -104,7 +129,11 @@ async def work(
         max_cached_workflows=cached,
         max_heartbeat_throttle_interval=HEARTBEATS,
         default_heartbeat_throttle_interval=HEARTBEATS,
-        graceful_shutdown_timeout=LEAVE,
+        max_concurrent_activities=room.bodies,
+        max_concurrent_workflow_tasks=max(2, room.tasks),
+        max_concurrent_workflow_task_polls=max(2, room.pollers),
+        max_concurrent_activity_task_polls=room.pollers,
+        graceful_shutdown_timeout=timedelta(seconds=room.leave),
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
     be_patient(worker)
@@ -116,12 +145,17 @@ async def work(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
+        tasks.start_soon(keep_key, client)
         is_open()
         try:
             await anyio.sleep_forever()
         finally:
-            with anyio.move_on_after(STOPPED_WITHIN, shield=True) as patience:
+            with anyio.move_on_after(room.leave + STOPPED_AFTER_SECONDS, shield=True) as patience:
                 await worker.shutdown()
             if patience.cancelled_caught:
-                log.error("worker.not_stopped", seconds=STOPPED_WITHIN, reason="a body or an agent does not end")
+                log.error(
+                    "worker.not_stopped",
+                    seconds=room.leave + STOPPED_AFTER_SECONDS,
+                    reason="a body or an agent does not end",
+                )
                 serving.cancel()

@@ -19,7 +19,7 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.releasing import Releasing
 from supervisor.runtime.plans.release import Made
 from supervisor.system.logs import FactLog
-from supervisor.temporal.rulebook import rule_for_all
+from supervisor.temporal.rulebook import rules_for_all
 from supervisor.temporal.wire import (
     Command,
     DecisionRequest,
@@ -136,17 +136,22 @@ class Answering:
         return to_wire(Moving(run=workflow.info().run_id, waits_for=names))
 
     async def _decide(self, request: DecisionRequest) -> None:
-        """Decide, add the rule that this makes for all sessions, and tell the workflow that has claimed the decision
-        what it came to."""
+        """Decide, add the rule that this makes for all sessions, and keep what the decision came to; or tell the
+        workflow of former code that has claimed it."""
+        if request.id in self._commands.answers:  # it came twice
+            return
         answer: Any
         try:
             result = await self._decided(request)
             if result.kind == "accepted":
-                result = msgspec.structs.replace(result, rule=await self._add_rule(request, result.rule))
+                result = await self._add_rules(request, result)
             answer = to_wire(result)
         except SupervisorError as error:
             answer = error_document(error)
         self._shown.show()
+        if request.id:
+            self._commands.keep(request.id, answer)
+            return
         try:
             await workflow.get_external_workflow_handle(decision_id(request.approval)).signal("answer", answer)
         except ApplicationError as gone:
@@ -154,16 +159,28 @@ class Answering:
 
     async def _decided(self, request: DecisionRequest) -> DecisionResult:
         approval, decision, channel = request.approval, request.decision, request.channel
+        if request.id and not self.is_in_time(request):
+            return DecisionResult(kind="closed", approval=approval, status="expired", batch=request.batch)
         if request.batch is None:
             return await self._supervisor.decide(approval, decision, channel=channel)
         (result,) = await self._supervisor.decide_all([(approval, decision)], channel=channel, batch=request.batch)
         return result
 
-    async def _add_rule(self, request: DecisionRequest, made: str | None) -> str | None:
-        """Add the rule that a decision has made, if it is for all sessions. Return the id of the rule that stands."""
+    def is_in_time(self, request: DecisionRequest) -> bool:
+        """Whether a decision was made before its approval expired, by the clock of its client."""
         found = self._store.get_approval(request.approval)
-        rule = None if found is None else rule_for_all(found, request.decision)
-        if rule is None:
-            return made
-        rule = msgspec.structs.replace(rule, id=made, approval=request.approval)
-        return await self._runner.environment.add_rule(rule, request.by)
+        return found is None or found.expires_at is None or datetime.fromisoformat(request.at) <= found.expires_at
+
+    async def _add_rules(self, request: DecisionRequest, result: DecisionResult) -> DecisionResult:
+        """Add the rules that a decision has made, if they are for all sessions. Return its result with the ids of those
+        that stand."""
+        found = self._store.get_approval(request.approval)
+        rules = () if found is None else rules_for_all(found, request.decision)
+        standing: list[str] = []
+        for rule, made in zip(rules, result.rules or (result.rule,), strict=False):
+            new = msgspec.structs.replace(rule, id=made, approval=request.approval)
+            standing.append(await self._runner.environment.add_rule(new, request.by))
+        if not standing:
+            return result
+        several = tuple(standing) if len(standing) > 1 else ()
+        return msgspec.structs.replace(result, rule=standing[0], rules=several)

@@ -14,6 +14,7 @@ Rules
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -48,21 +49,28 @@ from supervisor.temporal.wire import (
     to_wire,
 )
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.known import Known
 from supervisor.temporal.workflow.references import refer
 
 UNBOUNDED: Final = timedelta(days=3650)
 MARGIN: Final = timedelta(seconds=60)
 """How much later than a body's own deadline the server gives up waiting for it."""
 LONGEST_PAUSE_SECONDS: Final = 60.0
+HURRY: Final = "supervisor_hurry"
+"""The name of the function with which a worker tells a body of its own that it is cancelled."""
 MOST_ASKED_BYTES: Final = 2560 * 1024
 """Bytes of arguments that one task of the workflow sends. A codec may add to them, and the memo goes along."""
 
 
 class TreeBodies:
-    """The bodies of a tree. `attempts` returns those of its runtime, which learn when a body runs no more."""
+    """The bodies of a tree. `attempts` returns those of its runtime, which learn when a body runs no more. `rules`:
+    those that the tree knows, which bodies compare; None: each call has read them."""
 
-    def __init__(self, attempts: Callable[[], Attempts], lost_after: float, largest: int) -> None:
+    def __init__(
+        self, attempts: Callable[[], Attempts], lost_after: float, largest: int, rules: Known | None = None
+    ) -> None:
         self._attempts = attempts
+        self._rules = rules
         self._lost_after = timedelta(seconds=lost_after)
         self._largest = largest
         self._numbers: dict[str, int] = {}
@@ -109,14 +117,28 @@ class TreeBodies:
 
     async def _run(self, body: Body) -> Any:
         request = to_wire(_request(body, self._largest))
+        rules = None if body.recheck is None else self._rules
         size = self._size_of(request)
         pause = 1.0
         while True:
             await self._wait_for_room(size)
+            at = workflow.now()
+            if rules is not None:
+                request["rules"] = rules.version
             handle = self._start(body, request)
-            cancellation = await wait_for(handle)
+            cancellation = await wait_for(handle, partial(self._hurry, body))
             found = _found(handle)
             _take_used(body, found)
+            if found.kind == "rules":
+                if cancellation is not None:
+                    raise cancellation
+                assert rules is not None
+                assert body.recheck is not None
+                rules.take(found.value, at)
+                request["ruled"] = msgspec.to_builtins(await body.recheck(rules.rules))
+                continue
+            if rules is not None and found.has_begun and found.kind != "lost":
+                rules.confirm(request["rules"], at)
             if found.kind == "stalled" and not self._attempts().is_draining:
                 body.stall(found.text)
                 await anyio.Event().wait()
@@ -153,13 +175,23 @@ class TreeBodies:
         at, asked = self._asked
         self._asked = workflow.now(), size + (asked if at == workflow.now() else 0)
 
+    def _name_of(self, body: Body) -> str:
+        """Return the id of the latest activity of a body."""
+        key = _key_of(body)
+        return key if (number := self._numbers[key]) == 1 else f"{key} {number}"
+
+    def _hurry(self, body: Body) -> None:
+        """Let a body that is cancelled learn of it at once, if it runs in this process."""
+        if not workflow.unsafe.is_replaying():
+            workflow.extern_functions()[HURRY](workflow.info().workflow_id, self._name_of(body))
+
     def _start(self, body: Body, request: Any) -> Any:
         key = _key_of(body)
-        self._numbers[key] = number = self._numbers.get(key, 0) + 1
+        self._numbers[key] = self._numbers.get(key, 0) + 1
         return workflow.start_activity(
             BODY,
             request,
-            activity_id=key if number == 1 else f"{key} {number}",
+            activity_id=self._name_of(body),
             summary=request["name"],
             start_to_close_timeout=UNBOUNDED if body.timeout is None else timedelta(seconds=body.timeout) + MARGIN,
             heartbeat_timeout=self._lost_after,

@@ -45,9 +45,9 @@ async def uncancelled(run: Coroutine[Any, Any, T], note_cancel: Callable[[], obj
     return task.result()
 
 
-async def wait_for(handle: Any) -> BaseException | None:
+async def wait_for(handle: Any, note_cancel: Callable[[], object] = lambda: None) -> BaseException | None:
     """Wait until an activity or a workflow has ended. If the caller is cancelled meanwhile, cancel it, wait for its
-    end all the same, and return the cancellation, which the caller raises again."""
+    end all the same, and return the cancellation, which the caller raises again. `note_cancel` is called then."""
     done = anyio.Event()
 
     def note(ended: Any) -> None:
@@ -62,6 +62,7 @@ async def wait_for(handle: Any) -> BaseException | None:
         if is_evicted():
             raise
         handle.cancel()
+        note_cancel()
         with anyio.CancelScope(shield=True):  # the server bounds it
             await done.wait()
         return cancellation

@@ -24,6 +24,10 @@ class Commands:
         """The kinds of the commands that wait, without decisions."""
         return {each.kind for each in self.waiting if isinstance(each, Command)}
 
+    def decisions_on(self, approval: str) -> list[DecisionRequest]:
+        """Return the decisions on an approval that wait."""
+        return [each for each in self.waiting if isinstance(each, DecisionRequest) and each.approval == approval]
+
     def go_on_with(self, carried: Carried) -> None:
         """Take over what the workflow before has left. It came before what waits here."""
         self.answers = carried.answers

@@ -40,10 +40,12 @@ from supervisor.temporal.wire import (
 )
 from supervisor.temporal.workflow.bodies import TreeBodies
 from supervisor.temporal.workflow.bridge import wait_for
+from supervisor.temporal.workflow.known import Known
 from supervisor.temporal.workflow.missing import AgentMissing
 
 NEWS: Final = "supervisor.2"
-"""The mark of a workflow that began when what `Environment.is_former` says was new: it is made before all else."""
+"""The mark of a workflow that began when what `Environment.is_former` says was new, and decisions were claimed: it was
+made before all else."""
 FIRST_VERSION: Final = "1"
 """The version of an agent that names none: its runs are not marked."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
@@ -77,10 +79,16 @@ class WorkflowEnvironment(Environment):
 
     def __init__(self, start: Start, attempts: Callable[[], Attempts], lost_after: float) -> None:
         self.clock = WorkflowClock()
-        self.is_former = not workflow.patched(NEWS)
+        self.has_signals = start.has_signals and not (workflow.unsafe.is_replaying() and workflow.patched(NEWS))
+        """Whether decisions are signals that nothing claims, and the rules travel. The start says it, so that it takes
+        no event. A worker of former code knows nothing of it, and has marked what it began."""
+        self.is_former = not self.has_signals and not workflow.patched(NEWS)
+        self.rules = Known(start)
+        self.is_decided: Callable[[str], bool] = lambda _: False
+        """Whether a decision on an approval that was made in time waits to be done."""
         self.missing: AgentMissing | None = None
         """The version of a run that this worker lacks: it leaves the tree to another one."""
-        self.bodies = TreeBodies(attempts, lost_after, start.largest)
+        self.bodies = TreeBodies(attempts, lost_after, start.largest, self.rules if self.has_signals else None)
         self._attempts = attempts
         self._cwd = start.cwd
         self._largest = start.largest
@@ -170,13 +178,18 @@ class WorkflowEnvironment(Environment):
                 return str(refused)
         return None
 
-    async def read_rules(self, call: str = "") -> tuple[Rule, ...]:
+    async def read_rules(self, call: str = "", *, age_seconds: float = 0.0) -> tuple[Rule, ...]:
         """See Environment. It is no local activity: a replay gets the results of several of those at once, which came
         one after the other the first time, and would then write the memo less often."""
         while self._rules_added is not None:
             await self._rules_added.wait()
-        found = await _ask_worker(READ_RULES, named=f"rules {call}" if call and self._has_marks else None)
-        return tuple(from_wire(each, Rule) for each in found)
+        named = f"rules {call}" if call and self._has_marks else None
+        if not self.has_signals:
+            return tuple(from_wire(each, Rule) for each in await _ask_worker(READ_RULES, named=named))
+        if not self.rules.is_younger_than(age_seconds):
+            at = workflow.now()
+            self.rules.take(await _ask_worker(READ_RULES, True, named=named), at)
+        return self.rules.rules
 
     async def add_rule(self, rule: Rule, by: str) -> str:
         """Add a rule that a decision has made to those of the namespace. Return the id of the rule that stands for it.
@@ -184,14 +197,22 @@ class WorkflowEnvironment(Environment):
         assert self._rules_added is None, "decisions are made one after the other"
         self._rules_added = anyio.Event()
         try:
-            return str(await _ask_worker(ADD_RULE, to_wire(RuleChange(by=by, at=workflow.now(), rule=rule))))
+            change, at = to_wire(RuleChange(by=by, at=workflow.now(), rule=rule)), workflow.now()
+            if not self.has_signals:
+                return str(await _ask_worker(ADD_RULE, change))
+            added = await _ask_worker(ADD_RULE, change, True)
+            self.rules.take(added["rules"], at)
+            return str(added["id"])
         finally:
             self._rules_added.set()
             self._rules_added = None
 
     async def claim_expiry(self, approval: str) -> bool:
-        """See Environment. The claim may be this tree's own: it has moved to a new workflow before it could journal
-        that the approval has expired."""
+        """See Environment. A decision that was made in time and has come before the timer, or with it, counts. Former
+        code claims the expiry: the claim may be this tree's own, which has moved to a new workflow before it could
+        journal that the approval has expired."""
+        if self.has_signals or self.is_decided(approval):
+            return not self.is_decided(approval)
         with anyio.CancelScope(shield=True):  # a bare await in a cancelled scope would not return; the server bounds it
             try:
                 await workflow.start_child_workflow(

@@ -107,7 +107,8 @@ class Move:
     def following(self) -> Start:
         """Return the Start of the workflow in which the tree goes on."""
         is_whole = self.rescue is not None
-        return self._following(pack(self._store, is_whole=is_whole), is_whole=is_whole)
+        following = self._following(pack(self._store, is_whole=is_whole), is_whole=is_whole)
+        return msgspec.structs.replace(following, rules=self._runner.environment.rules.to_carry())
 
     def left(self, outcome: Outcome[Any], size: int) -> Any:
         """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
@@ -138,7 +139,9 @@ class Move:
             commands=self._commands.documents(),
             chain=workflow.info().first_execution_run_id,
         )
-        return msgspec.structs.replace(start, given=msgspec.UNSET, has_marks=True, carried=carried)
+        return msgspec.structs.replace(
+            start, given=msgspec.UNSET, has_marks=True, has_signals=True, rules=None, carried=carried
+        )
 
     def _can_be_carried(self) -> bool:
         self._fits = _fits(pack(self._store, is_whole=self.rescue is not None), self._start)

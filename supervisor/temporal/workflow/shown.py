@@ -1,4 +1,5 @@
-"""What of a tree a client reads without a worker: what people are asked, in a search attribute and in the memo.
+"""What of a tree a client reads without a worker: what people are asked, in a search attribute and in the memo, and how
+the latest approvals have ended.
 
 It is written together with what the journal says. What does not fit into them is named in the memo by its id.
 """
@@ -12,7 +13,7 @@ from temporalio.common import SearchAttributeKey
 from supervisor.core.encoding import to_json
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
-from supervisor.temporal.wire import MEMO, MEMO_LARGEST_BYTES, PENDING, SEARCHED_LARGEST_BYTES
+from supervisor.temporal.wire import MEMO, MEMO_LARGEST_BYTES, PENDING, SEARCHED_LARGEST_BYTES, mark_of
 from supervisor.temporal.workflow.claims import claim_withdrawn
 
 _DEFAULTS: Final = {
@@ -21,6 +22,8 @@ _DEFAULTS: Final = {
     if field.default is not msgspec.NODEFAULT
 }
 """What a client fills in: a field with its default takes no room in the memo."""
+ENDS_SHOWN: Final = 20
+"""How many of the approvals that ended last are in the memo."""
 PENDING_KEY: Final = SearchAttributeKey.for_keyword_list(PENDING)
 
 
@@ -30,6 +33,7 @@ class Shown:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._ended: list[Any] = workflow.memo_value(MEMO, {}).get("ended", [])
         self._ids = [each.id for each in store.find_approvals(limit=None)]
 
     async def claim_withdrawn(self) -> None:
@@ -43,9 +47,18 @@ class Shown:
         ids = [each.id for each in pending]
         if ids == self._ids:
             return
+        gone = [self._store.get_approval(each) for each in self._ids if each not in ids]
+        self._ended = [*self._ended, *(end_of(each) for each in gone if each is not None)][-ENDS_SHOWN:]
         self._ids = ids
-        workflow.upsert_memo({MEMO: memo_of(pending)})
+        workflow.upsert_memo({MEMO: {**memo_of(pending), "ended": self._ended}})
         workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids))])
+
+
+def end_of(ended: Approval) -> Any:
+    """Return how an approval has ended, for a decision that comes later."""
+    same = "" if ended.edited else mark_of(ended.decision, ended.scope, ended.pattern, ended.answer)
+    at = None if ended.decided_at is None else ended.decided_at.isoformat()
+    return {"id": ended.id, "status": ended.status, "by": ended.by, "at": at, "rule": ended.rule, "same": same}
 
 
 def searched(ids: list[str]) -> list[str]:

@@ -71,7 +71,8 @@ class Tree:
         is to go on in a new workflow, and return the Start of that."""
         self._start = start
         if start.follows is not None:
-            self._start = start = replace(await take_over(start), has_marks=start.has_marks)
+            marks = {"has_marks": start.has_marks, "has_signals": start.has_signals}
+            self._start = start = replace(await take_over(start), **marks)
         if start.carried is not None:
             self._store = TreeStore(start.carried)
             self._commands.go_on_with(start.carried)
@@ -100,6 +101,7 @@ class RunningTree:
         self._commands = commands
         self._agents = agents
         self._runner = TreeRunner(store, start, lost_after)
+        self._runner.environment.is_decided = self._is_decided
         self._supervisor = LocalSupervisor(self._runner, None, agents)
         self._supervisor.audience.has_readers = True
         releasing = Releasing(self._runner, self._supervisor.admission)
@@ -131,8 +133,7 @@ class RunningTree:
                     await workflow.wait_condition(
                         lambda: True
                     )  # when all other tasks wait: what they ask is shown once
-                    await self._shown.claim_withdrawn()
-                    self._shown.show()
+                    await self._show()
                     while self._commands.waiting:
                         is_over = False
                         await self._answering.do_next()
@@ -150,6 +151,18 @@ class RunningTree:
         assert row.outcome is not None
         ended = msgspec.to_builtins(row.outcome)
         return {**ended, "left": self.move.left(row.outcome, len(to_json(ended, "an outcome")))}
+
+    async def _show(self) -> None:
+        """Show what people are asked. In a tree of former code, what was withdrawn is claimed first."""
+        if not self._runner.environment.has_signals:
+            await self._shown.claim_withdrawn()
+        self._shown.show()
+
+    def _is_decided(self, approval: str) -> bool:
+        """Whether a decision on an approval that was made in time waits. A tree of former code does not look at those
+        that a workflow has claimed."""
+        waiting, has_signals = self._commands.decisions_on(approval), self._runner.environment.has_signals
+        return any((each.id or has_signals) and self._answering.is_in_time(each) for each in waiting)
 
     def _check_agents(self) -> None:
         """Raise AgentMissing if this worker cannot run the tree, or go on with it: another one may. A tree that was
@@ -211,7 +224,6 @@ class RunningTree:
         while True:
             while self._commands.waiting:
                 await self._answering.do_next()
-            await self._shown.claim_withdrawn()
-            self._shown.show()
+            await self._show()
             if not self._commands.waiting:
                 return True

@@ -3,7 +3,7 @@
 What they are given by their worker comes through an interceptor: everything else is in their histories.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -27,6 +27,7 @@ from supervisor.temporal.wire import (
     from_wire,
     to_wire,
 )
+from supervisor.temporal.workflow.bodies import HURRY
 from supervisor.temporal.workflow.bridge import uncancelled
 from supervisor.temporal.workflow.claims import CLAIMS
 from supervisor.temporal.workflow.missing import AgentMissing, find_missing
@@ -49,10 +50,17 @@ skip_while(_is_replayed)
 
 class Offer(Interceptor):
     """Hands the agents of a worker to its workflows: a workflow gets nothing else but what clients have sent.
-    `lost_after`: as in `run_worker`."""
+    `lost_after`: as in `run_worker`. `hurry`: tells a body of this process that it is cancelled, by its workflow and
+    the id of its activity."""
 
-    def __init__(self, agents: Mapping[str, AgentSpec[..., Any]], lost_after: float) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, AgentSpec[..., Any]],
+        lost_after: float,
+        hurry: Callable[[str, str], None] = lambda workflow, activity: None,
+    ) -> None:
         self.agents = agents
+        self._hurry = hurry
         self.lost_after = lost_after
         self.tells_what_is_missing = False
         self._missing = set[str]()
@@ -70,6 +78,7 @@ class Offer(Interceptor):
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # noqa: A002 # temporalio's name
         input.unsafe_extern_functions[_OFFER] = lambda: self
+        input.unsafe_extern_functions[HURRY] = self._hurry
 
 
 _OFFER: Final = "supervisor_offer"

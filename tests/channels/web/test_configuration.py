@@ -188,13 +188,14 @@ def test_one_function_may_be_configured_as_several_agents(tmp_path):
     [agents.a]
     import = "{AGENTS}:noting"
     max_children = 1
+    limit = "reviewers"
     [agents.b]
     import = "{AGENTS}:noting"
     rules = [{{ kind = "deny", tool = "shell", pattern = "rm" }}]
     """
     first, second = configured_agents(read_configuration(write(tmp_path, text))).values()
-    assert (first.name, first.max_children, first.rules) == ("a", 1, ())
-    assert (second.name, second.max_children, len(second.rules)) == ("b", 10_000, 1)
+    assert (first.name, first.max_children, first.limit, first.rules) == ("a", 1, "reviewers", ())
+    assert (second.name, second.max_children, second.limit, len(second.rules)) == ("b", 10_000, None, 1)
     assert locate(first) == locate(second)
 
 

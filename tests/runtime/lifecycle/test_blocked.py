@@ -332,10 +332,10 @@ async def test_lists_trees_and_pages_show_a_blocked_run(deployed):
             seen = await activities.look(wholly=True)
         doing = {each.agent: [one.kind for one in each.doing] for each in seen}
         assert "blocked" in doing["child"]
-        said = {view.agent: how_it_is(view)[1] for view in await supervisor.find_sessions()}
+        said = {view.agent: how_it_is(view, view.created_at)[1] for view in await supervisor.find_sessions()}
         assert said["child"].startswith("blocked: the agent returned")
         assert said["gives_up"].startswith("blocked")
-        assert {how_it_is(view)[0] for view in await supervisor.find_sessions()} == {"error"}
+        assert {how_it_is(view, view.created_at)[0] for view in await supervisor.find_sessions()} == {"error"}
         await supervisor.cancel("s")
 
 

@@ -287,6 +287,30 @@ async def test_people_are_told_that_a_price_is_not_known():
     assert not events(store, "s", e.BudgetNoticed)  # no request was bounded, so no budget was looked at
 
 
+async def test_a_question_says_what_is_not_in_its_sums():
+    """Dollars do not count requests of unknown price: who raises a budget is told how many they are."""
+
+    @agent
+    async def partly(ctx: Context) -> None:
+        for _ in range(3):
+            async with ctx.model_call():
+                await ctx.used(Usage(model="unheard-of"))
+        async with ctx.model_call():
+            await ctx.used(Usage(model="m", usd=4.1))
+        async with ctx.model_call():
+            pass
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(partly, session="s", budget=Budget(usd=5))
+        (question,) = await asked(supervisor)
+        assert "(4.10 of 5.00 USD and 3 requests of unknown price)" in question.why
+        assert str((await supervisor.get_session("s")).usage) == "4.10 USD and 3 requests of unknown price"
+        await supervisor.decide(question.id, Deny(by="ann"))
+        assert "4.10 of 5.00 USD and 3 requests of unknown price" in (await run.outcome()).cause
+        assert [part.spent.unpriced for part in (await supervisor.get_usage("s", by="model")).parts] == [0, 3]
+
+
 async def test_an_operator_raises_a_budget_and_its_question_ends():
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -433,6 +457,35 @@ async def test_a_request_that_says_nothing_counts_as_one_of_unknown_tokens():
         usage = (await supervisor.get_session(run.session)).usage
         assert (usage.requests, usage.uncounted) == (2, 2)
         assert "unknown model" in question.note
+
+
+async def test_the_first_step_that_may_spend_waits_outside_of_a_model_call_too():
+    """However many begin at once. A step that cannot say that it spends waits for no budget."""
+
+    @agent
+    async def loose(ctx: Context, who: str) -> int:
+        return await ctx.step(request, await ctx.step(plain, 1), who)
+
+    @agent
+    async def crowd(ctx: Context) -> None:
+        for run in [await ctx.spawn(loose, f"w{number}") for number in range(5)]:
+            await run.result()
+
+    async with opened() as supervisor:
+        run = await supervisor.start(crowd, budget=Budget(requests=2))
+        (question,) = await asked(supervisor)
+        await anyio.sleep(100)
+        assert (effects.count("plain"), len(effects)) == (5, 7)
+        await supervisor.decide(question.id, Approve(by="ann"))
+        (more,) = await asked(supervisor, 2)
+        await supervisor.decide(more.id, Approve(by="ann"))
+        await run.result()
+        assert len(effects) == 10
+
+
+def plain(number: int) -> int:
+    effects.append("plain")
+    return number
 
 
 async def test_a_default_budget_bounds_each_tree_that_was_started_without_one():

@@ -4,13 +4,13 @@ from collections import Counter
 
 import anyio
 import pytest
-from scenes import names, opened
+from scenes import fork, knowing_no_agents, names, opened
 from watching import next_of
 
-from supervisor import Approve, Context, InvalidInput, Limit, MemoryStore, RetryAfter, agent, tool
+from supervisor import Approve, Context, InvalidInput, Limit, LimitWait, MemoryStore, RetryAfter, agent, tool
 from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core import events as e
-from supervisor.core.telling import Telling, drawn
+from supervisor.core.telling import Telling, drawn, how_it_is
 from supervisor.wiring.config import read_configuration
 
 pytestmark = pytest.mark.anyio
@@ -324,6 +324,20 @@ async def test_a_tool_waits_for_a_place_that_another_process_has():
     assert not store.taken
 
 
+async def test_another_process_says_for_which_limit_a_run_sleeps():
+    """By its journal; the place is known to the process that runs it."""
+    store = MemoryStore()
+    async with opened(store, limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
+        await supervisor.start(asleep, 1)
+        run = await supervisor.start(asleep, 2)
+        await anyio.sleep(30)
+        with knowing_no_agents():
+            async with opened(fork(store)) as other:
+                view = await other.get_session(run.session)
+                assert view.limit == LimitWait(name="openai")
+                assert how_it_is(view, view.created_at)[1].startswith("waits for openai")
+
+
 async def test_people_see_for_what_a_run_waits_and_at_which_place():
     """L3: "waits for openai, 2nd of 3, since 20:14"."""
     async with opened(limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
@@ -337,6 +351,13 @@ async def test_people_see_for_what_a_run_waits_and_at_which_place():
                 now = supervisor._runner.clock.now()
                 lines = [line.plain for line in draw_tree((await watch.look(limit=None)).items, 200, 20, now)]
             assert sum("waits for openai, 2nd of 3, since " in line for line in lines) == 1
+            views = [await supervisor.get_session(run.session) for run in runs]
+            assert [view.limit and (view.limit.name, view.limit.place, view.limit.count) for view in views] == [
+                None,
+                *(("openai", place, 3) for place in (1, 2, 3)),
+            ]
+            assert [*(await supervisor.find_sessions())] == views
+            assert "waits for openai, 2nd of 3, since " in how_it_is(views[2], now)[1]
             rows = [row for run in runs[1:] for row in supervisor.store.journal(run.session)]
             told = ["".join(map(drawn, Telling().tell(row))) for row in rows]
             assert told.count("left memory to wait for openai") == (3 if seconds == 20 else 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import HeldStore, events, opened
 
 from supervisor import Context, InvalidInput, MemoryStore, agent, tool
 from supervisor.core import events as e
@@ -142,3 +142,36 @@ async def test_an_agents_deadline_for_its_calls_goes_before_the_tools(spec, time
     async with opened() as supervisor:
         assert await (await supervisor.start(spec, timeout - 0.01)).result() == ["ok", None]
         assert await (await supervisor.start(spec, timeout + 0.01)).result() == ["error", timeout]
+
+
+async def test_a_cancelled_call_has_its_result_if_the_run_is_stopped_before_its_end_is_on_disk():
+    """T1: a scope of the agent cancels it, and the supervisor stops before the store takes that it is abandoned. The
+    next process would report it as lost, and it is not."""
+    store, has_begun = HeldStore(), anyio.Event()
+
+    @tool(policy="allow")
+    async def lasting() -> None:
+        has_begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            store.is_held = True
+
+    @agent
+    async def fickle(ctx: Context) -> None:
+        with anyio.move_on_after(5):
+            await ctx.call(lasting)
+
+    async def free_later() -> None:
+        await anyio.sleep(17)  # longer than a stop waits for calls
+        store.is_held = False
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(free_later)
+        with anyio.move_on_after(5.5):
+            async with opened(store) as supervisor:
+                await supervisor.start(fickle, session="s")
+                await has_begun.wait()
+                await anyio.sleep_forever()
+    ends = [event for event in events(store, "s") if isinstance(event, e.ToolCallFinished | e.OperationAbandoned)]
+    assert [json.loads(bytes(end.details))["reason"] for end in ends] == ["cancelled"]

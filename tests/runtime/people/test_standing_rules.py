@@ -104,6 +104,77 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         await run.result()
 
 
+async def test_always_offers_the_pattern_that_is_meant_and_it_is_revoked_by_itself():
+    """A7: `mix test *` covers the next file; after it is revoked, the same command asks again."""
+    ran = []
+
+    @tool(command="command")  # it starts no process, for which a virtual clock would not wait
+    async def run_command(command: str) -> None:
+        ran.append(command)
+
+    @agent
+    async def tests(ctx: Context, files: list[str]) -> list[str]:
+        return [(await ctx.call(run_command, f"mix test {file}")).kind for file in files]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(tests, ["a.exs", "b.exs", "--require=c.exs"])
+        asked = await next_of(run.watch_approvals())
+        assert "mix test *" in [option.pattern for option in asked.options if option.scope == "always"]
+        result = await supervisor.decide(asked.id, Approve(by="ana", scope="always", pattern="mix test *"))
+        again = await next_of(run.watch_approvals())
+        assert (ran, again.arguments) == (["mix test a.exs", "mix test b.exs"], {"command": "mix test --require=c.exs"})
+        assert "mix test *" not in [option.pattern for option in again.options]
+        await supervisor.decide(again.id, Deny(by="ana"))
+        await run.result()
+        await supervisor.revoke_rule(result.rule, by="ana")
+        later = await supervisor.start(tests, ["a.exs"])
+        await supervisor.decide((await next_of(later.watch_approvals())).id, Deny(by="ana"))
+        assert await later.result() == ["denied"]
+
+
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_a_pattern_of_a_list_makes_a_rule_for_each_command_and_each_is_revoked_by_itself(scope):
+    """A7, A13: they are one decision, which also decides what waits, and two rules."""
+
+    @tool(command="command")  # it starts no process, for which a virtual clock would not wait
+    async def run_command(command: str) -> None:
+        return
+
+    @agent
+    async def checks(ctx: Context, commands: list[str]) -> list[str]:
+        async def call(command):
+            kinds[command] = (await ctx.call(run_command, command)).kind
+
+        kinds = {}
+        async with anyio.create_task_group() as tasks:
+            for command in commands:
+                tasks.start_soon(call, command)
+        kinds["later"] = (await ctx.call(run_command, commands[0])).kind
+        return [kinds[name] for name in (*commands, "later")]
+
+    both = ["npm run check 2>&1 | tail -20", "npm run check && tail -5 log"]
+    async with opened() as supervisor:
+        run = await supervisor.start(checks, both)
+        asked = await next_of(run.watch_approvals())
+        meant = Approve(by="ana", scope=scope, pattern="npm run check *\ntail *")
+        while len(await supervisor.find_approvals(session=run.session)) < 2:
+            await anyio.sleep(1)
+        result = await supervisor.decide(asked.id, meant)
+        assert (result.kind, len(result.released)) == ("accepted", 1)
+        assert await run.result() == ["ok"] * 3
+        rules = await supervisor.find_rules()
+        assert [(rule.id, rule.pattern) for rule in rules] == [
+            (result.rules[0], "npm run check *"),
+            (result.rules[1], "tail *"),
+        ]
+        decided = await supervisor.find_approvals(pending=False)
+        assert [(each.pattern, each.rules) for each in decided] == [(meant.pattern, result.rules)] * 2
+        assert (await supervisor.decide(asked.id, meant)).kind == "already"
+        assert (await supervisor.decide(asked.id, Approve(by="ana", scope=scope))).kind == "conflict"
+        await supervisor.revoke_rule(result.rules[1], by="ana")
+        assert [rule.pattern for rule in await supervisor.find_rules()] == ["npm run check *"]
+
+
 async def test_another_pattern_is_another_decision():
     """A3: one of two offered patterns for the same scope wins. A decision without a pattern means the exact one."""
 

@@ -21,7 +21,7 @@ Rules
 The module is longer than 400 lines because the pages of approvals and of sessions share their parts.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -64,8 +64,6 @@ from supervisor.seam.supervisor import Supervisor
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """The most cards on the page of a session; the inbox has the others."""
-MOST_SPENT: Final = 50
-"""The most sections of the inbox that say what was spent: each is a read of its tree."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
 """The most journal entries that one page reads. Every other client waits meanwhile."""
@@ -99,7 +97,7 @@ async def show_inbox(visit: Visit) -> Response:
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
-    spent = await _spent_by(visit.supervisor, [each.root for each in page.sections if each.root])
+    spent = await _spent_by(visit.supervisor, [section.root for section in page.sections if section.root])
     stream = stream_url("/api/events", first.cursor)
     model = {
         "page": page,
@@ -111,10 +109,10 @@ async def show_inbox(visit: Visit) -> Response:
     return await visit.page("inbox.html", "inbox", model)
 
 
-async def _spent_by(supervisor: Supervisor, roots: Sequence[str]) -> dict[str, str]:
-    """Return what the trees of the first sections have spent on models."""
+async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
+    """Return what each tree has spent on models, where that is known."""
     found: dict[str, str] = {}
-    for root in roots[:MOST_SPENT]:
+    for root in roots:
         with suppress(NotFound):  # it was pruned just now
             if usage := (await supervisor.get_session(root)).usage:
                 found[root] = str(usage)
@@ -203,7 +201,7 @@ async def list_sessions(visit: Visit) -> Response:
         before = None
         roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
     model = {
-        "found": tree.nodes(roots),
+        "found": tree.nodes(roots, visit.now),
         "counts": await visit.supervisor.get_counts(),
         "status": status,
         "words": FILTERS,
@@ -234,8 +232,8 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         written = await anext(watch, StreamedText())
     found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
     view = next(each for each in found.sessions if each.id == session)
-    (root,) = tree.nodes(found.sessions)
-    node = tree.find([root], view.id) or tree.nodes([view])[0]  # the tree leaves it out
+    (root,) = tree.nodes(found.sessions, visit.now)
+    node = tree.find([root], view.id) or tree.nodes([view], visit.now)[0]  # the tree leaves it out
     rows = _journals(node, found.entries)
     lanes = [timeline.lane(session, entries, visit.now) for session, entries in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES

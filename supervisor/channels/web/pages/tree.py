@@ -34,7 +34,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions it and everything below it are."""
 
 
-def nodes(views: Iterable[SessionView]) -> list[Node]:
+def nodes(views: Iterable[SessionView], now: datetime) -> list[Node]:
     """Return the sessions that have no parent among `views`, with everything below them, in the order given."""
     views = list(views)
     known = {view.id for view in views}
@@ -47,7 +47,7 @@ def nodes(views: Iterable[SessionView]) -> list[Node]:
             roots.append(view)
     made: dict[str, Node] = {}
     for view in reversed(views):  # parents come before their children: these are made when they are asked for
-        made[view.id] = _node(view, tuple(made[child.id] for child in children.get(view.id, ())))
+        made[view.id] = _node(view, tuple(made[child.id] for child in children.get(view.id, ())), now)
     return [made[view.id] for view in roots]
 
 
@@ -65,13 +65,13 @@ def walk(found: Iterable[Node]) -> Iterator[Node]:
         waiting += node.below[::-1]
 
 
-def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
+def _node(view: SessionView, below: tuple[Node, ...], now: datetime) -> Node:
     shown = below
     if len(below) > MOST_BELOW:
         waiting = [node for node in below if node.waiting][:MOST_BELOW]
         chosen = {node.id for node in [*waiting, *below[: MOST_BELOW - len(waiting)]]}
         shown = tuple(node for node in below if node.id in chosen)
-    tone, words = how_it_is(view)
+    tone, words = how_it_is(view, now)
     return Node(
         id=view.id,
         name=view.path[-1],

@@ -22,7 +22,7 @@ def test_a_tree_shows_all_sub_agents_and_leaves_out_only_ones_that_do_not_wait()
     """Of very many sub-agents some are shown, those that wait for a person among them; the rest is counted."""
     waiting = a_session("late", "top", pending_approvals=(an_approval(),), status="waiting_approval", running=True)
     views = [a_session("top"), *(a_session(f"c{n}", "top") for n in range(MOST_BELOW + 20)), waiting]
-    (top,) = nodes([*views, a_session("deep", "c1", root="top")])
+    (top,) = nodes([*views, a_session("deep", "c1", root="top")], NOW)
     assert find([top], "late").words == "waits for 1 decision"
     assert (len(top.below), top.left_out, top.size) == (MOST_BELOW, 21, MOST_BELOW + 23)
     assert [node.id for node in walk([top])][:4] == ["top", "c0", "c1", "deep"]
@@ -31,7 +31,9 @@ def test_a_tree_shows_all_sub_agents_and_leaves_out_only_ones_that_do_not_wait()
 def test_a_session_that_no_process_runs_is_told_from_one_that_runs():
     """Also while it waits: a decision alone takes it no further."""
     asked = {"pending_approvals": (an_approval(),), "status": "waiting_approval"}
-    shown = [nodes([a_session("s", running=runs, **facts)])[0].words for facts in ({}, asked) for runs in (True, False)]
+    shown = [
+        nodes([a_session("s", running=runs, **facts)], NOW)[0].words for facts in ({}, asked) for runs in (True, False)
+    ]
     assert [words.endswith("no process runs it") for words in shown] == [False, True, False, True]
 
 
@@ -39,7 +41,7 @@ def test_the_outcome_of_a_session_is_shown_once():
     """A cause that begins with its kind is not told twice."""
     for kind, cause, words in [("stalled", "stalled: idle", "stalled: idle"), ("failed", "no", "failed: no")]:
         view = a_session("s", status="error", outcome={"kind": kind, "cause": cause, "value": None})
-        assert nodes([view])[0].words == words
+        assert nodes([view], NOW)[0].words == words
 
 
 @given(st.lists(st.tuples(st.integers(1, 3000), st.booleans(), st.booleans())), st.integers(1, 9))
