@@ -203,3 +203,21 @@ async def test_a_command_of_a_platform_hushes_what_a_person_may_decide():
         assert [(each.by, each.until - now) for each in asked.snoozed] == [("ana", timedelta(hours=2))]
         assert "Nothing was done" in await answering.say(supervisor, f"ack {asked.id}", "E", now, 4000)
         await supervisor.decide(asked.id, Approve(by="ana"))
+
+
+async def test_in_a_conversation_it_means_what_stands_above_there_and_nothing_else():
+    """Neither another session, nor what was asked after the person wrote."""
+    chat = PlainChat()
+    conversations = talking(chat, deployer)
+    async with open_supervisor(MemoryStore(), channels=[Cards()]) as supervisor:
+        for session in (SESSION, "plain-2"):
+            await supervisor.start(deployer, "go", session=session)
+        await anyio.sleep(30)
+        chat.stands_below = lambda incoming, card: incoming.message == "2"
+        assert "Kept" in await conversations.hear(supervisor, incoming("on it", "2"))
+        assert not any(each.acknowledged for each in await supervisor.find_approvals())
+        assert "You are on it" in await conversations.hear(supervisor, incoming("on it", "3"))
+        waiting = await supervisor.find_approvals()
+        assert {each.session: bool(each.acknowledged) for each in waiting} == {SESSION: True, "plain-2": False}
+        for each in waiting:
+            await supervisor.decide(each.id, Approve(by="ana"))

@@ -198,7 +198,7 @@ async def test_slash_commands_decide_by_id(discord):
     """/pending lists, /approve and /deny take an id; other commands stay when ours are registered."""
     discord.commands = [{"name": "weather"}]
     async with DiscordRest(TOKEN, discord.url) as rest:
-        assert [await register(rest, APPLICATION) for _ in range(2)] == [7, 7]
+        assert [await register(rest, APPLICATION) for _ in range(2)] == [9, 9]
     ours = ["pending", "approve", "deny", "start", "say", "stop", "answer"]
     assert [command["name"] for command in discord.commands] == ["weather", *ours]
     chat = channel(discord)
