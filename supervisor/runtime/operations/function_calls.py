@@ -19,6 +19,7 @@ from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.previews import PREVIEW_SECONDS, PREVIEWS_ELSEWHERE
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
@@ -36,6 +37,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.evidence import Taking, to_take, why_changed
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
@@ -128,7 +130,19 @@ class FunctionCall(Call):
     @property
     def refusal(self) -> str:
         is_bound = self.tool.limit is not None and self.attempt.host.environment.runs_elsewhere
+        if self.tool.preview is not None and self.attempt.host.environment.runs_elsewhere:
+            return f"tool {self.tool.name}: {PREVIEWS_ELSEWHERE}"
         return ELSEWHERE if is_bound else self.tool.refusal
+
+    @property
+    def preview_seconds(self) -> float | None:
+        return None if self.tool.preview is None else PREVIEW_SECONDS
+
+    def begin_evidence(self) -> Taking | None:
+        if self.tool.preview is None or (taking := to_take(self)) is None:
+            return None
+        taking.begin()
+        return taking
 
     @property
     def wants(self) -> Used:
@@ -180,6 +194,9 @@ class FunctionCall(Call):
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
+            if self.tool.preview is not None and not is_executing and (changed := await why_changed(self)) is not None:
+                await self.finish("denied", changed, {"reason": "changed", "effect": "none"})
+                return
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
