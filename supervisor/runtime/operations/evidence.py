@@ -5,7 +5,8 @@
 Rules
 - The request and its approval are on disk first. Then the preview runs in a task of its own, as a body (bodies.py): the
   call waits for its person meanwhile, and a decision that comes first ends the preview.
-- Evidence of other arguments than today's code would pass is not taken, and none before a replay has ended.
+- Evidence of other arguments than today's code would pass is not taken, and none before a replay has ended. Neither is
+  that of a call that was asked before its tool had a preview.
 - What goes wrong is evidence, too: it is journaled with its reason, shown, and blocks nothing.
 - If the process dies before evidence is on disk, the next attempt takes it. People get no second one.
 - Just before the effect the preview is taken again. Another state denies the call, and so does a preview that fails
@@ -81,12 +82,19 @@ class Taking:
         call, attempt = self._call, self._call.attempt
         try:
             with self._scope:
-                await attempt.pass_barrier()
-                await attempt.append_if_live(self._plan(await _taken(call)))
+                if not self._is_over:
+                    await attempt.pass_barrier()
+                if not self._is_over:
+                    await attempt.append_if_live(self._plan(await _taken(call)))
         except (Suspended, RunStopping):
             pass  # the call gets the same exception, and unwinds
         finally:
             attempt.past_operation()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the call waits no more. Its session may have left memory then."""
+        return self._scope.cancel_called or self._call.attempt.has_ended
 
     def _plan(self, taken: Previewed | PreviewFailed) -> Callable[[View, SessionState], Iterable[e.AnyEvent]]:
         call, approval = self._call, self._approval
@@ -116,8 +124,8 @@ def to_take(call: Previewing) -> Taking | None:
     host, record = call.attempt.host, call.record
     approval = record.pending_approval
     assert isinstance(record.request, e.ToolCallRequested)
-    is_changed = record.request.digest != call.content.digest
-    if approval is None or is_changed or host.only_replays or host.environment.runs_elsewhere:
+    is_as_asked = record.request.preview is not None and record.request.digest == call.content.digest
+    if approval is None or not is_as_asked or host.only_replays or host.environment.runs_elsewhere:
         return None
     return None if evidence_of(record, call.content.digest) is not None else Taking(call, approval)
 
@@ -158,6 +166,8 @@ async def _taken(call: Previewing) -> Previewed | PreviewFailed:
         return failure
     except InvalidInput as misfit:
         return PreviewFailed(_shown(call, record, str(misfit)))
+    except Exception as error:  # noqa: BLE001 # what it returned is the user's: its cells may raise anything
+        return PreviewFailed(_shown(call, record, explain(error, what)))
     finally:
         attempt.watch.resume(reason)
     return found._replace(text=_shown(call, record, found.text))

@@ -155,13 +155,64 @@ async def test_a_decision_does_not_wait_for_a_preview():
         assert anyio.current_time() - began < 1
 
 
-async def test_a_denied_call_is_previewed_once():
-    async with opened() as supervisor:
+async def test_a_call_that_a_person_denies_is_not_previewed_again():
+    store = MemoryStore()
+    async with opened(store) as supervisor:
         run = await supervisor.start(deletes, "t", session="s")
         asked = await with_evidence(supervisor)
         rows.append("c")
         await supervisor.decide(asked.id, Deny(by="ana", reason="no"))
         assert (await run.result())[0] == "denied"
+        assert len(events(store, "s", e.EvidenceTaken)) == 1
+
+
+async def test_a_run_that_is_cancelled_ends_its_preview(store):
+    held.append(4.0)
+    async with opened(store) as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        await next_of(supervisor.watch_approvals())
+        began = anyio.current_time()
+        await supervisor.cancel("s", by="ana")
+        assert (await run.outcome()).kind == "cancelled"
+        assert anyio.current_time() - began < 1
+        assert "EvidenceTaken" not in names(store, "s")
+
+
+async def test_arguments_that_a_person_edits_are_compared_with_nothing():
+    """The evidence is of the arguments as they were asked."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        rows.append("c")
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"table": "other", "pin": ""}))
+        assert (await run.result())[0] == "ok"
+        assert effects == ["other"]
+
+
+class Broken:
+    def __str__(self):
+        raise RuntimeError("a cell")
+
+
+@pytest.mark.parametrize("returned", [[["x"], [Broken()]], 7, [["x"], 7]])
+async def test_a_preview_that_cannot_be_drawn_has_failed_and_ends_nothing_else(returned):
+    def preview() -> Preview:
+        return Preview(table=returned)
+
+    @tool(preview=preview)
+    async def odd() -> str:
+        return "done"
+
+    @agent
+    async def asks_odd(ctx: Context) -> str:
+        return (await ctx.call(odd)).kind
+
+    async with opened() as supervisor:
+        run = await supervisor.start(asks_odd, session="s")
+        asked = await with_evidence(supervisor)
+        assert asked.evidence[0].failure
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "ok"
 
 
 async def test_a_call_that_a_rule_allows_has_no_preview(store):
@@ -252,7 +303,7 @@ async def test_secret_arguments_are_masked_in_what_a_preview_says():
 
 
 @pytest.mark.parametrize("returned", [None, 7, Preview(text="a", diff="b"), Preview(text="x", state=object())])
-async def test_what_no_preview_returns_is_refused(returned):
+async def test_a_preview_that_returns_anything_else_has_failed(returned):
     with pytest.raises(Exception, match="the preview returned"):
         read_preview(returned, "the preview")
 
