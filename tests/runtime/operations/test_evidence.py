@@ -28,17 +28,23 @@ rows: list[str] = []
 """What the tools of this module act on."""
 held: list[float] = []
 """How many seconds the next preview takes."""
+ended: list[float] = []
+"""When such a preview ended."""
 
 
 @pytest.fixture(autouse=True)
 def two_rows():
     rows[:] = ["a", "b"]
     held.clear()
+    ended.clear()
 
 
 async def rows_of(ctx: PreviewContext, table: str) -> Preview:
     if held:
-        await anyio.sleep(held.pop())
+        try:
+            await anyio.sleep(held.pop())
+        finally:
+            ended.append(anyio.current_time())
     if table == "gone":
         raise LookupError("no such table")
     return Preview(table=[["row"], *([each] for each in rows)], state=list(rows))
@@ -143,7 +149,7 @@ async def test_a_preview_that_fails_when_it_is_taken_again_denies_the_call():
         assert "did not end within 5 s" in why
 
 
-async def test_a_decision_does_not_wait_for_a_preview():
+async def test_a_decision_does_not_wait_for_a_preview_and_ends_it():
     """The call that was decided before there was evidence is compared with none."""
     held.append(4.0)
     async with opened() as supervisor:
@@ -153,6 +159,8 @@ async def test_a_decision_does_not_wait_for_a_preview():
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert (await run.result())[0] == "ok"
         assert anyio.current_time() - began < 1
+        await anyio.sleep(0.1)
+        assert len(ended) == 1
 
 
 async def test_a_call_that_a_person_denies_is_not_previewed_again():
@@ -174,7 +182,9 @@ async def test_a_run_that_is_cancelled_ends_its_preview(store):
         began = anyio.current_time()
         await supervisor.cancel("s", by="ana")
         assert (await run.outcome()).kind == "cancelled"
+        await anyio.sleep(0.1)
         assert anyio.current_time() - began < 1
+        assert len(ended) == 1
         assert "EvidenceTaken" not in names(store, "s")
 
 
@@ -267,6 +277,7 @@ async def test_evidence_that_a_death_has_prevented_is_taken_by_the_next_process(
         async with opened(copy, adopt=True) as supervisor:
             run = await supervisor.get_run("s")
             asked = await with_evidence(supervisor)
+            await anyio.sleep(1)
             rows.append("c")
             await supervisor.decide(asked.id, Approve(by="ana"))
             assert (await run.result())[0] == "denied"
