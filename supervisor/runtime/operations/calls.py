@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import anyio
 import msgspec
@@ -41,11 +41,13 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.operations.evidence import Taking
 from supervisor.runtime.operations.questions import expiry, wait_for_person
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
 from supervisor.runtime.plans.rules import why_not_begun
+
+if TYPE_CHECKING:
+    from supervisor.runtime.operations.evidence import Taking
 
 Effect = Literal["none", "maybe", "done"]
 ASKED_WITHIN_SECONDS: Final = 10.0
@@ -161,7 +163,7 @@ class Call(ABC):
         """Run the effect, and commit its result whatever happens. `is_executing`: `executing` is committed already.
         Otherwise call `check_rules` in the plan that commits it, and before anything is made before that commit."""
 
-    def begin_evidence(self) -> Taking | None:
+    def begin_evidence(self) -> "Taking | None":
         """Begin to take evidence of the call, which waits for a person; None if there is none to take."""
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from math import inf, nextafter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
@@ -37,11 +37,13 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
-from supervisor.runtime.operations.evidence import Taking, to_take, why_changed
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
+
+if TYPE_CHECKING:
+    from supervisor.runtime.operations.evidence import Taking
 
 CONNECTION_LOST: Final = (
     ConnectionError,
@@ -138,10 +140,13 @@ class FunctionCall(Call):
     def preview_seconds(self) -> float | None:
         return None if self.tool.preview is None else PREVIEW_SECONDS
 
-    def begin_evidence(self) -> Taking | None:
-        if self.tool.preview is None or (taking := to_take(self)) is None:
+    def begin_evidence(self) -> "Taking | None":
+        if self.tool.preview is None:
             return None
-        taking.begin()
+        from supervisor.runtime.operations.evidence import to_take  # most tools have no preview
+
+        if (taking := to_take(self)) is not None:
+            taking.begin()
         return taking
 
     @property
@@ -194,8 +199,7 @@ class FunctionCall(Call):
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
-            if self.tool.preview is not None and not is_executing and (changed := await why_changed(self)) is not None:
-                await self.finish("denied", changed, {"reason": "changed", "effect": "none"})
+            if self.tool.preview is not None and not is_executing and await self._has_changed():
                 return
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
@@ -207,6 +211,15 @@ class FunctionCall(Call):
                 await self._act(_CallContext(self), arguments)
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _has_changed(self) -> bool:
+        """Whether what the preview has read is not so any more; then the call is denied."""
+        from supervisor.runtime.operations.evidence import why_changed
+
+        if (changed := await why_changed(self)) is None:
+            return False
+        await self.finish("denied", changed, {"reason": "changed", "effect": "none"})
+        return True
 
     async def _take_place(self, name: str) -> Ticket:
         """Wait for a place of the tool's limit. `executing` is not committed, so a later attempt waits, too."""
