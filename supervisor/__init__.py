@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from supervisor.core.calls.rules import Rule, allow, ask, deny
     from supervisor.core.declarations.agent_spec import AgentSpec, agent
     from supervisor.core.declarations.foreign_tool import foreign_tool
+    from supervisor.core.declarations.previews import Preview, PreviewContext
     from supervisor.core.declarations.tool_context import StepContext, ToolContext
     from supervisor.core.declarations.tool_spec import ToolSpec, tool
     from supervisor.core.errors import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         Decision,
         DecisionResult,
         Deny,
+        Evidence,
         Fork,
         HushedBy,
         JobView,
@@ -118,6 +120,7 @@ __all__ = [
     "DecisionResult",
     "Deny",
     "Doing",
+    "Evidence",
     "Fork",
     "HushedBy",
     "InvalidInput",
@@ -142,6 +145,8 @@ __all__ = [
     "People",
     "Person",
     "Policy",
+    "Preview",
+    "PreviewContext",
     "PrunableTree",
     "PruneResult",
     "QuestionUnanswered",
@@ -231,6 +236,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
             "supervisor.core.declarations.foreign_tool": "foreign_tool",
+            "supervisor.core.declarations.previews": "Preview PreviewContext",
             "supervisor.core.ids": "id_from",
             "supervisor.core.limits": "Limit LimitWait",
             "supervisor.system.loading": "load_agent",
@@ -240,8 +246,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.declarations.tool_context": "StepContext ToolContext",
             "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
-                AgentView Answer Approval Approve Decision DecisionResult Deny Fork HushedBy JobView LaterCall Message
-                Option Outcome Policy SendResult SessionView ToolCall ToolResult Vote
+                AgentView Answer Approval Approve Decision DecisionResult Deny Evidence Fork HushedBy JobView LaterCall
+                Message Option Outcome Policy SendResult SessionView ToolCall ToolResult Vote
             """,
             "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",

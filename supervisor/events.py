@@ -27,6 +27,7 @@ from supervisor.core.events import (
     CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
     Event as Event,
+    EvidenceTaken as EvidenceTaken,
     ForkTaken as ForkTaken,
     ImportFinished as ImportFinished,
     ImportStarted as ImportStarted,

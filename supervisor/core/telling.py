@@ -276,6 +276,8 @@ class Telling:
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 other = () if bytes(event.value) == b"null" else (", for ", _value(event.value))
                 said = "voted for", f"{wide} by ", *_by(event), f", of {event.quorum} who must", *other
+            case e.EvidenceTaken():
+                said = "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():

@@ -26,6 +26,7 @@ ResultKind = Literal["ok", "error", "denied", "interrupted"]
 Policy = Literal["allow", "ask", "deny"]
 """What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
+EvidenceKind = Literal["text", "table", "diff"]
 ReportKind = Literal["text", "thought", "plan", "call", "result"]
 """What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
@@ -135,6 +136,17 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quorum: int
 
 
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the preview of a call has found out (A18). `digest`: of the arguments of which it was taken. `failure`: why
+    there is no text; people may decide all the same."""
+
+    digest: str
+    taken_at: datetime
+    kind: EvidenceKind = "text"
+    text: str = ""
+    failure: str = ""
+
+
 class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a person is asked, about one call or by an agent in its own right, and its state. Every surface shows these
     fields; they are a JSON contract."""
@@ -228,6 +240,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who has said yes so far, while it needs more people; each person has one vote (A17)."""
     with_votes_of: tuple[str, ...] = ()
     """The people whose votes made the decision together with that of `by`."""
+    evidence: tuple[Evidence, ...] = ()
+    """What the call's preview has found out, while it is pending: of the arguments as they were asked, and as people
+    would edit them."""
+    evidence_due: datetime | None = None
+    """Until when cards wait for the first of it; null: the call has no preview."""
     position: int = 0
     """Its position in the store; approvals are ordered by it. 0 over HTTP."""
     blocked: bool = False

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from supervisor.core.approvals.state import evidence_in
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
@@ -363,7 +364,8 @@ class MemoryStore(Store):
         assert asked is not None
         ended, reminded = (self._body(session.id, position) for position in (entry.now.ended, entry.now.reminded))
         found = as_asked(entry.id, session.id, entry.asked, read_path(created), created, asked)
-        found = as_shown(found, (*entry.now.cards, *entry.now.votes), reminded)
+        evidence = [self._body(session.id, position) or b"" for position in evidence_in(entry.now.evidence)]
+        found = as_shown(found, (*entry.now.cards, *entry.now.votes), reminded, evidence)
         return found if ended is None else as_ended(found, entry.now.status, ended)
 
 

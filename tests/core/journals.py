@@ -39,6 +39,7 @@ FIELDS = {
     "QuestionAsked": {"question": "which?", "digest": "d"},
     "QuestionAnswered": {"value": Raw(b'"this"'), "by": "ben"},
     "ApprovalDecided": {"by": "ben"},
+    "EvidenceTaken": {"digest": "d", "text": "a row"},
     "ApprovalVoted": {"by": "ana", "digest": "d", "quorum": 2},
     "ApprovalWithdrawn": {"reason": "cancelled"},
     "ToolCallStarted": {"host": "h", "pid": 1},

@@ -17,6 +17,7 @@ ToolCallRequested.asking  asked     .         .         .         .         .   
 ApprovalDecided.approve   .         .         approved  .         .         .         .         .         .
 ApprovalDecided.deny      .         .         denied    .         .         .         .         .         .
 ApprovalVoted             .         .         asked     .         .         .         .         .         .
+EvidenceTaken             .         .         asked     .         .         .         .         .         .
 ApprovalExpired           .         .         expired   .         .         .         .         .         .
 ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .         .
 ToolCallStarted           .         executing .         executing .         .         .         executing .
@@ -66,6 +67,7 @@ ApprovalExpired           .         .         .         open      .         .
 ApprovalReminded          .         .         .         open      .         .
 ApprovalHushed            .         .         .         open      .         .
 ApprovalVoted             .         .         .         open      .         .
+EvidenceTaken             .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
 QuestionAsked             .         .         .         open      .         .
 QuestionAnswered          .         .         .         open      .         .

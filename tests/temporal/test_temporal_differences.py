@@ -26,6 +26,7 @@ REFUSED = {
     "Closures": "a function at the top of a module",
     "`prune`": "temporal://HOST:PORT/NAMESPACE",
     "Limits": "give its activities a task queue",
+    "Previews": "previews read on the machine that asks",
 }
 DIFFERENT = {
     "Streamed text": "shows ''",
@@ -54,6 +55,11 @@ async def writing(ctx: Context) -> str:
     return await ctx.ask("Well?")
 
 
+@tool(preview=lambda: "all of it")
+async def wipe() -> str:
+    return "wiped"
+
+
 @tool(policy="allow", limit="browser")
 async def browse() -> str:
     return "read"
@@ -62,6 +68,15 @@ async def browse() -> str:
 @agent(limit="reviewers")
 async def reviewing(ctx: Context) -> None:
     """Never begins."""
+
+
+@agent
+async def previewed(ctx: Context) -> str:
+    return (await ctx.call(wipe)).content
+
+
+@agent(tools=[wipe])
+async def offering(ctx: Context) -> None: ...
 
 
 @agent
@@ -117,6 +132,10 @@ async def try_limits(supervisor, _) -> str:
     return said[0] if all("give its activities a task queue" in each for each in said) and len(said) == 3 else str(said)
 
 
+async def try_previews(supervisor, _) -> str:
+    return await (await supervisor.start(previewed)).result()
+
+
 async def try_stream(supervisor, _) -> str:
     """Seen while the agent waits, after it has written."""
     run = await supervisor.start(writing)
@@ -152,7 +171,7 @@ async def try_wait(supervisor, _) -> str:
 TRIED = dict(
     zip(
         REFUSED | DIFFERENT,
-        (try_process, try_job, try_closure, try_prune, try_limits, try_stream, try_activity, try_wait),
+        (try_process, try_job, try_closure, try_prune, try_limits, try_previews, try_stream, try_activity, try_wait),
         strict=True,
     )
 )
@@ -169,11 +188,13 @@ def test_the_guide_lists_the_same():
 async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
     """All on one worker. A worker is not begun for an agent that holds a process."""
     url = await namespace()
-    agents = [leading, with_job, limited, modelled, writing, listening, pondering]
+    agents = [leading, with_job, limited, previewed, modelled, writing, listening, pondering]
     with pytest.raises(InvalidInput, match="coder"):
         await run_worker(url, [coder])
     with pytest.raises(InvalidInput, match="reviewing: limits are kept by one machine"):
         await run_worker(url, [reviewing])
+    with pytest.raises(InvalidInput, match="tool wipe: previews read"):
+        await run_worker(url, [offering])
     with anyio.fail_after(120):
         async with working(url, agents), open_temporal(url) as supervisor:
             found = {name: await trying(supervisor, tmp_path) for name, trying in TRIED.items()}

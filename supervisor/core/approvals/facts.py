@@ -34,6 +34,7 @@ from supervisor.core.approvals.drawing import Drawn, draw_code, draw_command, dr
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent, Field, shown_content
 from supervisor.core.calls.folders import folder_of_call
+from supervisor.core.ids import digest_of_value
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, unchanged
@@ -98,6 +99,8 @@ def facts_of(approval: Approval, now: datetime, *, edited: Any = None, wants: st
     first = sum(fact.kind == "command" for fact in facts)
     first += any(fact.kind == "ours" for fact in facts[first : first + 1])  # what runs the command
     facts.insert(first, place_of(content))
+    digest = approval.digest if edited is None else digest_of_value(edited)
+    facts += _evidence(approval, now, digest)
     if edited is not None:
         facts.append(Fact(kind="ours", name="edited", text="by you, just now; nothing is decided yet"))
     return [*facts, *_ours(approval, now)]
@@ -243,6 +246,15 @@ def _votes(approval: Approval) -> Iterator[Fact]:
         other = "" if digest == approval.digest else " (not for this call as it was asked)"
         names = ", ".join(visible(each.by) for each in same)
         yield _our("votes", f"{len(same)} of {same[0].quorum}: {names}{other}")
+
+
+def _evidence(approval: Approval, now: datetime, digest: str) -> Iterator[Fact]:
+    """Yield what the preview of these arguments has found out, or why it has found out nothing."""
+    for each in approval.evidence:
+        if each.digest == digest:
+            name = "preview" if each.kind == "text" or each.failure else f"preview ({each.kind})"
+            text = f"failed: {draw_prose(each.failure).text}" if each.failure else draw_code(each.text).text
+            yield Fact(kind="evidence", name=name, text=f"{text}\n(read at {instant_text(each.taken_at, now)})")
 
 
 def _our(name: str, text: str) -> Fact:

@@ -38,6 +38,8 @@ def masked_event(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
         case e.ApprovalVoted(value=value, secret=secret) if secret or credentials:
             said = _mask_json(value, secret, credentials=credentials)
             return event if said is value else replace(event, value=said)
+        case e.EvidenceTaken() if credentials and (words := _hidden(event, "text", "failure")):
+            return replace(event, **words)
         case e.RuleAdded(rule=rule) if credentials and (hidden := masked_rule(rule)) is not rule:
             return replace(event, rule=hidden)
         case e.QuestionAsked() if credentials and (words := _hidden(event, "question", "choices")):

@@ -54,6 +54,8 @@ FAILED: Final = "-"
 """The prefix of a target on which no card could be posted; no index has it."""
 VOTE: Final = "+"
 """The prefix of a vote in an index."""
+EVIDENCE: Final = "="
+"""The prefix of evidence in an index: its position and its digest follow."""
 CARD: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "CardBegun": (BEGUN, (BEGUN, FAILED)),
     "CardPosted": ("", ("", BEGUN, FAILED)),
@@ -82,7 +84,8 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
     events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
-    reminder that was sent to each target. In an index they are positions and names, and it does not have `told`."""
+    reminder that was sent to each target; `evidence`: the last one of each digest. In an index they are positions and
+    names, it does not have `told`, and `evidence` only while it is pending."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
@@ -90,6 +93,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     cards: tuple[Any, ...] = ()
     votes: tuple[Any, ...] = ()
     told: tuple[Any, ...] = ()
+    evidence: tuple[Any, ...] = ()
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
         """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
@@ -97,7 +101,10 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         kind, kept = type(event), event if position is None else position
         if kind in ENDS_APPROVAL:
             status = APPROVAL.get((self.status, symbol(event)))
-            return self if status is None else ApprovalState(status, kept, self.reminded, self.cards, (), self.told)
+            if status is None:
+                return self
+            evidence = self.evidence if position is None else ()
+            return ApprovalState(status, kept, self.reminded, self.cards, (), self.told, evidence)
         if e.is_of_card(event):
             prefix, gone = CARD[symbol(event)]
             target = target_of(event)
@@ -116,6 +123,10 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         if isinstance(event, e.ApprovalVoted) and self.status == "pending":
             others = tuple(each for each in self.votes if _vote(each).by != event.by)
             return replace(self, votes=(*others, event if position is None else _name_of_vote(event)))
+        if isinstance(event, e.EvidenceTaken) and self.status == "pending":
+            named = event if position is None else f"{EVIDENCE}{position}:{event.digest}"
+            rest = tuple(each for each in self.evidence if _digest_of(each) != event.digest)
+            return replace(self, evidence=(*rest, named))
         return self
 
     @property
@@ -198,6 +209,11 @@ def fold(
     return state
 
 
+def evidence_in(names: Iterable[str]) -> list[int]:
+    """Return the positions of the evidence in an index."""
+    return [int(each[1:].partition(":")[0]) for each in names if each.startswith(EVIDENCE)]
+
+
 def votes_of(names: Iterable[str]) -> tuple[Vote, ...]:
     """Return the votes in an index."""
     return tuple(_vote(each) for each in names if each.startswith(VOTE))
@@ -214,9 +230,14 @@ def _vote(kept: Any) -> Vote:
     return Vote(by=by, digest=digest, quorum=int(quorum))
 
 
+def _digest_of(kept: Any) -> str:
+    digest: str = kept.digest if isinstance(kept, e.EvidenceTaken) else kept.partition(":")[2]
+    return digest
+
+
 def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
     """Return the channels on which people can decide, by the cards of an index."""
-    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE)))
+    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE, EVIDENCE)))
     return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core.declarations.foreign_schema import checkable
+from supervisor.core.declarations.previews import OnChange
 from supervisor.core.declarations.schemas import schema_misfit
 from supervisor.core.declarations.signatures import signature_of
 from supervisor.core.declarations.tool_spec import ToolSpec
@@ -59,6 +60,8 @@ def foreign_tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    preview: Callable[..., Any] | None = None,
+    on_change: OnChange = "deny",
 ) -> ToolSpec[[Mapping[str, Any]], Any]:
     """Make a tool of a function of one mapping, for `ctx.call(tool, {...})` or an agent's `tools`.
 
@@ -71,11 +74,12 @@ def foreign_tool(
     `claims`: names of arguments that are the caller's own words about the call, such as a title. People see them, and
     rules do not. The last part of the name, after a dot, is a claim then, too: a rule that denies or asks by arguments
     counts whatever that part is. A call with nothing but claims can be allowed once only, by a person.
-    `policy` as a callable gets the mapping. All other options are as in `tool`.
+    `policy` as a callable, and `preview`, get the mapping. All other options are as in `tool`.
     Raises ValueError or TypeError for options that cannot work.
     """
     options: dict[str, Any] = {"policy": policy, "timeout": timeout, "idempotent": idempotent}
     options |= {"editable": editable, "command": command, "secret": secret, "path": path, "paths": paths}
+    options |= {"preview": preview, "on_change": on_change}
     return _ForeignTool(name, fn, schema, description, tuple(claims), **options)
 
 
@@ -107,6 +111,10 @@ class _ForeignTool(ToolSpec[[Mapping[str, Any]], Any]):
                 f"tool {self.name}: its function takes one mapping of arguments, and before it a ToolContext if it is "
                 "annotated as one"
             )
+
+    def _check_previewed(self, found: Sequence[inspect.Parameter]) -> None:
+        if len(found) != 1 or found[0].kind not in _BY_POSITION:
+            raise TypeError(f"tool {self.name}: its preview takes one mapping of arguments, as its function does")
 
     @property
     def parameter_names(self) -> Collection[str]:

@@ -33,8 +33,17 @@ from typing import (
 import msgspec
 
 from supervisor.core.budgets import TOOL as BUDGET
+from supervisor.core.declarations.previews import OnChange, PreviewContext
 from supervisor.core.declarations.schemas import refuse_unknown
-from supervisor.core.declarations.signatures import DeclaredFunction, awaits, hint_of, is_named, is_plain, signature_of
+from supervisor.core.declarations.signatures import (
+    DeclaredFunction,
+    accepts_context,
+    awaits,
+    hint_of,
+    is_named,
+    is_plain,
+    signature_of,
+)
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
@@ -53,6 +62,7 @@ MOST_SECONDS: Final = 600.0
 MOST_PARAMETERS_BYTES: Final = 4_000
 """Bytes of the longest schema of a tool's own arguments that is journaled with a request."""
 _POLICIES: Final = get_args(Policy)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
 """The annotations of a first parameter that is not an argument."""
@@ -71,6 +81,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     """Whether its calls only wait, and count in no budget of their run (W5)."""
     limit: str | None = None
     """The name of the Limit of which a call holds a place while it runs (L1)."""
+    preview: Callable[..., Any] | None = None
+    """Says what a call would do, for the person who decides it, and reads only (A18)."""
     added: frozenset[str] = frozenset()
     """Parameters that a later version of the tool has added. Where a call does not give one, its arguments do not name
     it: so a call that has waited since before has the arguments that its approver was shown (A8)."""
@@ -90,6 +102,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         path: str | None = None,
         paths: Sequence[str] = (),
         limit: str | None = None,
+        preview: Callable[..., Any] | None = None,
+        on_change: OnChange = "deny",
     ) -> None:
         super().__init__(fn, name, "tool")
         self.asks_model = False
@@ -120,7 +134,37 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             raise TypeError(f"tool {self.name}: paths must be a list of parameter names: write [{paths!r}]")
         self.paths = (*paths, *(() if path is None else (path,)))
         self.limit = checked_limit(limit, f"tool {self.name}")
+        self.on_change: OnChange = on_change
         self._take_parameters()
+        if preview is not None or on_change != "deny":
+            self._take_preview(preview)
+
+    def _take_preview(self, preview: Callable[..., Any] | None) -> None:
+        """Note the function that says beforehand what a call would do, and which arguments it takes."""
+        if preview is None or self.on_change not in get_args(OnChange):
+            raise ValueError(f"tool {self.name}: on_change is 'deny' or 'run', for a tool with a preview")
+        if not (inspect.isfunction(preview) or inspect.ismethod(preview)):
+            raise TypeError(f"tool {self.name}: its preview {preview!r} must be a function")
+        self.preview = preview
+        self._previews_context = accepts_context(preview, PreviewContext)
+        found = list(signature_of(preview).parameters.values())[int(self._previews_context) :]
+        takes_all = any(each.kind is each.VAR_KEYWORD for each in found)
+        self._previewed = None if takes_all else frozenset(each.name for each in found)
+        self._check_previewed(found)
+
+    def _check_previewed(self, found: Sequence[inspect.Parameter]) -> None:
+        """Raise ValueError if the preview needs what no argument of the tool is."""
+        for each in found:
+            if each.default is each.empty and each.kind not in _VARIADIC and each.name not in self._defaults:
+                raise ValueError(f"tool {self.name} has no parameter {each.name!r}, which its preview needs")
+
+    def spread_for_preview(
+        self, context: PreviewContext, arguments: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return arguments by name as its preview is called with them."""
+        args, kwargs = self.spread(arguments)
+        given = {name: each for name, each in kwargs.items() if self._previewed is None or name in self._previewed}
+        return ((context, *args) if self._previews_context else args), given
 
     def _take_parameters(self) -> None:
         """Read the signature of the function, and check the names of arguments against it."""
@@ -381,6 +425,8 @@ def tool(
     path: str | None = None,
     paths: Sequence[str] = (),
     limit: str | None = None,
+    preview: Callable[..., Any] | None = None,
+    on_change: OnChange = "deny",
 ) -> ToolDecorator: ...
 @overload
 def tool(
@@ -396,6 +442,8 @@ def tool(
     path: str | None = None,
     paths: Sequence[str] = (),
     limit: str | None = None,
+    preview: Callable[..., Any] | None = None,
+    on_change: OnChange = "deny",
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Declare a function tool, whose arguments JSON can express. A function without async runs in a thread.
@@ -410,6 +458,10 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
     file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
     `limit`: the name of a Limit: a call waits for a place of it before it runs, and holds it to its result (L1).
+    `preview`: a function that says what a call would do, for the person who decides it: async or not, with a
+    PreviewContext first if it wants one, and those arguments of the tool that it names. It only reads, within 5 s, and
+    returns a text or a Preview. `on_change`: what happens if it has read something else just before the call runs:
+    "deny" (the default) denies the call, "run" runs it all the same (A18).
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
     errors do not quote them. A secret with a default is for the program only: models are not offered it.
     A tool that starts processes declares this by the type of its first parameter: ProcessToolContext

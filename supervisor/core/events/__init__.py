@@ -31,6 +31,7 @@ from supervisor.core.events.asking import (
     CommandRefused as CommandRefused,
     CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
+    EvidenceTaken as EvidenceTaken,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
     ReminderSent as ReminderSent,
@@ -115,6 +116,7 @@ AnyEvent = (
     | ApprovalHushed
     | ApprovalReminded
     | ApprovalVoted
+    | EvidenceTaken
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished

@@ -14,7 +14,7 @@ from msgspec import Raw
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import HushedBy, Scope
+from supervisor.core.values import EvidenceKind, HushedBy, Scope
 
 COPIED: Final = "copied:"
 """The prefix of the id of an approval of another session, in a copy of that session's journal
@@ -76,6 +76,22 @@ class ApprovalVoted(Event, frozen=True, kw_only=True):
     scope: Scope = "once"
     pattern: str | None = None
     channel: str | None = None
+
+
+@event_traits("audited", "evidence", "not copied", "no progress")
+class EvidenceTaken(Event, frozen=True, kw_only=True):
+    """The preview of a call was taken, while the call waits for a person (A18).
+
+    `digest`: of the arguments of which it was taken. `state`: a digest of what it has read, which is taken again before
+    the call runs; "" if it has failed, as `failure` says."""
+
+    operation: str
+    approval: str
+    digest: str
+    kind: EvidenceKind = "text"
+    text: str = ""
+    state: str = ""
+    failure: str = ""
 
 
 @event_traits("audited", answers=attrgetter("operation"))

@@ -24,6 +24,7 @@ Trait = Literal[
     "card",  # a card of an approval is posted, changed or retired
     "of its row",  # a row that shows an approval in short says it already, or says better what follows from it
     "reminds",  # people are shown again an approval that is still pending
+    "evidence",  # it says what a call that waits for a person would do
     "votes",  # a person's yes to an approval that needs more people, and is still pending
     "not copied",  # a fork does not take it over: it is a fact of the source alone
     "last append",  # it may be in one append with the end of a run

@@ -16,7 +16,7 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.sessions.machine import BEGINS_OPERATION, ENDS_OPERATION
 from supervisor.core.values import JobView
 
-_OF_APPROVAL: Final = ENDS_APPROVAL | e.having("votes")
+_OF_APPROVAL: Final = ENDS_APPROVAL | e.having("votes", "evidence")
 _OPENS: Final = BEGINS_OPERATION - ENDS_OPERATION
 """Events with which an operation begins that is not finished yet."""
 

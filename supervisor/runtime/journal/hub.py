@@ -19,7 +19,7 @@ from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.runtime.journal.texts import Texts
 
 INBOX = "inbox"
-INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds", "votes")
+INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds", "votes", "evidence")
 """Events that change what is pending. A call request that needs no approval wakes readers in vain, which is cheap."""
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes its readers no more often
 

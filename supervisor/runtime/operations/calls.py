@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import anyio
 import msgspec
@@ -45,6 +45,9 @@ from supervisor.runtime.operations.questions import expiry, wait_for_person
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
 from supervisor.runtime.plans.rules import why_not_begun
+
+if TYPE_CHECKING:
+    from supervisor.runtime.operations.evidence import Taking
 
 Effect = Literal["none", "maybe", "done"]
 ASKED_WITHIN_SECONDS: Final = 10.0
@@ -160,6 +163,15 @@ class Call(ABC):
         """Run the effect, and commit its result whatever happens. `is_executing`: `executing` is committed already.
         Otherwise call `check_rules` in the plan that commits it, and before anything is made before that commit."""
 
+    def begin_evidence(self) -> "Taking | None":
+        """Begin to take evidence of the call, which waits for a person; None if there is none to take."""
+        return None
+
+    @property
+    def preview_seconds(self) -> float | None:
+        """Seconds for which cards wait for evidence of the call; None: it has no preview."""
+        return None
+
     @property
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
@@ -231,6 +243,7 @@ class Call(ABC):
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
                 because=self.because if has_news else "",
+                preview=self.preview_seconds if asks else None,
             )
             if refusal:
                 yield finished_call(self.operation, at, "error", refusal, UNFIT)
@@ -392,9 +405,12 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                         attempt.host.budgets.release(attempt, reserved)
             if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
                 attempt.host.asking[asked] = call.check_edit
+                taking = call.begin_evidence()
                 try:
                     await wait_for_person(attempt, operation)
                 finally:
+                    if taking is not None:
+                        taking.cancel()
                     attempt.host.asking.pop(asked, None)
             await call.proceed(is_new=record is None)
         except anyio.get_cancelled_exc_class():

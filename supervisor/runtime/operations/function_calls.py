@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from math import inf, nextafter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
@@ -19,6 +19,7 @@ from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.calls.rules import Rule
+from supervisor.core.declarations.previews import PREVIEW_SECONDS, PREVIEWS_ELSEWHERE
 from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
@@ -40,6 +41,9 @@ from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
+
+if TYPE_CHECKING:
+    from supervisor.runtime.operations.evidence import Taking
 
 CONNECTION_LOST: Final = (
     ConnectionError,
@@ -128,7 +132,22 @@ class FunctionCall(Call):
     @property
     def refusal(self) -> str:
         is_bound = self.tool.limit is not None and self.attempt.host.environment.runs_elsewhere
+        if self.tool.preview is not None and self.attempt.host.environment.runs_elsewhere:
+            return f"tool {self.tool.name}: {PREVIEWS_ELSEWHERE}"
         return ELSEWHERE if is_bound else self.tool.refusal
+
+    @property
+    def preview_seconds(self) -> float | None:
+        return None if self.tool.preview is None else PREVIEW_SECONDS
+
+    def begin_evidence(self) -> "Taking | None":
+        if self.tool.preview is None:
+            return None
+        from supervisor.runtime.operations.evidence import to_take  # most tools have no preview
+
+        if (taking := to_take(self)) is not None:
+            taking.begin()
+        return taking
 
     @property
     def wants(self) -> Used:
@@ -182,6 +201,8 @@ class FunctionCall(Call):
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
+            if self.tool.preview is not None and not is_executing and await self._has_changed():
+                return
             if not is_executing and self.begins_late:
                 live = self.attempt.host.journal.look()
                 self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
@@ -192,6 +213,15 @@ class FunctionCall(Call):
                 await self._act(_CallContext(self), arguments)
             finally:
                 self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _has_changed(self) -> bool:
+        """Whether what the preview has read is not so any more; then the call is denied."""
+        from supervisor.runtime.operations.evidence import why_changed
+
+        if (changed := await why_changed(self)) is None:
+            return False
+        await self.finish("denied", changed, {"reason": "changed", "effect": "none"})
+        return True
 
     async def _take_place(self, name: str) -> Ticket:
         """Wait for a place of the tool's limit. `executing` is not committed, so a later attempt waits, too."""

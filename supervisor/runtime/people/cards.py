@@ -500,11 +500,12 @@ class Target:
         return instant
 
     def _is_outdated(self, card: Card, now: Approval) -> bool:
-        """Return whether the card shows an old state: blocked or not, reminded or not, and who is on it."""
+        """Return whether the card shows an old state: blocked or not, reminded or not, who is on it, and
+        what the preview says."""
         if (said := card.says) is None:
             return False
         now = self._host.mark(now)
-        shown = attrgetter("blocked", "reminded_at", "acknowledged")
+        shown = attrgetter("blocked", "reminded_at", "acknowledged", "evidence")
         return bool(shown(said) != shown(now))
 
     def _find_pending(self, approval: Approval) -> Approval | None:

@@ -10,6 +10,7 @@ Rules
   one owns the tree and shows it, it tells people in the targets that the step names.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
+- A card waits for the evidence of its call until that is due, and no longer (A18). Evidence that comes later renews it.
 - `unattended` answers in place of people, under its own name. The setting is never stored. It says yes to nothing that
   needs several people (A17), and does not approve questions: if it allows calls, people are still asked these. If it
   denies calls, a question is denied, too, and the agent gets QuestionUnanswered.
@@ -31,6 +32,7 @@ from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import Left, fold
 from supervisor.core.budgets import TOOL as BUDGET
+from supervisor.core.declarations.previews import PREVIEW_SECONDS
 from supervisor.core.errors import StoreError
 from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
@@ -156,6 +158,8 @@ class Posting:
         """The pending approvals that this process shows or answers."""
         self._foreign: set[str] = set()
         """Those of them whose trees another process owns."""
+        self._expected: set[str] = set()
+        """Those whose cards wait for evidence."""
         audience.began_to_wait.connect(self._check_reader_later)
         runner.blocked.changed.connect(self._renew_cards_of)
         runner.launcher.claimed.connect(self.recover)
@@ -226,9 +230,32 @@ class Posting:
             return
         self._reminding.watch(approval)
         if self._poster.has_channels:
-            self._poster.show(approval)
+            self._show(approval)
         else:
             self._check_reader_later(approval.root_session)
+
+    def _show(self, approval: Approval) -> None:
+        """Show an approval; if its call has a preview, with the evidence, or when it is due (A18)."""
+        wait = 0.0 if approval.shown else self._wait_for_evidence(approval)
+        if not wait:
+            self._expected.discard(approval.id)
+            self._poster.show(approval)
+        elif approval.id not in self._expected:
+            self._expected.add(approval.id)
+            self._cards.after(wait, partial(self._show_late, approval.id))
+
+    def _wait_for_evidence(self, approval: Approval) -> float:
+        """Return the seconds for which its first card waits for evidence."""
+        if approval.evidence_due is None or approval.evidence:
+            return 0.0
+        return min(PREVIEW_SECONDS, max(0.0, (approval.evidence_due - self._cards.now()).total_seconds()))
+
+    def _show_late(self, approval_id: str) -> None:
+        """Show an approval of which no evidence has come in time."""
+        if approval_id in self._expected:
+            self._expected.discard(approval_id)
+            if (now := self._store.get_approval(approval_id)) is not None and now.status == "pending":
+                self._poster.show(now)
 
     def _needs_people(self, approval: Approval, answer: Decision) -> bool:
         """Whether a standing answer does not decide an approval: a yes to what no rule can allow, or where several must
@@ -255,10 +282,10 @@ class Posting:
             else:
                 self._known.add(now.id)
                 self._foreign.add(now.id)
-                self._poster.show(now)
+                self._show(now)
 
         if self._poster.has_channels:
-            self._cards.after(wait, look)
+            self._cards.after(wait + self._wait_for_evidence(approval), look)
 
     async def _look_around(self) -> None:
         """Find the approvals that trees of other processes asked before this process began, and that are not shown."""
@@ -308,17 +335,18 @@ class Posting:
         """Renew the cards of an approval that this process shows, and tell people that it still waits."""
         self._reminding.watch(approval)
         if self._poster.has_channels and self._answer is None:
-            self._poster.show(approval)
+            self._show(approval)
 
     def _renew_cards_of(self, session: str) -> None:
         """Renew the cards of a session that has become blocked or unblocked."""
         for approval in self._store.find_approvals(session=session) if self._poster.has_channels else ():
             if approval.id in self._known:
-                self._poster.show(approval)
+                self._show(approval)
 
     def _retire(self, approval: Approval) -> None:
         """Retire the cards of a decided approval on all channels."""
         self._known.discard(approval.id)
         self._foreign.discard(approval.id)
+        self._expected.discard(approval.id)
         self._reminding.forget(approval.id)
         self._poster.retire(approval)

@@ -9,8 +9,8 @@ Rules
 - Secrets are masked here.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -26,7 +26,7 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
-from supervisor.core.values import Approval, HushedBy, Outcome, unchanged
+from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, unchanged
 from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
@@ -88,6 +88,17 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
     parameters: msgspec.Raw = JSON_NULL
+    preview: float | None = None
+
+
+class _Evidence(msgspec.Struct, frozen=True, gc=False):
+    """What EvidenceTaken says."""
+
+    at: datetime
+    digest: str
+    kind: EvidenceKind = "text"
+    text: str = ""
+    failure: str = ""
 
 
 class _Reminder(msgspec.Struct, frozen=True, gc=False):
@@ -109,6 +120,7 @@ _read_facts: Final = msgspec.json.Decoder(_Facts).decode
 _read_session: Final = msgspec.json.Decoder(_Session).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
 _read_reminder: Final = msgspec.json.Decoder(_Reminder).decode
+_read_evidence: Final = msgspec.json.Decoder(_Evidence).decode
 _read_json: Final = msgspec.json.Decoder().decode
 _read_asked: Final = msgspec.json.Decoder(_Asked).decode
 _NO_PATH: Final = _Path()
@@ -188,8 +200,10 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         created_at=asked.at,
         position=position,
     )
-    if asked.secret or asked.expires_at is not None or facts.requester_roles:
-        found = replace(found, secret=asked.secret, expires_at=asked.expires_at, requester_roles=facts.requester_roles)
+    if asked.secret or asked.expires_at is not None or facts.requester_roles or asked.preview is not None:
+        due = asked.at + timedelta(seconds=asked.preview) if asked.preview is not None else None
+        found = replace(found, secret=asked.secret, expires_at=asked.expires_at, evidence_due=due)
+        found = replace(found, requester_roles=facts.requester_roles)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because:
@@ -228,10 +242,14 @@ def _read_schema(schema: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
-    """Add the channels that show it, its votes, and the last reminder, whose body may be without its shared prefix.
-    `shown`: names of cards and votes."""
+def as_shown(
+    asked: Approval, shown: tuple[str, ...], reminder: bytes | None, evidence: Iterable[bytes] = ()
+) -> Approval:
+    """Add the channels that show it, its votes, its evidence, and the last reminder, whose body may be without its
+    shared prefix. `shown`: names of cards and votes."""
     found = replace(asked, shown=channels_of(shown), votes=votes_of(shown))
+    if taken := tuple(_evidence(body) for body in evidence):
+        found = replace(found, evidence=taken)
     if reminder is None:
         return found
     if (said := _read(_read_reminder, reminder)) is None:
@@ -239,6 +257,14 @@ def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) ->
     last = said.at if said.by is None else said.reminded_at
     found = replace(found, reminded_at=last, escalated_to=said.escalated_to, step=said.step, told_in=said.told_in)
     return replace(found, acknowledged=said.acknowledged, snoozed=said.snoozed)
+
+
+def _evidence(body: bytes) -> Evidence:
+    said = _read(_read_evidence, body)
+    if said is None:
+        return Evidence(digest=UNREADABLE, taken_at=_NEVER, failure=UNREADABLE)
+    text, failure = hide(said.text), hide(said.failure)
+    return Evidence(digest=said.digest, taken_at=said.at, kind=said.kind, text=text, failure=failure)
 
 
 def as_ended(asked: Approval, status: str, end: bytes) -> Approval:

@@ -30,7 +30,7 @@ from supervisor.store.index.searching import words_asked
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """Events that change a session's entry."""
 _ENDS_BLOCK: Final = e.having("ends block")
-_INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds", "votes")}
+_INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds", "votes", "evidence")}
 """Events that begin an entry, or change an approval's."""
 NEVER: Final = datetime.fromtimestamp(0, UTC)
 ROUGHLY: Final = timedelta(hours=1)

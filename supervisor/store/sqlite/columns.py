@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.core.approvals.state import VOTE, ApprovalState
+from supervisor.core.approvals.state import EVIDENCE, VOTE, ApprovalState, evidence_in
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.usage import DECIMALS, NOTHING, Spent
@@ -57,9 +57,9 @@ def session_entry(row: Columns) -> SessionEntry:
 def approval_entry(row: Columns) -> ApprovalEntry:
     approval, session, asked, status, decided, shown, reminded, by = row
     names = _names(shown)
-    cards = tuple(each for each in names if not each.startswith(VOTE))
-    votes = tuple(each for each in names if each.startswith(VOTE))
-    now = ApprovalState(status or "pending", decided, reminded, cards, votes)
+    cards = tuple(each for each in names if not each.startswith((VOTE, EVIDENCE)))
+    votes, evidence = (tuple(each for each in names if each.startswith(prefix)) for prefix in (VOTE, EVIDENCE))
+    now = ApprovalState(status or "pending", decided, reminded, cards, votes, evidence=evidence)
     return ApprovalEntry(approval, session, asked, now, by)
 
 
@@ -128,7 +128,8 @@ def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     approval, session, position, head, created, asked, shown, reminder = row if is_pending else row[:_PENDING]
     found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
     if shown is not None or reminder is not None:
-        found = as_shown(found, _names(shown), reminder)
+        names = _names(shown)
+        found = as_shown(found, names, reminder, map(prefixes.entry_at, evidence_in(names)))
     if is_pending:
         return found
     status, end_head, end = row[_PENDING:_ENDED]
@@ -171,7 +172,7 @@ def _living(entry: SessionEntry) -> Columns:
 def _answered(entry: ApprovalEntry) -> Columns:
     now = entry.now
     status = None if now.status == "pending" else now.status
-    names = (*now.cards, *now.votes)
+    names = (*now.cards, *now.votes, *now.evidence)
     return (status, now.ended, _encode_names(names) if names else None, now.reminded, entry.by)
 
 

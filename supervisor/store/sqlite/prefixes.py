@@ -64,6 +64,12 @@ class SharedPrefixes:
         head = self._texts.get(number) or self._text(number)
         return head + rest[1:] if approval is None else head + _named(approval) + rest[1:]
 
+    def entry_at(self, position: int) -> bytes:
+        """Return the entry at a position, without the id of an approval that it asks for."""
+        for head, rest in self._read("entry_at", position):
+            return self.join(head, None, rest)
+        return b""
+
     def path(self, number: int | None, rest: bytes) -> tuple[str, ...]:
         """Return the path of the session that an entry begins; each path is decoded once."""
         if number is None:

@@ -30,6 +30,9 @@ INSERT OR IGNORE INTO head (text) SELECT ? WHERE (SELECT coalesce(max(number), 0
 -- head_text: the head with a number
 SELECT text FROM head WHERE number = ?;
 
+-- entry_at: the entry at a position, which the index names
+SELECT head, body FROM event WHERE position = ?;
+
 -- rows: every entry after a position, up to another
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? AND e.position <= ? ORDER BY e.position;

@@ -21,6 +21,8 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.declarations.previews import PREVIEWS_ELSEWHERE
+from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.limits import ELSEWHERE
 from supervisor.core.store_urls import TemporalStore
@@ -78,6 +80,9 @@ def _check(agents: Sequence[AgentSpec[..., Any]], room: Room) -> None:
             )
         if (bound := next((each for each in (spec, *spec.tools.values()) if each.limit is not None), None)) is not None:
             raise InvalidInput(f"{bound.name}: {ELSEWHERE}")
+        for each in spec.tools.values():
+            if isinstance(each, ToolSpec) and each.preview is not None:
+                raise InvalidInput(f"tool {each.name}: {PREVIEWS_ELSEWHERE}")
 
 
 async def work(
