@@ -5,8 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
+from supervisor.core.errors import StoreRefused
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
+
+
+class Overtaken(StoreRefused):
+    """Nothing of a transaction was written, since another process has committed meanwhile. The journal runs the plans
+    again, on what is there now; no caller of the journal is told."""
 
 
 class Store(ABC):
@@ -46,7 +52,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, rows: Sequence[JournalEntry]) -> None:
-        """Add entries in order, and update the index. Raises StoreRefused; the caller then calls `rollback`.
+        """Add entries in order, and update the index. Raises StoreRefused, Overtaken; the caller then calls `rollback`.
 
         The first entry of a session is its only SessionCreated. The journals of the store itself (STORE_JOURNALS)
         have none.
@@ -54,7 +60,8 @@ class Store(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Sync to disk. Raises StoreRefused if nothing was written, StoreDied if that is not known."""
+        """Sync to disk. Raises StoreRefused if nothing was written, Overtaken if the plans of the transaction may be run
+        again at once, StoreDied if it is not known whether it was written."""
 
     @abstractmethod
     def rollback(self) -> None:

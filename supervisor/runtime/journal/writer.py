@@ -7,7 +7,8 @@ and commits the batch. Then it makes the drafts the live state, wakes the caller
 Rules
 - Only state that is on disk is visible. A cleanly refused commit changes nothing. After a failed sync the store is dead
   for this process, and all callers are told.
-- A plan that raises fails only its caller. A plan may span sessions, and may run twice.
+- A plan that raises fails only its caller. A plan may span sessions, and may run twice: if a store says that another
+  process was faster (Overtaken), the batch goes back to the callers that gather, and its plans run again.
 - The caller waits under a shield without a bound: a commit is never given up half-way.
 - A caller that finds no commit under way commits at once, in its own task, without an await. All other callers wait for
   the writer's task, which commits their plans together (group commit). So does a caller in a tick of the loop that has
@@ -38,7 +39,7 @@ from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
-from supervisor.seam.store import Store
+from supervisor.seam.store import Overtaken, Store
 from supervisor.system.forks import THIS_PROCESS, end_copy, inherited
 from supervisor.system.logs import FactLog
 
@@ -76,28 +77,40 @@ class _Slot:
 class _Batch:
     """Callers whose plans are committed together. One event wakes them all, since each event costs time."""
 
-    __slots__ = ("landed", "slots")
+    __slots__ = ("_landed", "slots")
 
     def __init__(self, *slots: _Slot) -> None:
         self.slots = list(slots)
-        self.landed: anyio.Event | None = None
+        self._landed: list[anyio.Event] = []
 
     def gather(self, slot: _Slot) -> anyio.Event:
         """Add a caller, and return the event for which it waits."""
         self.slots.append(slot)
-        if self.landed is None:
-            self.landed = anyio.Event()
-        return self.landed
+        return self.landing()
+
+    def landing(self) -> anyio.Event:
+        """Return the event for which a caller of this batch waits."""
+        if not self._landed:
+            self._landed.append(anyio.Event())
+        return self._landed[-1]
+
+    def join(self, later: "_Batch") -> None:
+        """Run the plans again, and with them those of a batch that gathered later."""
+        for slot in self.slots:
+            slot.error = None
+        self.slots += later.slots
+        self._landed += later._landed  # noqa: SLF001 # of its own class
 
     def finish(self, error: BaseException | None = None) -> None:
         if error is not None:
             for slot in self.slots:
                 slot.error = slot.error or error
-        if self.landed is not None:
+        if self._landed:
             for slot in self.slots:
                 if slot.step is not None:
                     slot.step.come()
-            self.landed.set()
+        for landed in self._landed:
+            landed.set()
 
 
 class _Transaction:
@@ -181,11 +194,13 @@ class Journal:
             with _Transaction(self, batch) as view:
                 self._write(view, batch)
                 self._sync(view)
+            landed = batch.landing() if batch is self._gathering else None  # else it was overtaken
         else:
             landed = self._gathering.gather(slot)
             if more is not None:
                 self._more[more] = None
             self._work.set()
+        if landed is not None:
             try:
                 await _wait_whatever_comes(landed)
             finally:
@@ -388,7 +403,12 @@ class Journal:
         """Make what was committed live and publish it; drop it if the store refuses. Return whether `broken`, which the
         commit has raised, is told to those who wait for the batch."""
         error: StoreError | None = None
-        if isinstance(broken, StoreRefused):
+        if isinstance(broken, Overtaken) and (error := self._take_back(broken)) is broken:
+            self._run_again(batch)
+            return True
+        if error is not None:
+            view = self.look()
+        elif isinstance(broken, StoreRefused):
             error, view = self._take_back(broken), self.look()
         elif isinstance(broken, StoreError):
             self._perish(broken)
@@ -401,6 +421,13 @@ class Journal:
         batch.finish(error)
         self._publish(view.rows)
         return broken is not None
+
+    def _run_again(self, batch: _Batch) -> None:
+        """Let the writer's task run the plans of a batch that was overtaken, before those that came later."""
+        batch.join(self._gathering)
+        self._gathering, self._is_committing, self._in_flight = batch, False, {}
+        self._ring_landed()
+        self._work.set()
 
     def _write(self, view: View, batch: _Batch) -> None:
         """Run the plans on the state that is on disk now, and write their entries."""
@@ -419,6 +446,8 @@ class Journal:
         except StoreError as death:
             self._perish(death)
             return self.death
+        if isinstance(refusal, Overtaken):
+            return refusal
         log.error("commit.refused", store=self.store.name, reason=str(refusal))
         return refusal
 
@@ -450,6 +479,8 @@ class Journal:
         try:
             for session, event in list(slot.plan(view)):
                 view.take(session, event)
+        except Overtaken:
+            raise
         except (Exception, Suspended) as error:  # noqa: BLE001 # a plan is its caller's code, and so is its exception
             if isinstance(error, IllegalEvent):
                 log.error("event.refused", reason=str(error))
