@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -114,6 +115,25 @@ def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):
     first.rollback()
     assert second.begin()
     second.rollback()
+
+
+def test_a_writer_that_was_stopped_while_it_sent_its_transaction_loses_the_lock(stores, postgres):
+    """The server sees no idle transaction then, so the next writer ends the connection."""
+    address, (_, second) = Address(postgres), stores
+    second.stopped_seconds = 0.5
+    options = f"-c search_path={address.schema} -c application_name=supervisor\\ writer"
+    stopped = psycopg.connect(address.conninfo, autocommit=True, options=options)
+    with suppress(psycopg.OperationalError), stopped.pipeline():  # it is told when it sends the rest
+        stopped.execute("BEGIN")
+        assert stopped.execute("SELECT last FROM store FOR UPDATE").fetchone() == (0,)
+        stopped.execute("SELECT 1")
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        until = time.monotonic() + 10
+        while not (is_mine := second.begin()) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert is_mine
+        second.rollback()
 
 
 def test_the_places_of_a_limit_hold_over_processes_and_end_with_their_owner(stores):

@@ -6,6 +6,12 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 -- lock: the writers' lock; no row while another process has it
 SELECT last, commits, format, pg_backend_pid() FROM store FOR UPDATE SKIP LOCKED;
 
+-- free: end the connection of a writer that was stopped while it sent a transaction; it would hold the lock for ever
+SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+ WHERE l.relation = 'store'::regclass AND l.mode = 'RowShareLock' AND l.granted AND a.usename = current_user
+   AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'supervisor writer%' AND a.wait_event = 'ClientRead'
+   AND a.query_start < clock_timestamp() - make_interval(secs => $1);
+
 -- fence: whether an owner was declared dead; run after `lock`, and so of the instant of the lock
 SELECT count(*) FROM owner WHERE id = $1 AND beat IS NOT NULL;
 

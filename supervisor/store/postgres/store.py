@@ -61,10 +61,13 @@ class PostgresStore(Store):
     """See Store. `create=False`: `open` raises NotFound if there is no store in the database."""
 
     is_durable = True
+    stopped_seconds: float = 10.0
+    """Seconds after which a writer that sends no more of its transaction loses the lock."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
         self._process = os.getpid()
+        self._busy_since: float | None = None
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
@@ -151,7 +154,9 @@ class PostgresStore(Store):
         found = locked.fetchone()
         if found is None:
             connection.execute("ROLLBACK")
+            self._free_lock(connection)
             return False
+        self._busy_since = None
         last, commits, format_, self._backend = found
         self._in_transaction = True
         why = (
@@ -170,6 +175,15 @@ class PostgresStore(Store):
             self._last, self._commits = last, commits
             self.generation += 1
         return True
+
+    def _free_lock(self, connection: Connection) -> None:
+        """Free the lock if its holder was stopped within a transaction. The server ends one that is idle between two
+        statements (idle_in_transaction_session_timeout), but not one that has sent a part of a pipeline."""
+        now = time.monotonic()
+        self._busy_since = self._busy_since or now
+        if now - self._busy_since > 1.0:
+            self._busy_since = now
+            connection.execute(QUERIES["free"], [self.stopped_seconds])
 
     def _what_was_lost(self, last: int) -> StoreDied | None:
         self._seen, former = max(self._seen, last), self._seen
