@@ -28,6 +28,7 @@ from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest_of_value
+from supervisor.core.limits import BUSY
 from supervisor.core.text.visible import json_text
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context, Operations
@@ -106,7 +107,7 @@ class ToolRaised(Exception):
     """A tool has raised what ends the run in its framework."""
 
 
-RAISED: Final = ("exception", "connection_lost")
+RAISED: Final = ("exception", "connection_lost", BUSY)
 """The reasons of a result that is an exception of the tool's function."""
 
 

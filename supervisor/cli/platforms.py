@@ -20,7 +20,8 @@ def discord(
 ) -> int:
     """Register the slash commands with Discord: once, and again after an update.
 
-    They are /start, /say, /stop, /pending, /approve, /deny and /answer. Other commands of the application stay.
+    They are /start, /say, /stop, /pending, /approve, /deny, /answer, /ack and /snooze. Other commands of the
+    application stay.
 
     The configuration needs [channels.discord], or another table of that kind. The bot's token comes from where `serve`
     reads it.
@@ -51,5 +52,7 @@ def discord(
 
     for table in tables:
         count = anyio.run(register_commands, table, backend=backend)
-        say_on_stderr(f"Discord knows {count} commands: /start, /say, /stop, /pending, /approve, /deny, /answer")
+        say_on_stderr(
+            f"Discord knows {count} commands: /start, /say, /stop, /pending, /approve, /deny, /answer, /ack, /snooze"
+        )
     return Exit.DONE

@@ -40,6 +40,8 @@ ELSEWHERE: Final = (
     "limits are kept by one machine, and this tree runs on Temporal: leave limit= out, and give its activities a task "
     "queue with a rate or a number of slots"
 )
+BUSY: Final = "busy"
+"""The reason in the details of a call whose tool has closed its limit (RetryAfter)."""
 LONGEST_WAIT_SECONDS: Final = 86_400.0
 """The most seconds for which an endpoint closes a limit: a header may say anything."""
 

@@ -235,6 +235,7 @@ def _reason(event: e.ToolCallFinished) -> str:
 _REASONS: Final = (
     "cancelled",
     "connection_lost",
+    "busy",
     "deadline",
     "exception",
     "failed",

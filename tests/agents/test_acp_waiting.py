@@ -5,7 +5,7 @@ import pytest
 from acp_inside import Inside
 from acp_scenes import allow, asked, deny, events
 
-from supervisor import MemoryStore, open_supervisor
+from supervisor import Limit, MemoryStore, open_supervisor
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +144,39 @@ async def test_a_denial_with_a_reason_is_the_next_prompt_and_one_without_is_none
     outcome, inside = await _outcome(turn, after, decide=deny_for_a_reason)
     assert "not now" in inside.prompts[1]
     assert outcome.value == "I see"
+
+
+async def test_a_run_gives_its_place_back_while_a_person_is_asked_and_regains_it():
+    """L1: in the middle of a turn, too. With one place the second agent works meanwhile, and never both at once."""
+    began: list[str] = []
+
+    def coder(name):
+        async def turn(agent):
+            began.append(name)
+            for _ in range(1 if name == "a" else 20):  # longer than either may be silent
+                agent.say(f"{name} works")
+                await anyio.sleep(5)
+            await agent.asks()
+            began.append(f"{name} again")
+            agent.say("done")
+
+        return Inside(turn)
+
+    async with open_supervisor(MemoryStore(), limits=[Limit("coding", at_once=1)]) as supervisor:
+        first = await supervisor.start(coder("a").agent(**BUDGETS, limit="coding"), "go")
+        await anyio.sleep(1)
+        second = await supervisor.start(coder("b").agent(**BUDGETS, limit="coding"), "go")
+        await anyio.sleep(1)
+        assert began == ["a"]
+        assert (await supervisor.get_session(second.session)).limit.name == "coding"
+        await anyio.sleep(5)
+        assert began == ["a", "b"]
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        await anyio.sleep(1)
+        assert (await supervisor.get_session(first.session)).limit.name == "coding"
+        assert began == ["a", "b"]
+        await anyio.sleep(200)
+        (approval,) = await asked(supervisor)
+        await allow(supervisor, approval)
+        assert [(await run.outcome()).kind for run in (first, second)] == ["succeeded"] * 2

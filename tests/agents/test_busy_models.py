@@ -1,11 +1,17 @@
 """A model whose endpoint is busy: a wrapped agent with a limit waits for it, and journals nothing of that."""
 
 import httpx
+import msgspec
 import openai
 import pytest
 from agents import Agent as OpenAIAgent, Model as OpenAIModel, ModelResponse as OpenAIResponse, Usage
 from agents.models._retry_runtime import should_disable_provider_managed_retries
 from framework_scenes import opened
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
@@ -14,8 +20,10 @@ from pydantic_ai.models.function import FunctionModel
 
 from supervisor import Limit
 from supervisor.agents.busy import SECONDS, busy_of
+from supervisor.agents.langgraph import langgraph_agent
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
+from supervisor.core.events import ToolCallFinished
 
 pytestmark = pytest.mark.anyio
 asked: list[object] = []
@@ -71,6 +79,42 @@ async def test_a_wrapped_agent_asks_again_when_its_model_is_no_longer_busy(name)
         journal = [row.event for row in supervisor.store.journal(run.session)]
     assert asked == [0, 0, 0]
     assert [event.error for event in journal if getattr(event, "kind", "") == "step"] == [None]
+
+
+class BusyGraph(BaseChatModel):
+    @property
+    def _llm_type(self):
+        return "busy"
+
+    def _generate(self, *args, **kwargs):
+        asked.append(0)
+        if len(asked) <= 2:
+            raise refused(529, {"retry-after-ms": "50"})
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("hello"))])
+
+
+def graph(*, idempotent):
+    async def node(state):
+        return {"messages": [await BusyGraph().ainvoke(state["messages"])]}
+
+    built = StateGraph(MessagesState)
+    built.add_node("talk", node)
+    built.add_edge(START, "talk")
+    compiled = built.compile(checkpointer=InMemorySaver())
+    return langgraph_agent("busy_graph", compiled, limit="model", idempotent=idempotent)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_graph_closes_its_limit_and_goes_on_if_its_nodes_may_run_again(idempotent):
+    """L4: the answer of a node's model is read, whoever raises it. Else the run fails, and others wait all the same."""
+    async with opened(limits=[Limit("model", at_once=1)]) as supervisor:
+        run = await supervisor.start(graph(idempotent=idempotent), "hi")
+        outcome = await run.outcome()
+        results = [
+            row.event for row in supervisor.store.journal(run.session) if isinstance(row.event, ToolCallFinished)
+        ]
+    assert [msgspec.json.decode(each.details).get("reason") for each in results][:1] == ["busy"]
+    assert (outcome.kind, len(asked)) == (("succeeded", 3) if idempotent else ("failed", 1))
 
 
 BUSY = {

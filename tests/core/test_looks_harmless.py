@@ -320,6 +320,10 @@ def test_no_prefix_allows_a_command_that_only_looks_harmless(place):
             "nvm use x",
             "mytool eval x",
         ),
+        *("hg strip x", "jj abandon x", "nft flush x", "django-admin flush", "knex migrate:rollback", "svn ci x"),
+        *("sequelize db:drop", "sequelize test:drop", "alembic downgrade x", "gt submit x", "gsutil rsync a b"),
+        *("fly ssh x", "rails dbconsole x", "pyenv global x", "service nginx x", "pass show x", "wrangler secret x"),
+        *("gzip notes", "xz notes", "split notes", "pulumi refresh x", "cast send x", "borg prune x"),
         *("apt install x", "brew install x", "docker run x", "kubectl delete x", "terraform apply", "tee x", "dd x"),
     ],
 )

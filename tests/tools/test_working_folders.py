@@ -107,7 +107,8 @@ async def test_a_granted_pattern_covers_the_folder_on_the_card(folders, monkeypa
     monkeypatch.chdir(there)
     async with open_supervisor(store) as supervisor:
         ran_in, asked = await decide_all(supervisor, scope="always")
-        assert [option.pattern for option in asked[0].options if option.pattern] == [f"in {here}: pwd"] * 2
+        exact = [f"in {here}: pwd"] * 2  # for the session, and always; that of all calls that only look comes later
+        assert [option.pattern for option in asked[0].options if option.pattern] == [*exact, "pwd *", "pwd *"]
         assert (ran_in, len(asked)) == ([str(here), str(here), str(here / "src")], 2)
         run = await supervisor.start(printing, [None], session="elsewhere")
         assert (await next_of(run.watch_approvals())).cwd == str(there)

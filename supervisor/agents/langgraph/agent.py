@@ -84,7 +84,9 @@ def langgraph_agent(
     `idempotent`: whether nodes may run again after a crash without asking a person.
     `stream`: whether people see what chat models write, and each token is a heartbeat, as the end of a node is.
     `limit`: the name of a Limit. What runs between two interrupts holds a place of it, as a tool does (L1): none while
-    a person is asked. Its models' own retries stay as they are, and close no limit.
+    a person is asked. A model's answer 429, 503 or 529 closes it, once that has left the graph: the models keep their
+    own retries, which `max_retries=0` turns off. With `idempotent=True` the graph then goes on with the nodes that had
+    not ended; else the run fails.
     `options`: as in `@agent`.
     Raises InvalidInput for a graph that cannot be resumed, or for one without `messages` and `input`.
     """

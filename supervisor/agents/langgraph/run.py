@@ -9,6 +9,7 @@ import msgspec
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, messages_from_dict, messages_to_dict
 from langgraph.types import Command, StateSnapshot
 
+from supervisor.agents.busy import telling_busy
 from supervisor.agents.framework import Answers
 from supervisor.agents.langgraph.checks import Graph
 from supervisor.agents.langgraph.guard import (
@@ -30,6 +31,7 @@ from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_context import ToolContext
 from supervisor.core.errors import InvalidInput
+from supervisor.core.limits import BUSY
 from supervisor.core.usage import Usage
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context
@@ -158,6 +160,8 @@ class GraphRun:
         self._decisions.is_watched &= has_run
         if result.kind == "ok":
             return dict(result.value or {})
+        if result.details.get("reason") == BUSY and self._settings.idempotent:
+            return None  # the next segment waits until the limit opens
         if has_run or result.kind == "denied":
             raise GraphFailed(result.content)
         rest: dict[str, Any] | None = await self._ctx.named(f"thread after {name}").step(self._look)
@@ -239,10 +243,11 @@ class GraphRun:
             subgraphs=True,
             durability="sync",  # what a node did is in the thread before the next one begins
         )
-        async with ctx.model_call(reserve=WATCHED), aclosing(events):  # type: ignore[type-var] # it is an async generator
-            async for event in events:
-                ctx.heartbeat()
-                self._show(event)
+        with telling_busy(settings.limit):
+            async with ctx.model_call(reserve=WATCHED), aclosing(events):  # type: ignore[type-var] # it is an async generator
+                async for event in events:
+                    ctx.heartbeat()
+                    self._show(event)
         self._begun += guard.begun
         state = await self._read()
         rest = self._rest(state)

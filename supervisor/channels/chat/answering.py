@@ -11,12 +11,14 @@ Rules
 - The code of a button says what is decided. A text in a form only gives it arguments, a reason or an answer.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
 import anyio
 import msgspec
 
+from supervisor.channels.chat.hushing import HOW, hush, read_hush
 from supervisor.channels.chat.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
 from supervisor.channels.wording.cards import page_of, path_text, summary, told
 from supervisor.channels.wording.lengths import fit, fit_lines
@@ -200,8 +202,24 @@ class Answering:
             return f"Not stopped: {visible(str(error), kind='words')}."
         return "Stopped, with everything that it had started."
 
+    async def hush(
+        self, supervisor: Supervisor, text: str, person: Person, now: datetime, shown: Collection[str] | None = None
+    ) -> str | None:
+        """Do what a word says by which a person is on what waits, or hears nothing of it (A10), and return what to tell
+        them; None for another text, and where nothing of it waits. `shown`: without ids only these are meant. Raises
+        StoreError."""
+        if (said := read_hush(text, now, person)) is None:
+            return None
+        found = () if said.approvals else await supervisor.find_approvals(limit=self.most_listed)
+        meant = [each for each in found if shown is None or each.id in shown]
+        waiting = [each for each in meant if self._people.why_not_decide(person.name, each) is None]
+        if shown is not None and not (waiting or said.approvals):
+            return None
+        return await hush(supervisor, said, waiting, person, self._channel, now)
+
     async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
-        """Run a slash command and return its answer: pending, approve ID, deny ID REASON, answer ID TEXT, stop SESSION.
+        """Run a slash command and return its answer: pending, approve ID, deny ID REASON, answer ID TEXT, stop SESSION,
+        ack, snooze TIME.
 
         `room`: the most UTF-16 units that a list may have. Raises StoreError.
         """
@@ -212,10 +230,14 @@ class Answering:
         if verb.lower() in ("stop", "cancel") and approval_id and not words:
             person = self.find_person(identity)
             return person if isinstance(person, str) else await self.stop(supervisor, approval_id, person)
+        if verb.lower() in _HUSHES:
+            person = self.find_person(identity)
+            heard = person if isinstance(person, str) else await self.hush(supervisor, text, person, now)
+            return heard or f"Write: {HOW}."
         code = _VERBS.get(verb.lower())
         if code is None or not approval_id:
             return (
-                "Write: pending, approve ID, deny ID REASON, answer ID TEXT, or stop SESSION. pending lists the "
+                f"Write: pending, approve ID, deny ID REASON, answer ID TEXT, stop SESSION; {HOW}. pending lists the "
                 "waiting approvals with their ids."
             )
         found = await self.find_pressed(supervisor, approval_id, identity)
@@ -252,4 +274,6 @@ def _refused(why: str) -> str:
 
 LINE_UNITS: Final = 200
 """UTF-16 units of one line of a list, without its id and age."""
+_HUSHES: Final = ("ack", "on", "i'm", "snooze")
+"""First words of what `hushing` reads."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

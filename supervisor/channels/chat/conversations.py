@@ -7,6 +7,8 @@ Rules
 - Only operators start the agent and write to it. Chat words are decisions of each person who may decide (A12). A
   refusal is shown only to the person who is refused.
 - A message that is only "stop" or "cancel" cancels the session. Only operators may do that.
+- A person who may decide what waits above their message may say that they are on it, or snooze it (hushing.py). If
+  nothing of it waits, that is a message like another.
 - Messages in a place without a session are ignored, unless they may begin one. Chat words begin none.
 - The agent is told what stood in the place before its session began, marked as the words of others: each of their
   lines begins with "> ". No word in it is a decision.
@@ -125,6 +127,9 @@ class Conversations:
         session, channel = incoming.session, self.chat.name
         if incoming.text.strip().lower().rstrip(".!") in STOP:
             return await self._answering.stop(supervisor, session, person)
+        now, shown = datetime.now().astimezone(), await self._shown_above(supervisor, incoming)
+        if (hushed := await self._answering.hush(supervisor, incoming.text, person, now, shown)) is not None:
+            return hushed
         before = await self._shown_before(supervisor, incoming)
         result = await supervisor.chat(session, incoming.text, by=person.name, shown_before=before, channel=channel)
         if result.sent is None:
@@ -134,6 +139,16 @@ class Conversations:
             "press a button of its card, or reply yes or no" if len(waits) == 1 else "press the buttons of their cards"
         )
         return f"Kept; first it waits for: {'; '.join(waits)}. To decide, {how}." if waits else None
+
+    async def _shown_above(self, supervisor: Supervisor, incoming: IncomingMessage) -> set[str]:
+        """Return what waits in the session and has a card here that stands above a message."""
+
+        def above(state: ApprovalState) -> bool:
+            posted = state.posted(self.chat.name)
+            return any(not self.chat.stands_below(incoming, each.card) for each in posted)
+
+        waiting = await supervisor.find_approvals(session=incoming.session, limit=None)
+        return {each.id for each in waiting if above(await read_state(supervisor, each, until=above))}
 
     async def _shown_before(self, supervisor: Supervisor, incoming: IncomingMessage) -> datetime:
         """Return the time, by our clock, before which the cards above a message were shown (A12). Only the platform

@@ -34,6 +34,18 @@ COMMANDS: Final = (
         ],
     },
     {
+        "name": "ack",
+        "description": "Say that you are on what waits: no reminder of it for half an hour",
+        "type": 1,
+        "options": [{"name": "id", "description": "Only this approval", "type": 3, "required": False}],
+    },
+    {
+        "name": "snooze",
+        "description": "Hear nothing of what waits now for a while; others do",
+        "type": 1,
+        "options": [{"name": "text", "description": "30m, 2h, or 07:00", "type": 3, "required": True}],
+    },
+    {
         "name": "start",
         "description": "Start the agent in a new thread",
         "type": 1,

@@ -51,7 +51,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-COMMANDS: Final = ("start", "id", "help", "new", "pending", "approve", "deny", "answer", "stop")
+COMMANDS: Final = ("start", "id", "help", "new", "pending", "approve", "deny", "answer", "ack", "snooze", "stop")
 _PLACE: Final = re.compile(r"(?:@(?=[0-9])|(?=-))?(-?[0-9]{1,18})")
 
 

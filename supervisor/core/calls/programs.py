@@ -257,6 +257,10 @@ _SEEN: Final = _names("""
 """)
 """Words of commands that a person wants to see each time: they discard, overwrite, install, publish, begin or end
 something."""
+_CHECKERS: Final = _names("biome credo dialyzer eslint prettier rubocop shellcheck standardrb stylelint tsc vitest")
+"""Programs that were not reviewed, and check what they are given, whatever else they are told."""
+_CHECKING: Final = _names("analyze check compile coverage format lint spec test tests typecheck validate verify")
+"""Commands that check, whichever program has them."""
 _ORDERING: Final = _names("""
     call checkout config console db dlx do env eval fetch init invoke pub pull repl restore revert run runner script set
     shell sql stash switch sync use x
@@ -355,10 +359,16 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
     return f"{' '.join(begins)} is not reviewed with {strange[0]}" if strange else None
 
 
+def _only_checks(command: str) -> bool:
+    """Whether a command of a program that was not reviewed says that it checks (`test`, `lint:fix`)."""
+    first, *others = re.split("[:.-]", command)
+    return first in _CHECKING and (_SEEN | _ORDERING).isdisjoint(others)
+
+
 def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return the first words of a command that a person means by "always": its program and, where it has some, its
-    command and what that names (`npm run check`). None for what a person must see each time, and for commands of git,
-    npm and their like that were not reviewed: `git config *` would name a program to run."""
+    command and what that names (`npm run check`). None for what a person must see each time. Of a program that was not
+    reviewed only a command that checks is known (`mix test`), or the program is a known checker (`eslint src`)."""
     begins = looking_prefix(words) or _reviewed_words(words)
     program, rest = words[0], [*words[1:]]
     named = tuple(words[: len(begins)]) if begins is not None else (program, *rest[:1])
@@ -367,7 +377,7 @@ def meant_prefix(words: Sequence[str]) -> tuple[str, ...] | None:
     if any(word in _SEEN for word in named) or not all(map(_NAME.fullmatch, named)):
         return None
     is_strange = is_launcher(program) or program in BUILTINS or family(program) in WITH_COMMANDS or len(named) < 2
-    is_strange = is_strange or not _ORDERING.isdisjoint(named[1:])
+    is_strange = is_strange or not (family(program) in _CHECKERS or _only_checks(named[1]))
     if (begins is None and is_strange) or why_lost(named) is not None:
         return None
     return named if why_no_prefix(named) is None else None

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.budgets import KINDS, Scope, is_aside, scope_of
+from supervisor.core.budgets import ASIDE, KINDS, Scope, scope_of
 from supervisor.core.events import advance
 from supervisor.core.events.kinds import CALL
 from supervisor.core.sessions.machine import MOVES_OPERATION, OPERATION
@@ -71,7 +71,7 @@ _OF_BUDGETS: Final = frozenset({e.BudgetRaised, e.BudgetNoticed})
 def is_of_budget(event: Any) -> bool:
     """Whether an event is about a budget, or a question about one."""
     kind = type(event)
-    return kind in _OF_BUDGETS or (kind in MOVES_OPERATION and is_aside(event.operation))
+    return kind in _OF_BUDGETS or (kind in MOVES_OPERATION and event.operation.startswith(ASIDE))
 
 
 def _larger(known: Mapping[str, float], event: e.BudgetRaised) -> dict[str, float]:

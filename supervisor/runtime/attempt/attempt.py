@@ -623,6 +623,11 @@ class Attempt:
                     await woken.wait()
             self._check_sealed()
 
+    async def regain_turn(self, operation: str) -> None:
+        """Wait in an operation for a place of the agent's limit, if it has been given back."""
+        if not self.has_turn():
+            await self.wait(f"turn of {operation}", key_of(self.spec.limit or ""), self.has_turn)
+
     def begin_turn_wait(self, key: str) -> None:
         """Count a wait for a place of the agent's limit: the attempt may be quiet meanwhile."""
         self.in_flight += 1

@@ -388,7 +388,8 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                     await call.read_rules(ASKED_WITHIN_SECONDS)
                     await call.request()
                 finally:
-                    attempt.host.budgets.release(attempt, reserved)
+                    if reserved is not None:
+                        attempt.host.budgets.release(attempt, reserved)
             if call.record.state == "asked" and (asked := call.record.pending_approval) is not None:
                 attempt.host.asking[asked] = call.check_edit
                 try:

@@ -23,7 +23,7 @@ from supervisor.core.declarations.tool_context import NewJob, ProcessToolContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import INEXACT, from_json, is_exact, plain, printable_text, to_json
 from supervisor.core.errors import InvalidInput, RetryAfter, RunStopping, ToolFailed
-from supervisor.core.limits import ELSEWHERE, Ticket
+from supervisor.core.limits import BUSY, ELSEWHERE, Ticket
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
 from supervisor.core.usage import Usage
@@ -177,6 +177,8 @@ class FunctionCall(Call):
             except ToolFailed as failure:  # it never begins
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
+            if self.attempt.spec.holds_process:  # the call's effect lets the program go on: before its result
+                await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
         with holding(self.attempt, ticket), self.attempt.host.acting():
@@ -273,9 +275,10 @@ class FunctionCall(Call):
             raise context.running.cancellation or cancelled from None
         if not isinstance(error, Exception | SystemExit):
             raise error
+        reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
         if isinstance(error, RetryAfter) and self.tool.limit is not None:
             self.attempt.host.limits.close(self.tool.limit, error.seconds)
-        reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
+            reason = BUSY
         traceback = traceback_of(error, secret_values(self.attempt.state))
         details = {"reason": reason, "effect": context.effect}
         await self.finish("error", explain(error, f"tool {self.tool.name}"), details, traceback=traceback)

@@ -119,7 +119,8 @@ async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], n
             with holding(attempt, ticket), attempt.watch.working(name):
                 is_over = await _run(attempt, body, running, name)
         finally:
-            attempt.host.budgets.release(attempt, reserved)
+            if reserved is not None:
+                attempt.host.budgets.release(attempt, reserved)
 
 
 async def _run(attempt: Attempt, body: Body, running: Running, name: str) -> bool:

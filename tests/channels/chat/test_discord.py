@@ -198,8 +198,8 @@ async def test_slash_commands_decide_by_id(discord):
     """/pending lists, /approve and /deny take an id; other commands stay when ours are registered."""
     discord.commands = [{"name": "weather"}]
     async with DiscordRest(TOKEN, discord.url) as rest:
-        assert [await register(rest, APPLICATION) for _ in range(2)] == [7, 7]
-    ours = ["pending", "approve", "deny", "start", "say", "stop", "answer"]
+        assert [await register(rest, APPLICATION) for _ in range(2)] == [9, 9]
+    ours = ["pending", "approve", "deny", "ack", "snooze", "start", "say", "stop", "answer"]
     assert [command["name"] for command in discord.commands] == ["weather", *ours]
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
@@ -208,6 +208,8 @@ async def test_slash_commands_decide_by_id(discord):
         first, second = [(await supervisor.find_approvals(session=run.session))[0] for run in runs]
         listed = await give(chat, discord.command("pending", ANA))
         assert first.id in listed["data"]["content"]
+        assert "on it" in (await give(chat, discord.command("ack", ANA, id=first.id)))["data"]["content"]
+        assert "hear nothing" in (await give(chat, discord.command("snooze", ANA, text="2h")))["data"]["content"]
         await give(chat, discord.command("approve", ANA, id=f"{first.id} but not on prod"))
         assert len(await supervisor.find_approvals()) == 2
         await give(chat, discord.command("approve", ANA, id=first.id))

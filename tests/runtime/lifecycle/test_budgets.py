@@ -1,5 +1,8 @@
 """B2 and B3: a budget is kept, and a person is asked before more is spent."""
 
+import sys
+from collections import Counter
+
 import anyio
 import pytest
 from scenes import ForkingStore, deploy, effects, events, fork, knowing_no_agents, opened
@@ -521,3 +524,38 @@ async def test_a_text_that_is_no_budget_is_refused(text):
     with pytest.raises(InvalidInput):
         read_budget(text)
     assert read_budget("usd=5, requests=200,on_exhausted=end") == Budget(usd=5, requests=200, on_exhausted="end")
+
+
+async def test_what_no_budget_bounds_costs_what_it_did():
+    """Of the code about budgets, a step and a call ask a few times whether a budget is there, however many ran before,
+    and whatever else is bounded in the process."""
+    counted: Counter[str] = Counter()
+
+    def count(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.endswith(("/budgets.py", "/reservations.py", "/asides.py")):
+            counted[frame.f_code.co_name] += 1
+
+    @agent
+    async def free(ctx: Context, times: int) -> None:
+        for number in range(times):
+            await ctx.call(quick, number)
+            await ctx.step(plain, number)
+
+    async with opened() as supervisor:
+        costs = []
+        for times in (0, 5, 10):
+            counted.clear()
+            before = sys.getprofile()
+            sys.setprofile(count)
+            try:
+                await (await supervisor.start(free, times)).result()
+            finally:
+                sys.setprofile(before)
+            costs.append(counted.total())
+    first, then = costs[1] - costs[0], costs[2] - costs[1]
+    assert then <= first <= 5 * 12, counted
+
+
+@tool(policy="allow")
+async def quick(number: int) -> int:
+    return number

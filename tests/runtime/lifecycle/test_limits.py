@@ -329,6 +329,7 @@ async def test_another_process_says_for_which_limit_a_run_sleeps():
     store = MemoryStore()
     async with opened(store, limits=[Limit("openai", at_once=1)], passivate_after=5) as supervisor:
         await supervisor.start(asleep, 1)
+        await anyio.sleep(0.1)
         run = await supervisor.start(asleep, 2)
         await anyio.sleep(30)
         with knowing_no_agents():
