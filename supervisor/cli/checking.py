@@ -38,15 +38,16 @@ def check_replay(
         How many seconds to wait for agents whose own code takes long.
     """
     from supervisor.system.loading import load_agents
-    from supervisor.wiring.checking import check_replay, read_export, read_store
+    from supervisor.wiring.app import make_store
+    from supervisor.wiring.checking import check_replay, read_export, read_open_store, read_store
 
     agents = load_agents(file)
     if export is not None:
         rows = read_export(export.read_bytes().splitlines())
     else:
         if not place.exists:
-            raise NotFound(f"there is no store at {place.path}")
-        rows = read_store(place.path)
+            raise NotFound(f"there is no store at {place.where}")
+        rows = read_store(place.path) if place.postgres is None else read_open_store(make_store(place.postgres))
     found = anyio.run(lambda: check_replay(rows, agents, seconds=seconds))
     if json:
         answers.print_json(found)

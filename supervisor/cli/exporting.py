@@ -59,7 +59,10 @@ def export(
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
-            file, taken = os.path.realpath(output), "" if place.is_server else os.path.realpath(place.path)
+            file, taken = (
+                os.path.realpath(output),
+                "" if place.is_server or place.postgres else os.path.realpath(place.path),
+            )
             if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
                 raise InvalidInput(f"{file} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))

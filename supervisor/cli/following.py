@@ -37,7 +37,7 @@ def goes_on(place: Place) -> str | None:
     None if a person has to resume them."""
     if place.is_server:
         return f"It goes on at {place.where}:"
-    if (found := find_offer(place.path)) is None or found.process is None:
+    if place.postgres is not None or (found := find_offer(place.path)) is None or found.process is None:
         return None
     return f"The daemon of this store (process {found.process[0]}) goes on with it:"
 

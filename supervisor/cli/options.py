@@ -15,7 +15,14 @@ from cyclopts import Parameter
 from supervisor.client.addresses import read_address
 from supervisor.core.encoding import from_json, read_exact
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
+from supervisor.core.store_urls import (
+    TemporalStore,
+    is_postgres,
+    is_temporal,
+    read_store_file,
+    read_temporal_url,
+    without_password,
+)
 from supervisor.core.values import Policy
 from supervisor.system.access import read_text
 from supervisor.system.inside import OwnerUnseen, refuse_below_owner, refuse_inside_call
@@ -34,8 +41,8 @@ StoreOption = Annotated[
     str | None,
     Parameter(
         name="--store",
-        help="The store: FILE, sqlite:///ABSOLUTE/FILE or temporal://HOST:PORT/NAMESPACE. Default: $SUPERVISOR_STORE, "
-        "else in your state directory.",
+        help="The store: FILE, sqlite:///ABSOLUTE/FILE, postgresql://USER@HOST/DB?schema=NAME or "
+        "temporal://HOST:PORT/NAMESPACE. Default: $SUPERVISOR_STORE, else in your state directory.",
         show_default=False,
     ),
 ]
@@ -86,6 +93,16 @@ class Place:
         return user_state_path("subagent-supervisor", appauthor=False) / "state.db"
 
     @property
+    def postgres(self) -> str | None:
+        """The URL of the store if it is on PostgreSQL. Raises InvalidInput for a password that every user sees."""
+        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
+        if not is_postgres(named):
+            return None
+        if named == self.store and without_password(named) != named:
+            raise InvalidInput("every user of this machine sees what --store has: give the password by PGPASSFILE")
+        return named
+
+    @property
     def temporal(self) -> TemporalStore | None:
         """The namespace of Temporal that is the store; None for a store of this machine."""
         named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
@@ -102,14 +119,16 @@ class Place:
     @property
     def where(self) -> str:
         """The place, in messages."""
-        return str(self.path)
+        return str(self.path) if self.postgres is None else without_password(self.postgres)
 
     @property
     def option(self) -> str:
         """The options with which a command that is offered next finds the same place; begins with a space."""
         if self.temporal is not None:
             return f" --store {self.temporal}" if self.store is not None else ""
-        return f" --store {shlex.quote(os.fspath(self.path))}" if self.store is not None else ""
+        if self.store is None:
+            return ""
+        return f" --store {shlex.quote(self.postgres or os.fspath(self.path))}"
 
     @property
     def is_server(self) -> bool:
@@ -118,7 +137,7 @@ class Place:
 
     @property
     def exists(self) -> bool:
-        return self.path.exists()
+        return self.postgres is not None or self.path.exists()
 
     def check_by(self, by: str | None) -> None:
         """Raise InvalidInput for a `--by` where the place itself knows who acts."""
@@ -168,7 +187,7 @@ class Place:
         from supervisor.wiring.app import open_supervisor
 
         async with open_supervisor(
-            self.path if create or self.exists else "memory:",
+            self.postgres or (self.path if create or self.exists else "memory:"),
             create=create,
             channels=channels,
             unattended=unattended,

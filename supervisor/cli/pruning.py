@@ -52,7 +52,7 @@ def prune(
             return Exit.DONE
         was = _size(place)
         removed = anyio.run(_remove, place, before, [tree.session for tree in forecast.trees])
-        say_on_stderr(f"Removed {_many(len(removed), 'tree')}. {place.path} had {was}, and has {_size(place)}.")
+        say_on_stderr(f"Removed {_many(len(removed), 'tree')}. {place.where} had {was}, and has {_size(place)}.")
     if json:
         document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **_document(forecast)}
         answers.print_json(document)
@@ -121,7 +121,7 @@ def _tell(forecast: PruneResult, place: Place) -> None:
     sys.stdout.flush()
     total = sum(tree.bytes for tree in forecast.trees)
     logs = f", and {_many(forecast.logs, 'job log')} of {_bytes(forecast.log_bytes)}" if forecast.logs else ""
-    say_on_stderr(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
+    say_on_stderr(f"To be removed from {place.where}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
     for reason, count in Counter(tree.reason for tree in forecast.kept).most_common():
         say_on_stderr(f"  kept: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
 
@@ -141,5 +141,7 @@ def _bytes(size: float) -> str:
 
 def _size(place: Place) -> str:
     """Return the size of the store on the disk, including its log."""
+    if place.postgres is not None:
+        return "a size that its server knows"
     files = [place.path, place.path.with_name(f"{place.path.name}-wal")]
     return _bytes(sum(file.stat().st_size for file in files if file.exists()))

@@ -308,7 +308,8 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     if settings.unattended == "allow":
         refuse_inside_call("--unattended allow")
     terminal = Terminal(
-        store=settings.place.path if settings.place.store is not None else None, interactive=not has_marker()
+        store=(settings.place.postgres or settings.place.path) if settings.place.store is not None else None,
+        interactive=not has_marker(),
     )
     is_asking = settings.unattended == "ask"
     stays = settings.wait or (is_asking and terminal.is_interactive)

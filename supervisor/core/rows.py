@@ -55,6 +55,8 @@ class Owner(msgspec.Struct, frozen=True):
     started_by: tuple[Process, ...] = ()
     """Processes that started it in order to be asked by it for permissions, and itself, with the start of each: what
     runs below them never decides (A4)."""
+    machine: str = ""
+    """Tells machines apart whose processes share a store; empty where the store is of one machine."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"

@@ -3,6 +3,8 @@
     state.db, /srv/a/state.db      a plain path
     sqlite:///srv/a/state.db       the same file: three slashes begin the absolute path, %XX stands for a byte
     memory:                        a store that ends with its process
+    postgresql://u@host/db?schema=s  a schema in a database of PostgreSQL, which any number of machines share (extra
+                                     `postgres`)
     temporal://host:7233/name      a namespace of a Temporal server, on which any number of machines run one store
 
 Rules
@@ -13,7 +15,7 @@ Rules
 import re
 import sys
 from typing import Final, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from supervisor.core.errors import InvalidInput
 
@@ -44,6 +46,8 @@ def read_store_url(text: str) -> str | None:
             return _read_path(url[2])
         case "http" | "https":
             raise InvalidInput(f"a server is not a store: use open_remote, or --server on the command line; {KNOWN}")
+        case "postgresql" | "postgres":
+            raise InvalidInput(f"this works on a store in a file, and the URL names a database of PostgreSQL; {KNOWN}")
         case "temporal":
             raise InvalidInput(f"this works next to a store of one machine, and {TEMPORAL} names a cluster; {KNOWN}")
         case other:
@@ -58,6 +62,22 @@ class TemporalStore(NamedTuple):
 
     def __str__(self) -> str:
         return f"temporal://{self.target}/{self.namespace}"
+
+
+def is_postgres(text: str) -> bool:
+    """Return whether a text names a store on PostgreSQL."""
+    return text.lower().startswith(("postgresql://", "postgres://"))
+
+
+def without_password(text: str) -> str:
+    """Return the URL of a store on PostgreSQL as it is shown. Raises InvalidInput."""
+    try:
+        parts = urlsplit(text)
+        query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "password"], safe="/")
+        user, at, where = parts.netloc.rpartition("@")
+    except ValueError:
+        raise InvalidInput("a store on PostgreSQL is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
+    return parts._replace(netloc=f"{user.partition(':')[0]}{at}{where}", query=query, fragment="").geturl()
 
 
 def is_temporal(text: str) -> bool:

@@ -60,8 +60,8 @@ class Store(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Sync to disk. Raises StoreRefused if nothing was written, Overtaken if the plans of the transaction may be
-        run again at once, StoreDied if it is not known whether it was written."""
+        """Sync to disk. Raises StoreRefused if nothing was written, Overtaken if the plans may run again at once,
+        StoreDied if it is not known whether it was written."""
 
     @abstractmethod
     def rollback(self) -> None:

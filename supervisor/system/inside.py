@@ -27,6 +27,7 @@ from supervisor.core.errors import NotEntitled
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.rows import Owner, Process
 from supervisor.seam.store import Store
+from supervisor.system.machine import MACHINE
 
 STARTED_BY: Final[list[Process]] = []
 """The program that started this process in order to be asked by it, with its wrappers. What is below it never decides
@@ -58,7 +59,7 @@ class OwnerUnseen(NotEntitled):
 def refuse_below_owner(what: str, owners: Iterable[Owner], *, in_doubt: bool = False) -> None:
     """Raise NotEntitled if a process that owns a tree of this store, or that started the owner in order to be asked,
     started this one, directly or not. `in_doubt`: also if an owner is no process that this one can see."""
-    here, others = socket.gethostname(), [owner for owner in owners if owner.id not in OURS]
+    here, others = socket.gethostname(), [owner for owner in owners if _may_be_above(owner)]
     seen = [owner for owner in others if _is_seen(owner, here)]
     known = [owner for owner in others if owner in seen or owner.host == here]
     pids = {owner.pid: owner for owner in known}
@@ -81,6 +82,11 @@ def refuse_below_owner(what: str, owners: Iterable[Owner], *, in_doubt: bool = F
             "container, so it cannot know whether one of its calls started it; do it where that process runs, or "
             "through a server, with your token: --server URL --token-file FILE"
         )
+
+
+def _may_be_above(owner: Owner) -> bool:
+    """Return whether an owner is another process of this machine: one of another machine has started none here."""
+    return owner.id not in OURS and owner.machine in ("", MACHINE)
 
 
 def _is_seen(owner: Owner, here: str) -> bool:

@@ -23,7 +23,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.limits import Limit
 from supervisor.core.schedules import Schedule
-from supervisor.core.store_urls import read_store_url
+from supervisor.core.store_urls import is_postgres, read_store_url
 from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
@@ -51,6 +51,7 @@ from supervisor.tools.orphaned import end_orphaned_process
 
 if TYPE_CHECKING:
     from supervisor.runtime.scheduling import Scheduling
+    from supervisor.store.postgres.store import PostgresStore
     from supervisor.traces import TracedEnvironment
 
 log = FactLog(__name__)
@@ -87,7 +88,8 @@ async def open_supervisor(
 ) -> AsyncIterator[StoreSupervisor]:
     """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
-    `store`: a file, by its path or a URL as `sqlite:///srv/a/state.db`; `memory:`; or a Store. A file is created with
+    `store`: a file, by its path or a URL as `sqlite:///srv/a/state.db`; `postgresql://USER@HOST/DB?schema=NAME` (extra
+    `postgres`); `memory:`; or a Store. A file is created with
     mode 0600 (`create=False` raises NotFound instead).
     `agents`: the agents that `start` finds by name. Raises InvalidInput if two have one name.
     `channels`: where people see approvals. The first channel that takes an approval shows it (A11).
@@ -135,7 +137,7 @@ async def open_supervisor(
         raise InvalidInput("trace_contents says what traces hold: give traces=True, too")
     hold_hashes(token.hash for person in known or () for token in person.tokens)
     trace = _import_traces(contents=trace_contents) if traces else None
-    opened = store if isinstance(store, Store) else _make_store(store, create=create)
+    opened = store if isinstance(store, Store) else make_store(store, create=create)
     opened.open()
     try:
         environment = None if trace is None else trace(opened)
@@ -206,9 +208,23 @@ def people_of(channels: Sequence[Channel]) -> People | None:
     return known[0] if known else None
 
 
-def _make_store(named: str | os.PathLike[str], *, create: bool) -> Store:
+def make_store(named: str | os.PathLike[str], *, create: bool = False) -> Store:
+    """Return the store that a text or a path names, not open. Raises InvalidInput."""
+    if isinstance(named, str) and is_postgres(named):
+        return _import_postgres()(named, create=create)
     path = read_store_url(named) if isinstance(named, str) else os.fspath(named)
     return MemoryStore() if path is None else SqliteStore(path, create=create)
+
+
+def _import_postgres() -> "type[PostgresStore]":
+    """Raises InvalidInput without the extra."""
+    try:
+        from supervisor.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "a store on PostgreSQL needs psycopg: pip install 'subagent-supervisor[postgres]'"
+        ) from error
+    return PostgresStore
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
+from supervisor.seam.store import Store
 from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.schema import check_header, copy_to
 from supervisor.store.sqlite.store import SqliteStore
@@ -96,15 +97,21 @@ def read_store(path: Path) -> list[JournalEntry]:
     with TemporaryDirectory(prefix="supervisor-") as folder:
         copy = Path(folder) / "copy.db"
         copy_to(path, copy)
-        store = SqliteStore(copy, create=False)
-        store.open()
-        try:
+        return read_open_store(SqliteStore(copy, create=False))
+
+
+def read_open_store(store: Store) -> list[JournalEntry]:
+    """Open a store, return the entries of its open trees as they are at one instant, and close it. Raises
+    StoreUnreadable."""
+    store.open()
+    try:
+        with store.one_instant():
             roots = dict.fromkeys(row.root for row in store.find_sessions(is_open=True))
             sessions = [row.id for root in roots for row in store.find_sessions(root=root)]
             rows = [row for session in sessions for row in store.journal(session)]
-            return sorted(rows, key=lambda row: row.position)
-        finally:
-            store.close()
+        return sorted(rows, key=lambda row: row.position)
+    finally:
+        store.close()
 
 
 def read_export(lines: Iterable[bytes]) -> list[JournalEntry]:

@@ -5,7 +5,7 @@ from store_stories import append, asked, at, created, decided, rows, started
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
-from supervisor.store.sqlite.index import MOST
+from supervisor.store.index.entries import MOST
 from supervisor.store.sqlite.store import SqliteStore
 
 SHOWN = e.CardPosted(at=at(7), approval="p", channel="web")

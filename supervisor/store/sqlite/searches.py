@@ -10,7 +10,7 @@ from typing import Any
 from supervisor.core.rows import ApprovalFilter, SessionRow
 from supervisor.core.text.words import is_beginning
 from supervisor.core.values import Approval
-from supervisor.store.sqlite.columns import to_micros
+from supervisor.store.index.columns import to_micros
 
 
 def search_sessions(

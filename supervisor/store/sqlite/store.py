@@ -35,11 +35,14 @@ from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
+from supervisor.store.index import columns
+from supervisor.store.index.entries import Index
 from supervisor.store.index.listing import read_operation
+from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.owners import LockFolder
 from supervisor.store.places import Places
-from supervisor.store.sqlite import columns, file_identity, full_disk, log_index, schema, upgrading, wal
+from supervisor.store.sqlite import file_identity, full_disk, log_index, schema, upgrading, wal
 from supervisor.store.sqlite.faults import (
     MISUSED,
     closed,
@@ -49,8 +52,6 @@ from supervisor.store.sqlite.faults import (
     explain_opening,
     is_busy,
 )
-from supervisor.store.sqlite.index import Index
-from supervisor.store.sqlite.prefixes import SharedPrefixes
 from supervisor.store.sqlite.schema import QUERIES
 from supervisor.store.sqlite.searches import search_approvals, search_found, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from supervisor.core.errors import StoreDied
 from supervisor.core.rows import Owner
+from supervisor.store.index import columns
 from supervisor.store.owners import LockFolder
-from supervisor.store.sqlite import columns, file_identity
+from supervisor.store.sqlite import file_identity
 from supervisor.store.sqlite.faults import explain_owning
 
 

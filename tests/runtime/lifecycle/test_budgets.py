@@ -526,7 +526,7 @@ async def test_a_text_that_is_no_budget_is_refused(text):
     assert read_budget("usd=5, requests=200,on_exhausted=end") == Budget(usd=5, requests=200, on_exhausted="end")
 
 
-async def test_what_no_budget_bounds_costs_what_it_did():
+async def test_a_call_without_a_budget_costs_what_it_did():
     """Of the code about budgets, a step and a call ask a few times whether a budget is there, however many ran before,
     and whatever else is bounded in the process."""
     counted: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The shared beginning of entries is kept once (store/sqlite/prefixes.py)."""
+"""The shared beginning of entries is kept once (store/index/prefixes.py)."""
 
 import sqlite3
 
@@ -11,7 +11,7 @@ from store_stories import append, asked, at, created, decided, everything, finis
 from supervisor.core import events as e
 from supervisor.core.calls.rules import allow
 from supervisor.core.rows import JournalEntry
-from supervisor.store.sqlite import prefixes
+from supervisor.store.index import prefixes
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.testing import replaced
 

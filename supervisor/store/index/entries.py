@@ -1,8 +1,8 @@
-"""The index of a SQLite store: entries are read for a batch, and written if the batch changes them.
+"""The index of a store in a database: entries are read for a batch, and written if the batch changes them.
 
 Theory: events of one session come in bursts: its decision, its call, the call's result, its end. A query costs about as
 much as all other work on an entry, so entries that were read or written lately are cached, as long as no other process
-has written to the file. That is known at the beginning of each transaction (SqliteStore.begin).
+has written to the store. That is known at the beginning of each transaction (Store.begin).
 
 Rules
 - The changes of a transaction are cached only from its commit on; the transaction itself sees them at once.
@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from supervisor.core.rows import JournalEntry
+from supervisor.store.index import columns
 from supervisor.store.index.projection import Draft, touched
-from supervisor.store.sqlite import columns
 
 MOST: Final = 4096
 

@@ -1,4 +1,4 @@
-"""Conversion between the index and its columns; their order is that of queries.sql.
+"""Conversion between the index and its columns; their order is that of the queries of each database.
 
 Instants are integers, microseconds since 1970: they sort, and are restored exactly.
 """
@@ -15,8 +15,8 @@ from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.usage import DECIMALS, NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
+from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import ApprovalEntry, SessionEntry
-from supervisor.store.sqlite.prefixes import SharedPrefixes
 
 Columns = tuple[Any, ...]
 

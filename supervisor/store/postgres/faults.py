@@ -1,0 +1,64 @@
+"""The place where errors of PostgreSQL become ours.
+
+- A statement or a COMMIT that the server refused was not written: StoreRefused. So a full disk, a missing permission, a
+  deadlock and a lock that was waited for in vain belong here.
+- A page or an index that contradicts itself: StoreUnreadable.
+- A value that no database can keep: InvalidInput for a read, StoreRefused for a write.
+- A connection that broke is not translated here: the store asks the server what became of its transaction.
+"""
+
+from typing import Final
+
+import psycopg
+
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
+
+_DAMAGED: Final = ("XX001", "XX002")
+
+
+def explain(error: psycopg.Error, name: str) -> StoreError:
+    what = f"{str(error).strip()} ({error.sqlstate or type(error).__name__})"
+    if error.sqlstate in _DAMAGED:
+        return StoreUnreadable(f"{name} is damaged: {what}. Restore it from a backup")
+    if error.sqlstate == "53100":
+        return StoreRefused(
+            f"there is no room on the disk of {name}: {what}. Nothing of the commit was written: make room, then resume"
+        )
+    return StoreRefused(f"{name} refused a commit: {what}; nothing of it was written. Resume when the cause is gone")
+
+
+def explain_reading(error: psycopg.Error, name: str) -> Exception:
+    if isinstance(error, psycopg.DataError):
+        return InvalidInput(f"{name} cannot look for this value: {error}")
+    fault = explain(error, name)
+    return fault if isinstance(fault, StoreUnreadable) else StoreRefused(f"{name} cannot be read: {error}")
+
+
+def explain_opening(error: psycopg.Error, name: str) -> StoreError:
+    return StoreUnreadable(f"{name} cannot be opened: {str(error).strip()}; nothing was begun")
+
+
+def misused(error: Exception, name: str) -> InvalidInput:
+    return InvalidInput(f"{name} cannot look for this value: {error}")
+
+
+def closed(name: str) -> StoreDied:
+    return StoreDied(f"{name} is closed. Open it again to go on from what is there")
+
+
+def away(name: str) -> StoreRefused:
+    return StoreRefused(f"{name} does not answer. Nothing is lost: try again when it is back")
+
+
+def gone(name: str) -> StoreDied:
+    return StoreDied(
+        f"{name} has been away for too long. Earlier commits are safe. Start the program again when it is back"
+    )
+
+
+def lost_commits(name: str, seen: int, last: int) -> StoreDied:
+    return StoreDied(
+        f"{name} has lost commits: its last position was {seen} and is {last}. A standby took over that had not "
+        "received them (its replication is asynchronous), or a backup was restored. Start the program again: it goes "
+        "on from there"
+    )

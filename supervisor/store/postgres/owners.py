@@ -1,0 +1,192 @@
+"""Which process runs a tree: a row per process, a lease by the server's clock, and a fence in each commit.
+
+Theory: an owner says every BEAT seconds, from a thread and over a connection of its own, that it lives. A process that
+wants a tree declares a silent owner dead (the view `living` says when), in the transaction that takes the tree. No
+beat brings a dead owner back. Each transaction of an owner asks, under the lock of the writers, whether it was declared
+dead.
+So a process that was stopped for longer than its lease, or cut off, never writes again, whatever its clock says.
+
+Rules
+- The lease is only about when a tree may be taken; that no two write, the fence alone ensures.
+- A beat needs no sync: after a crash of the server the lease begins again.
+- The beat's connection holds an advisory lock. It is free as soon as the server knows that the process has ended, so
+  the trees of a killed process are taken after 3 s, and those of a stopped or unreachable one after 10 s.
+"""
+
+import os
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import psycopg
+
+from supervisor.core.errors import StoreDied
+from supervisor.core.rows import Owner, Process
+from supervisor.store.index import columns
+from supervisor.store.postgres.server import Address, Connection, Line
+from supervisor.system.inside import OURS, STARTED_BY, itself
+from supervisor.system.machine import MACHINE
+
+BEAT: Final = 1.0
+_decode_processes: Final = msgspec.json.Decoder(tuple[Process, ...]).decode
+
+
+class Heart:
+    """The thread that says that this process lives."""
+
+    def __init__(self, address: Address, owner: str, presence: int, beat: str) -> None:
+        self._owner, self._beat, self._presence = owner, beat, presence
+        self._line = Line(address, "heart", self._prepare)
+        self._stop, self.begin = threading.Event(), threading.Event()
+        self.is_lost = False
+        self._thread = threading.Thread(target=self._run, name="supervisor heart", daemon=True)
+        self._thread.start()
+
+    def _prepare(self, connection: Connection) -> None:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute("SELECT pg_advisory_lock_shared($1)", [self._presence])
+
+    def _run(self) -> None:
+        self.begin.wait()  # for the commit of the first claim
+        while not self._stop.is_set():
+            connection = self._line.get(wait=BEAT)
+            if connection is not None:
+                try:
+                    if connection.execute(self._beat, [self._owner]).fetchone() is None:
+                        self.is_lost = True
+                        return
+                except psycopg.Error:
+                    self._line.drop()
+                    continue
+            self._stop.wait(BEAT)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.begin.set()
+        self._thread.join(timeout=5.0)
+        self._line.close()
+
+
+class OwnedTrees:
+    """The trees of one store; `read` and `change` run its queries."""
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[..., list[Any]],
+        change: Callable[[str, Sequence[Any]], None],
+        make_heart: Callable[[str, int], Heart],
+    ) -> None:
+        self._name = name
+        self._read = read
+        self._change = change
+        self._make_heart = make_heart
+        self._heart: Heart | None = None
+        self._unborn: Heart | None = None
+        self.mine: Owner | None = None
+        self._presence = 0
+        self._owned: set[str] = set()
+        self._claimed: set[str] = set()
+        self._removed: set[str] = set()
+        self._buried: set[str] = set()
+
+    @property
+    def fenced(self) -> str | None:
+        """The id under which this process may be declared dead; None as long as it has owned nothing."""
+        return self.mine.id if self.mine is not None and self._heart is not None else None
+
+    def claim(self, root: str) -> Owner | None:
+        found = self._read("owner_of_tree", root, writing=True)
+        former, lives = (_owner(found[0][:6]), found[0][6]) if found else (None, False)
+        if former is not None and self.mine is not None and former.id == self.mine.id:
+            self._claimed.add(root)
+            return None
+        if former is not None and lives and former.id not in self._buried:
+            return former
+        is_first = self._heart is None and not self._claimed
+        if self.mine is None:
+            me = itself()
+            below = (*STARTED_BY, *(() if me is None else (me,)))
+            self.mine = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), _now(), below, MACHINE)
+            self._presence = int.from_bytes(secrets.token_bytes(7), "big")
+            self._unborn = self._make_heart(self.mine.id, self._presence)  # may fail, and nothing is claimed yet
+        mine = self.mine
+        if is_first:
+            started_by = msgspec.json.encode(mine.started_by).decode()
+            self._change("add_owner", [(*columns.owner_columns(mine), started_by, mine.machine, self._presence)])
+        if former is not None and former.id not in self._buried:
+            self._change("bury", [(former.id,)])
+            self._buried.add(former.id)
+        self._change("own", [(root, mine.id)])
+        if former is not None or is_first:
+            self._change("clear_owners", [(mine.id,)])
+        self._claimed.add(root)
+        return None
+
+    def remove(self, root: str) -> None:
+        self._claimed.discard(root)
+        self._removed.add(root)
+
+    def commit(self) -> None:
+        if self._claimed and self._heart is None:
+            self._heart, self._unborn = self._unborn, None
+            assert self._heart is not None and self.mine is not None  # noqa: PT018 # one fact: the claim made both
+            OURS.add(self.mine.id)
+            self._heart.begin.set()
+        self._owned -= self._removed
+        self._owned |= self._claimed
+        self._claimed, self._removed = set(), set()
+        self._buried = set()
+
+    def rollback(self) -> None:
+        self._claimed, self._removed, self._buried = set(), set(), set()
+
+    def what_happened(self) -> StoreDied | None:
+        """Return the error if this process was declared dead; None if all is well."""
+        return self.declared_dead() if self._heart is not None and self._heart.is_lost else None
+
+    def declared_dead(self) -> StoreDied:
+        return StoreDied(
+            f"{self._name}: this process was silent for too long, and another one has taken its sessions. Nothing that "
+            "it wrote is lost. Start the program again: it goes on with the sessions that no process runs"
+        )
+
+    def release(self) -> str | None:
+        """Stop being an owner; return the id under which this process owned trees."""
+        former = self.fenced
+        if former is not None:
+            OURS.discard(former)
+        if self._heart is not None:
+            self._heart.stop()
+        if self._unborn is not None:
+            self._unborn.stop()
+        self._heart = self._unborn = self.mine = None
+        self._owned.clear()
+        self.rollback()
+        return former
+
+    def owns(self, root: str) -> bool:
+        return root in self._owned
+
+    def owner_of(self, root: str) -> Owner | None:
+        found = self._read("owner_of_tree", root)
+        return _owner(found[0][:6]) if found and found[0][6] else None
+
+    def owners_of(self, roots: Sequence[str]) -> dict[str, Owner]:
+        found = self._read("owners_of_trees", msgspec.json.encode(list(roots)).decode())
+        return {root: _owner(tuple(row)) for root, *row in found}
+
+    def owners(self) -> list[Owner]:
+        return [_owner(row) for row in self._read("owners")]
+
+
+def _owner(row: columns.Columns) -> Owner:
+    owner = columns.owner(row[:4])
+    return msgspec.structs.replace(owner, started_by=_decode_processes(row[4]), machine=row[5])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,205 @@
+"""Connections to a PostgreSQL server: each is checked when it is made, and made again, in a thread, when it breaks.
+
+Rules
+- The loop never connects: a server that does not answer would hold it for seconds. `get` returns at once, or waits for
+  a bounded time for the thread that connects.
+- A connection that goes to another database than the one that was opened is refused, and so is one through a pooler,
+  one to a standby, and one to a server that does not sync commits to its disk.
+- No message has the text of a URL: it may contain a password.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.numeric import Int8Dumper
+
+from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
+from supervisor.system.identity import HOST
+from supervisor.system.withheld import withhold, withhold_secret
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SETTINGS: Final = {
+    "synchronous_commit": "on",
+    "idle_in_transaction_session_timeout": "10s",  # a writer that was stopped holds the lock no longer
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+    "jit": "off",
+    "enable_mergejoin": "off",  # each query is a walk along indexes: a page of 50 sessions was a merge over all entries
+    "enable_hashjoin": "off",
+    "max_parallel_workers_per_gather": "0",
+    "TimeZone": "UTC",
+    "client_min_messages": "error",
+    "default_transaction_isolation": "read committed",
+}
+CONNECTING: Final[dict[str, Any]] = {
+    "connect_timeout": 3,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",
+}
+OLDEST: Final = 130000
+_ABOUT: Final = """
+SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'),
+       current_setting('idle_in_transaction_session_timeout'),
+       CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
+       (SELECT system_identifier::text FROM pg_control_system()), current_setting('server_version_num')::int
+"""
+
+
+class Incarnation(NamedTuple):
+    """Which database cluster answers, and since which promotion of a standby."""
+
+    system: str
+    timeline: str
+
+
+class Address:
+    """A URL `postgresql://USER@HOST:PORT/DATABASE?schema=NAME`, and libpq's other parameters."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.schema = query.pop("schema", "supervisor")
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
+            raise InvalidInput("schema= names a schema: lower-case letters, digits and _")
+        try:
+            self.conninfo = urlunsplit(parts._replace(query=urlencode(query)))
+            known = conninfo_to_dict(self.conninfo)
+        except psycopg.Error:
+            raise InvalidInput("a store is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
+        for variable in os.environ:  # who has them has the store, and decides (T4)
+            if variable.startswith("PG") or (variable == "SUPERVISOR_STORE" and os.environ[variable] == url):
+                withhold(variable)
+        withhold_secret(str(known.get("password") or ""))
+        if "options" in known:
+            raise InvalidInput("options= is set by this program: set what you need for the role (ALTER ROLE ... SET)")
+        where = f"{known.get('host', '')}{':' + str(known['port']) if 'port' in known else ''}"
+        self.name = f"postgresql://{where}/{known.get('dbname', '')}?schema={self.schema}"
+
+    def connect(self, what: str) -> tuple[Connection, Incarnation]:
+        """Raises psycopg.OperationalError, and StoreUnreadable for a server that cannot keep a store."""
+        settings = {**SETTINGS, "search_path": self.schema}
+        connection: Connection = psycopg.connect(
+            self.conninfo,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            prepare_threshold=2,
+            application_name=f"supervisor {what} {HOST}:{os.getpid()}"[:63],
+            options=" ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items()),
+            **CONNECTING,
+        )
+        try:
+            connection.adapters.register_dumper(int, Int8Dumper)
+            found = connection.execute(_ABOUT).fetchone()
+            assert found is not None
+            pid, is_standby, encoding, fsync, timeout, timeline, system, version = found
+            why = (
+                f"its version is {version // 10000}, and {OLDEST // 10000} or later is needed" if version < OLDEST
+                else "a pooler is in between (PgBouncer): name the server itself" if pid != connection.info.backend_pid
+                else "something in between drops the settings of a session" if timeout != "10s"
+                else "it is a standby, which lags: name the primary" if is_standby
+                else f"its encoding is {encoding}: make the database with ENCODING 'UTF8'" if encoding != "UTF8"
+                else "its fsync is off, so that it may lose commits" if fsync != "on"
+                else None
+            )  # fmt: skip
+            if why is not None:
+                raise StoreUnreadable(f"{self.name} cannot keep a store: {why}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection, Incarnation(system, timeline)
+
+
+def is_lost(error: BaseException, connection: Connection | None) -> bool:
+    """Whether an error means that a connection is broken, rather than that a statement was refused. The connection is
+    closed then. An error without a code comes from the client, and says nothing about what the server did."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    code = error.sqlstate or ""
+    is_client = not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if connection is None or connection.closed or is_client or code.startswith(("08", "57P")) or code == "25P03":
+        if connection is not None:
+            connection.close()
+        return True
+    return False
+
+
+class Line:
+    """One connection that is made again when it breaks. One thread at a time uses it."""
+
+    def __init__(self, address: Address, what: str, prepare: Callable[[Connection], None] | None = None) -> None:
+        self._address = address
+        self._what = what
+        self._prepare = prepare
+        self._connection: Connection | None = None
+        self._came = threading.Event()
+        self._connecting: threading.Thread | None = None
+        self._is_closed = False
+        self.incarnation = Incarnation("", "")
+        self.refused: StoreError | None = None
+        self.down_since: float | None = None
+
+    def open(self) -> None:
+        """Connect at once. Raises psycopg.Error, StoreUnreadable."""
+        self._is_closed = False
+        self._connection, self.incarnation = self._address.connect(self._what)
+        if self._prepare is not None:
+            self._prepare(self._connection)
+        self._came.set()
+
+    def get(self, wait: float = 0.0) -> Connection | None:
+        """Return the connection; None while there is none, at most so many seconds later."""
+        if self._is_closed:
+            return None
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        if self._connecting is None or not self._connecting.is_alive():
+            self._came.clear()
+            self.down_since = self.down_since or time.monotonic()
+            self._connecting = threading.Thread(target=self._connect, name=f"supervisor {self._what}", daemon=True)
+            self._connecting.start()
+        if wait and self._came.wait(wait):
+            return self._connection
+        return None
+
+    def drop(self) -> None:
+        """Break the connection, whatever its state."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def down_for(self) -> float:
+        return 0.0 if self.down_since is None else time.monotonic() - self.down_since
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.drop()
+
+    def _connect(self) -> None:
+        while not self._is_closed:
+            try:
+                connection, self.incarnation = self._address.connect(self._what)
+                if self._prepare is not None:
+                    self._prepare(connection)
+            except psycopg.Error:
+                time.sleep(0.1)
+            except StoreError as error:  # the server is another one than before
+                self.refused = error
+                time.sleep(1.0)
+            else:
+                self._connection, self.down_since, self.refused = connection, None, None
+                if self._is_closed:
+                    connection.close()
+                self._came.set()
+                return

@@ -1,0 +1,632 @@
+"""The store on PostgreSQL: any number of processes on any number of machines share it.
+
+One connection writes, another reads, and a third one, in a thread, says that this process lives (owners.py).
+
+Theory: the row of `store` is the lock of the writers. It is held from `begin` to `commit`, so positions become visible
+in their order, and no reader can miss one. What a transaction writes is gathered, and sent in one piece with its
+COMMIT; if the connection breaks, the server is asked what became of the transaction, and one that was not committed is
+sent again, provided that no other process has committed meanwhile. (It has more than 400 lines: it is one class, whose
+methods are those of Store.)
+
+Rules
+- No method waits for a lock. A server that is away makes `begin` return False, so that writers wait; a read waits
+  RIDE_SECONDS for it.
+- Every error leaves through `faults`. After StoreDied this object begins no further transaction.
+"""
+
+import gc
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+import psycopg
+
+from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.core.events import SessionCreated
+from supervisor.core.ids import STORE_JOURNALS
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.text.words import as_needles
+from supervisor.core.values import Approval
+from supervisor.seam.store import Overtaken, Store
+from supervisor.store.index import columns
+from supervisor.store.index.entries import Index
+from supervisor.store.index.listing import read_operation
+from supervisor.store.index.prefixes import SharedPrefixes
+from supervisor.store.index.projection import read_known_rows
+from supervisor.store.postgres import faults, schema
+from supervisor.store.postgres.owners import Heart, OwnedTrees
+from supervisor.store.postgres.schema import QUERIES
+from supervisor.store.postgres.server import Address, Connection, Line, is_lost
+
+R = TypeVar("R")
+
+FETCHED: Final = 100
+_END: Final = 2**63 - 1
+_REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
+RIDE_SECONDS: Final = 10.0
+"""Seconds for which a transaction or a read waits for a server that is away."""
+KEPT: Final = 10_000
+"""Commits that can still be asked for."""
+DOWN_SECONDS: Final = 120.0
+"""Seconds after which a server that is away counts as gone."""
+
+
+class PostgresStore(Store):
+    """See Store. `create=False`: `open` raises NotFound if there is no store in the database."""
+
+    is_durable = True
+    stopped_seconds: float = 10.0
+    """Seconds after which a writer that sends no more of its transaction loses the lock."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._address = Address(url)
+        self._process = os.getpid()
+        self._busy_since: float | None = None
+        self.name = self._address.name
+        self.unreadable: dict[str, str] = {}
+        self._create = create
+        self._writer = Line(self._address, "writer")
+        self._reader = Line(self._address, "reader")
+        self._died: StoreError | None = None
+        self._is_open = self._in_transaction = self._in_instant = False
+        self.generation = -1
+        self._commits = self._base = self._seen = self._last = self._written = 0
+        self._token, self._backend = "", 0
+        self._operations: list[tuple[str, Sequence[Any]]] = []
+        self._sent = 0
+        self._index = Index(self._read, self._change)
+        self._trees = OwnedTrees(self.name, self._read, self._change, self._make_heart)
+
+    def __repr__(self) -> str:
+        return f"<PostgresStore {self.name} {'dead' if self._died else 'open' if self._is_open else 'closed'}>"
+
+    def _make_heart(self, owner: str, presence: int) -> Heart:
+        return Heart(self._address, owner, presence, QUERIES["beat"])
+
+    def open(self) -> None:
+        try:
+            self._reader.open()
+            reader = self._reader.get()
+            assert reader is not None
+            schema.bring_up_to_date(reader, self._address.schema, self.name, create=self._create)
+            self._writer.open()
+        except psycopg.Error as error:
+            self.close()
+            raise faults.explain_opening(error, self.name) from error
+        except BaseException:
+            self.close()
+            raise
+        self._is_open, self._in_transaction, self._died = True, False, None
+        self.generation = self._commits = -1
+        self._prefixes = SharedPrefixes(self._read, self._change)
+        self.id = str(self._read("meta", "id")[0][0])
+        self._last = self._seen = self.last_position()
+        self.has_changed()
+
+    def close(self) -> None:
+        if os.getpid() != self._process:  # forked: the connections are those of the other process
+            return
+        former = self._trees.release()
+        if former is not None and (connection := self._reader.get()) is not None:
+            with suppress(psycopg.Error):  # others find out by the lease
+                connection.execute(QUERIES["bury"], [former])
+                connection.execute(QUERIES["clear_owners"], [""])
+        self._writer.close()
+        self._reader.close()
+        self._is_open = self._in_transaction = False
+
+    def begin(self) -> bool:
+        if self._died is not None:
+            raise StoreDied(str(self._died))
+        if not self._is_open:
+            raise faults.closed(self.name)
+        if (why := self._trees.what_happened()) is not None:
+            raise self._die(why)
+        connection = self._writer.get()
+        if connection is None:
+            if self._writer.refused is not None:
+                raise self._die(StoreDied(str(self._writer.refused)))
+            if self._writer.down_for() > DOWN_SECONDS:
+                raise self._die(faults.gone(self.name))
+            return False
+        self._operations, self._sent, self._written, self._token = [], 0, 0, secrets.token_hex(8)
+        try:
+            is_mine = self._lock(connection)
+            self._base = self._commits  # what the transaction is built on: not changed before the next `begin`
+            return is_mine
+        except psycopg.Error as error:
+            if is_lost(error, connection):
+                return False
+            raise self._fault(error) from error
+
+    def _lock(self, connection: Connection) -> bool:
+        """Begin a transaction, and take the lock; return whether it was free."""
+        with connection.pipeline():
+            connection.execute(QUERIES["begin"])
+            locked = connection.execute(QUERIES["lock"])
+            fence = connection.execute(QUERIES["fence"], [self._trees.fenced or ""])
+        found = locked.fetchone()
+        if found is None:
+            connection.execute("ROLLBACK")
+            self._free_lock(connection)
+            return False
+        self._busy_since = None
+        last, commits, format_, self._backend = found
+        self._in_transaction = True
+        why = (
+            self._trees.declared_dead()
+            if self._trees.fenced and fence.fetchone() == (0,)
+            else self._what_was_lost(last)
+        )
+        if why is not None:
+            self.rollback()
+            raise self._die(why)
+        if format_ != schema.FORMAT:
+            self.rollback()
+            raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
+        if commits != self._commits:
+            self._index.forget()
+            self._last, self._commits = last, commits
+            self.generation += 1
+        return True
+
+    def _free_lock(self, connection: Connection) -> None:
+        """Free the lock if its holder was stopped within a transaction. The server ends one that is idle between two
+        statements (idle_in_transaction_session_timeout), but not one that has sent a part of a pipeline."""
+        now = time.monotonic()
+        self._busy_since = self._busy_since or now
+        if now - self._busy_since > 1.0:
+            self._busy_since = now
+            connection.execute(QUERIES["free"], [self.stopped_seconds])
+
+    def _what_was_lost(self, last: int) -> StoreDied | None:
+        self._seen, former = max(self._seen, last), self._seen
+        return None if last >= former else faults.lost_commits(self.name, former, last)
+
+    def write(self, rows: Sequence[JournalEntry]) -> None:
+        if not self._in_transaction:
+            raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
+        draft = self._index.draft(rows)
+        numbers = {entry.id: entry.created for entry in draft.sessions.values()}
+        begun = [row.session for row in rows if isinstance(row.event, SessionCreated)]
+        if journals := STORE_JOURNALS.intersection(row.session for row in rows):
+            numbers |= self._numbers(list(journals))
+        if begun and (twice := self._numbers(begun)):
+            raise IllegalEvent(f"the store already has session {next(iter(twice))}")
+        last = self._written or self._last
+        entries = []
+        for row in rows:
+            if row.position <= last:
+                raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
+            last = row.position
+            is_created = isinstance(row.event, SessionCreated)
+            if is_created and row.session in numbers:
+                raise IllegalEvent(f"the store already has session {row.session}")
+            is_first = is_created or (row.session in STORE_JOURNALS and row.session not in numbers)
+            if is_first:
+                numbers[row.session] = last
+            elif row.session not in numbers:
+                raise IllegalEvent(f"session {row.session} has no beginning")
+            entries.append((last, numbers[row.session], row.session if is_first else None, *self._prefixes.cut(row)))
+            draft.take(row)
+        if entries:
+            self._change("append", entries)
+        self._index.put(draft)
+        self._written = last
+
+    def commit(self) -> None:
+        self._change("move", [(self._written,)])
+        self._change("sign", [(self._base + 1, self._token)])
+        if self._base % KEPT == 0:
+            self._change("clear_signs", [(self._base - KEPT,)])
+        try:
+            connection = self._writer.get()
+            try:
+                if connection is None:
+                    raise psycopg.OperationalError("the connection is lost")
+                self._send(connection, and_commit=True)
+            except psycopg.Error as error:
+                if not is_lost(error, connection):
+                    raise
+                self._settle()
+        except psycopg.Error as error:
+            fault = faults.explain(error, self.name)
+            self.rollback()
+            raise self._noted(fault) from error
+        except StoreError as fault:
+            self.rollback()
+            raise self._noted(fault) from None
+        self._in_transaction = False
+        self._commits = self._base + 1  # if others have committed since, the next `begin` sees it
+        self._prefixes.commit()
+        self._index.commit()
+        self._last = self._seen = max(self._last, self._written)
+        self._trees.commit()
+
+    def _settle(self) -> None:
+        """The connection broke while a transaction was committed: find out what became of it, and commit it if it was
+        not. Raises StoreRefused if it was not committed, StoreDied if that cannot be found out."""
+        until, is_known = time.monotonic() + RIDE_SECONDS, False
+        while time.monotonic() < until:
+            try:
+                connection = self._resume(until)
+                is_known = True  # it is sent again below: after that, another commit is in doubt
+                if connection is None:
+                    return
+                is_known = False
+                self._send(connection, and_commit=True)
+                return
+            except psycopg.Error as error:
+                if not is_lost(error, self._writer.get()):
+                    raise
+        if is_known:
+            raise faults.away(self.name)
+        raise StoreDied(
+            f"{self.name} went away during a commit; whether it was written is not known. Start the program again: it "
+            "goes on from what is there"
+        )
+
+    def _resume(self, until: float) -> Connection | None:
+        """Begin a transaction again whose connection broke, over another connection. Return None if it was committed.
+        Raises StoreRefused if another process has committed instead, and psycopg.Error if the server is away."""
+        while time.monotonic() < until:
+            connection = self._writer.get(wait=max(0.0, until - time.monotonic()))
+            if connection is None:
+                continue
+            try:
+                commits = self._base
+                if not self._lock(connection):
+                    connection.execute(  # the server has not noticed yet that the former connection is broken
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND usename = "
+                        "current_user AND application_name LIKE 'supervisor writer%'", [self._backend])  # fmt: skip
+                    time.sleep(0.01)
+                    continue
+                if self._commits != commits:
+                    signed = connection.execute(QUERIES["signed"], [commits + 1]).fetchone()
+                    connection.execute("ROLLBACK")
+                    if signed == (self._token,):
+                        self._commits = commits  # `commit` counts it
+                        return None
+                    self._in_transaction = (
+                        False  # a plan that is refused must not let the others of its batch be written
+                    )
+                    raise Overtaken(f"{self.name} broke a transaction, and another process was faster; nothing of it "
+                                       "was written")  # fmt: skip
+                self._sent = 0
+                return connection
+            except psycopg.Error as error:
+                if not is_lost(error, connection):
+                    raise
+        raise psycopg.OperationalError("the server is away")
+
+    def _send(self, connection: Connection, *, and_commit: bool) -> None:
+        """Send what was gathered, in one piece."""
+        waiting, self._sent = self._operations[self._sent :], len(self._operations)
+        with connection.pipeline():
+            for query, rows in waiting:
+                for row in rows:
+                    connection.execute(QUERIES[query], row)
+            if and_commit:
+                connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self._prefixes.rollback()
+        self._index.rollback()
+        self._trees.rollback()
+        if not self._in_transaction:
+            return
+        self._in_transaction = False
+        connection = self._writer.get()
+        if connection is not None:
+            try:
+                connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self._writer.drop()  # the server rolls back what it has
+
+    @contextmanager
+    def one_instant(self) -> Iterator[None]:
+        connection = self._reader.get(wait=RIDE_SECONDS)
+        if connection is None:
+            raise faults.closed(self.name) if not self._is_open else faults.away(self.name)
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._in_instant = True
+        try:
+            yield
+        finally:
+            self._in_instant = False
+            with suppress(psycopg.Error):
+                connection.execute("COMMIT")
+
+    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
+        end = _END if to is None else to
+        if only is None:
+            return self._known_rows(self._read("rows", after, end))
+        found = self._known_rows(self._read("rows_of", after, end, _as_json(only)))
+        return [row for row in found if type(row.event).__name__ in only]
+
+    def journal(
+        self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
+    ) -> list[JournalEntry]:
+        convert = partial(columns.journal_row, session)
+        if only is None:
+            return self._read_as(convert, QUERIES["journal"], session, after, limit=limit)
+        found = self._read_as(convert, QUERIES["journal_of"], session, after, _as_json(only))
+        return [row for row in found if type(row.event).__name__ in only][:limit]
+
+    def last_position(self) -> int:
+        return int(self._read("last_position")[0][0])
+
+    def has_changed(self) -> bool:
+        if (why := self._trees.what_happened()) is not None:
+            raise self._die(why)
+        if self._is_open and self._reader.get() is None:
+            return False  # it is only asked again
+        try:
+            ((last, _, lives),) = self._read("look", self._trees.fenced)
+        except StoreRefused:
+            return False
+        if not lives:
+            raise self._die(self._trees.declared_dead())
+        if (why := self._what_was_lost(last)) is not None:
+            raise self._die(why)
+        known, self._last = self._last, max(self._last, last)
+        return bool(last > known)
+
+    def get_session(self, session: str) -> SessionRow | None:
+        return next(iter(self._read_as(columns.full_session, QUERIES["session"], session)), None)
+
+    def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
+        return self._read_as(columns.full_session, QUERIES["some_sessions"], _as_json(sessions))
+
+    def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
+        return next(iter(self._read_as(partial(columns.latest_run, session), QUERIES["latest_run"], session)), None)
+
+    def find_sessions(
+        self,
+        *,
+        root: str | None = None,
+        is_open: bool | None = None,
+        is_awake: bool | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[SessionRow]:
+        start = after if after is not None else _END if newest_first else 0
+        tests = ["number < $1" if newest_first else "number > $1"]
+        if root is not None:
+            tests.append("root = (SELECT position FROM event WHERE id = $2)")
+        if is_open is not None:
+            tests.append("finished IS NULL" if is_open else "finished IS NOT NULL")
+        if is_awake is not None:
+            tests.append(f"finished IS NULL AND waiting_for IS {'' if is_awake else 'NOT '}NULL")
+        order = " DESC" if newest_first else ""
+        query = f"SELECT * FROM session_full WHERE {' AND '.join(tests)} ORDER BY number{order}"  # noqa: S608 # no text
+        return self._read_as(columns.full_session, query, start, *(() if root is None else (root,)), limit=limit)
+
+    def find_continued(self, root: str, after: int, start: int, limit: int) -> list[Continued]:
+        return [Continued(*row) for row in self._read("continued", root, start, after, limit)]
+
+    def next_due(self) -> list[tuple[str, datetime]]:
+        return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
+
+    def find_asking(self, approval: str) -> tuple[str, str] | None:
+        return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
+
+    def get_approval(self, approval: str) -> Approval | None:
+        return next(iter(self._read_as(columns.full_approval, QUERIES["approval"], approval)), None)
+
+    def find_approvals(
+        self,
+        *,
+        pending: bool = True,
+        root: str | None = None,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Approval]:
+        tests, parameters = ["asked > $1"], [after]
+        for column, named in (("root", root), ("session", session)):
+            if named is not None:
+                parameters.append(named)  # type: ignore[arg-type]
+                tests.append(f"{column} = (SELECT position FROM event WHERE id = ${len(parameters)})")  # noqa: S608 # no text
+        what = "*"
+        if pending:
+            tests.append("status IS NULL")
+            what = "id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body"
+        query = f"SELECT {what} FROM approval_full WHERE {' AND '.join(tests)} ORDER BY asked"  # noqa: S608 # no text
+        return self._read_as(columns.full_approval, query, *parameters, limit=limit)
+
+    def search_approvals(
+        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> list[Approval]:
+        start = after if after is not None else _END if only.newest_first else 0
+        given: list[Any] = [start]
+        tests = ["asked < $1" if only.newest_first else "asked > $1"]
+        if only.decided is not None:
+            is_status = isinstance(only.decided, str) and only.decided != "pending"
+            tests.append("status IS NULL" if only.is_pending else "status IS NOT NULL")
+            if is_status:
+                given.append(only.decided)
+                tests.append(f"status = ${len(given)}")
+        for test, wanted in (
+            ("root = (SELECT position FROM event WHERE id = {})", root),
+            ("decider = {}", only.by),
+            ("tool = {}", only.tool),
+            ("agent = {}", only.agent),
+            ("asked_at < {}", None if only.before is None else columns.to_micros(only.before)),
+            *(("strpos(words, {}) > 0", needle) for needle in as_needles(only.words)),
+        ):
+            if wanted is not None:
+                given.append(wanted)
+                tests.append(test.format(f"${len(given)}"))
+        order = " DESC" if only.newest_first else ""
+        query = f"SELECT * FROM approval_full WHERE {' AND '.join(tests)} ORDER BY asked{order}"  # noqa: S608 # no text
+        return self._read_as(columns.full_approval, query, *given, limit=limit)
+
+    def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
+        query = QUERIES["approvals_pending_in"]
+        return self._read_as(columns.full_approval, query, _as_json(roots), after, limit=limit)
+
+    def find_blocked_in(self, roots: Sequence[str], after: int, limit: int) -> list[SessionRow]:
+        query = QUERIES["sessions_blocked_in"]
+        return self._read_as(columns.full_session, query, _as_json(roots), after, limit=limit)
+
+    def find_shown(self) -> list[Approval]:
+        return self._read_as(columns.full_approval, QUERIES["approvals_shown"])
+
+    def counts(self) -> Counts:
+        sessions, is_open, pending, blocked = self._read("counts")[0]
+        since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
+        return Counts(sessions, is_open, pending, since, blocked)
+
+    def measure(self, root: str) -> tuple[int, int]:
+        found: tuple[int, int] = self._read("size_of_tree", root)[0]
+        return found
+
+    def remove(self, root: str) -> None:
+        self._index.forget()
+        self._trees.remove(root)
+        number = self._numbers([root]).get(root)
+        for query in _REMOVAL:
+            self._change(query, [(number,)])
+        self._change("remove_tree", [(root,)])
+
+    def claim(self, root: str) -> Owner | None:
+        return self._trees.claim(root)
+
+    def get_owner(self, root: str) -> Owner | None:
+        return self._trees.owner_of(root)
+
+    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
+        return self._trees.owners_of(roots)
+
+    def owners(self) -> list[Owner]:
+        return self._trees.owners()
+
+    def owns(self, root: str) -> bool:
+        return self._trees.owns(root)
+
+    def take_place(self, limit: str, at_once: int) -> int | None:
+        if (owner := self._trees.fenced) is None:
+            return 0  # this process runs no tree, and so nothing that has a limit
+
+        def take(connection: Connection) -> list[Any]:
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                connection.execute(QUERIES["place_lock"], (self._address.schema,))
+                found = connection.execute(QUERIES["take_place"], (limit, at_once, owner))
+                connection.execute("COMMIT")
+            return found.fetchall()
+
+        return next((number for (number,) in self._ask(take)), None)
+
+    def give_place_back(self, limit: str, place: int) -> None:
+        if (owner := self._trees.fenced) is not None:
+            self._ask(lambda connection: connection.execute(QUERIES["give_place_back"], (limit, place, owner)).rowcount)
+
+    def _numbers(self, sessions: Sequence[str]) -> dict[str, int]:
+        return dict(self._read("numbers", _as_json(sessions), writing=True))
+
+    def _die(self, why: StoreDied) -> StoreDied:
+        self._died = why
+        return why
+
+    def _noted(self, fault: StoreError) -> StoreError:
+        if isinstance(fault, StoreDied):
+            self._died = fault
+        return fault
+
+    def _fault(self, error: psycopg.Error) -> StoreError:
+        return self._noted(faults.explain(error, self.name))
+
+    def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
+        if writing:
+            return self._read_in_transaction(query, parameters)
+        return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
+
+    def _ask(self, work: Callable[[Connection], R]) -> R:
+        """Read; if the connection breaks, once more over another one."""
+        if not self._is_open and self._reader.get() is None:
+            raise faults.closed(self.name)
+        for is_last in (False, True):
+            connection = self._reader.get(wait=RIDE_SECONDS)
+            if connection is None:
+                raise faults.away(self.name)
+            try:
+                return work(connection)
+            except psycopg.Error as error:
+                if is_lost(error, connection):
+                    if is_last or self._in_instant:
+                        raise faults.away(self.name) from error
+                else:
+                    raise faults.explain_reading(error, self.name) from error
+            except (UnicodeEncodeError, OverflowError) as error:
+                raise faults.misused(error, self.name) from error
+        raise AssertionError
+
+    def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
+        """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
+        until, connection = time.monotonic() + RIDE_SECONDS, self._writer.get()
+        while True:
+            try:
+                if connection is None:
+                    raise psycopg.OperationalError("the connection is lost")
+                if self._sent < len(self._operations):
+                    self._send(connection, and_commit=False)
+                return connection.execute(QUERIES[query], parameters, binary=True).fetchall()
+            except psycopg.Error as error:
+                if is_lost(error, connection):
+                    if time.monotonic() > until:
+                        self._in_transaction = False
+                        raise faults.away(self.name) from error
+                    connection = self._writer.get(wait=0.5)
+                    with suppress(psycopg.Error):
+                        connection = self._resume(until)
+                    continue
+                if isinstance(error, psycopg.IntegrityError):
+                    raise IllegalEvent(f"the store already has this: {error}") from error
+                raise self._fault(error) from error
+
+    def _read_as(
+        self,
+        convert: Callable[[SharedPrefixes, columns.Columns], R],
+        query: str,
+        *parameters: Any,
+        limit: int | None = None,
+    ) -> list[R]:
+        if limit is not None:
+            query, parameters = f"{query} LIMIT ${len(parameters) + 1}", (*parameters, limit)
+
+        def read(connection: Connection) -> list[R]:
+            if limit is not None and limit <= 10 * FETCHED:
+                found: Any = connection.execute(query, parameters, binary=True)
+            else:
+                found = connection.cursor().stream(query, parameters, binary=True, size=FETCHED)
+            if limit is None or limit > FETCHED:
+                found = list(found)  # bodies, before a head is read over the same connection
+            return list(map(partial(convert, self._prefixes), found))
+
+        is_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return self._ask(read)
+        finally:
+            if is_collecting:
+                gc.enable()
+
+    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
+        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
+
+    def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""
+        self._operations.append((query, rows))
+
+
+def _as_json(ids: Collection[str]) -> str:
+    return msgspec.json.encode(list(ids)).decode()

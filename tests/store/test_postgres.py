@@ -1,0 +1,262 @@
+"""What the store on PostgreSQL promises beyond every store: one owner of a tree over all machines, lease and fence."""
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+from msgspec.structs import replace
+from store_stories import created
+
+from supervisor import (
+    Approve,
+    Context,
+    InvalidInput,
+    NotEntitled,
+    StoreDied,
+    StoreUnreadable,
+    agent,
+    open_supervisor,
+    tool,
+)
+from supervisor.core.rows import JournalEntry
+from supervisor.store.postgres.server import Address
+from supervisor.store.postgres.store import PostgresStore
+from supervisor.system.inside import refuse_below_owner
+from supervisor.system.withheld import is_withheld
+
+
+def _created(position, name):
+    return JournalEntry(position, name, created(root=name))
+
+
+@pytest.fixture
+def stores(postgres):
+    """Two processes, as far as the server can tell: two open stores of one schema."""
+    both = PostgresStore(postgres), PostgresStore(postgres)
+    for each in both:
+        each.open()
+    yield both
+    for each in both:
+        each.close()
+
+
+def _claim(store, root):
+    assert store.begin()
+    owner = store.claim(root)
+    store.commit()
+    return owner
+
+
+def _ask(url, statement, *values):
+    address = Address(url)
+    with psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}") as connection:
+        cursor = connection.execute(statement, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes_again(stores, postgres):
+    """Its successor buries it in the transaction that takes the tree; under the lock it finds that out, and dies."""
+    first, second = stores
+    assert _claim(first, "r") is None
+    assert _claim(second, "r").id == first.owners()[0].id  # it lives
+    first._trees._heart.stop()  # as SIGSTOP does, which also keeps the connection at the server for a while
+    _ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
+    _ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
+                   "WHERE o.beat > clock_timestamp() - interval '10 s'")  # fmt: skip # without a server's first seconds
+    assert _claim(second, "r") is None
+    with pytest.raises(StoreDied, match="silent for too long"):
+        first.begin()
+    with pytest.raises(StoreDied):
+        first.has_changed()
+    assert second.begin()  # and the lock is free
+    second.rollback()
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["committed", "not committed"])
+def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_once(stores, is_there):
+    """A connection that breaks around COMMIT leaves one copy of the entries, whether COMMIT had reached the server."""
+    first, second = stores
+    assert first.begin()
+    first.write([_created(1, "one")])
+    send = first._send
+
+    def cut(connection, *, and_commit):
+        first._send = send
+        if is_there:
+            send(connection, and_commit=and_commit)
+        connection.close()
+        raise psycopg.OperationalError("cut")
+
+    first._send = cut
+    first.commit()
+    assert [row.session for row in second.rows(0)] == ["one"]
+    assert first.begin()
+    first.write([_created(2, "two")])
+    first.commit()
+    assert [row.position for row in second.rows(0)] == [1, 2]
+
+
+def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):
+    """`begin` returns False at once while another process is in a transaction."""
+    first, second = stores
+    assert first.begin()
+    before = time.monotonic()
+    assert not second.begin()
+    assert time.monotonic() - before < 1
+    first.rollback()
+    assert second.begin()
+    second.rollback()
+
+
+def test_a_writer_that_was_stopped_while_it_sent_its_transaction_loses_the_lock(stores, postgres):
+    """The server sees no idle transaction then, so the next writer ends the connection."""
+    address, (_, second) = Address(postgres), stores
+    second.stopped_seconds = 0.5
+    options = f"-c search_path={address.schema} -c application_name=supervisor\\ writer"
+    stopped = psycopg.connect(address.conninfo, autocommit=True, options=options)
+    with suppress(psycopg.OperationalError), stopped.pipeline():  # it is told when it sends the rest
+        stopped.execute("BEGIN")
+        assert stopped.execute("SELECT last FROM store FOR UPDATE").fetchone() == (0,)
+        stopped.execute("SELECT 1")
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        until = time.monotonic() + 10
+        while not (is_mine := second.begin()) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert is_mine
+        second.rollback()
+
+
+def test_the_places_of_a_limit_hold_over_processes_and_end_with_their_owner(stores):
+    """Two processes share two places; those of a process that has left are free."""
+    first, second = stores
+    _claim(first, "a"), _claim(second, "b")
+    assert {first.take_place("tests", 2), first.take_place("tests", 2)} == {0, 1}
+    assert second.take_place("tests", 2) is None
+    first.give_place_back("tests", 1)
+    assert second.take_place("tests", 2) == 1
+    first.close()
+    assert second.take_place("tests", 2) == 0
+
+
+def test_an_owner_on_another_machine_is_no_process_of_this_one(stores):
+    """Its pid may be that of our parent: a person may decide here all the same. One of this machine still counts."""
+    first, _ = stores
+    _claim(first, "a")
+    (owner,) = first.owners()
+    foreign = replace(owner, id="0" * 32, machine="another")
+    refuse_below_owner("deciding", [foreign], in_doubt=True)
+    with pytest.raises(NotEntitled):
+        refuse_below_owner("deciding", [replace(foreign, machine=owner.machine, pid=2**30)], in_doubt=True)
+
+
+def test_a_database_that_cannot_keep_a_store_is_refused_with_the_reason(server):
+    """One with another encoding than UTF-8 would lose letters."""
+    name = f"latin{secrets.token_hex(4)}"
+    _ask(server, f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    store = PostgresStore(f"{server.rpartition('/')[0]}/{name}")
+    with pytest.raises(StoreUnreadable, match="UTF8"):
+        store.open()
+
+
+def test_no_name_and_no_error_has_the_password_of_the_url():
+    """A URL may have one; messages and logs have the host, the database and the schema."""
+    store = PostgresStore("postgresql://ada:sesame@127.0.0.1:1/db?schema=s")
+    assert store.name == "postgresql://127.0.0.1:1/db?schema=s"
+    with pytest.raises(StoreUnreadable) as refused:
+        store.open()
+    assert "sesame" not in f"{refused.value}{store!r}"
+    with pytest.raises(InvalidInput, match="schema="):
+        PostgresStore("postgresql://h/db?schema=Bad-Name")
+
+
+def test_no_command_gets_the_variables_by_which_the_store_is_reached(monkeypatch):
+    """Who has them has the store, and decides."""
+    monkeypatch.setenv("PGPASSFILE", "/etc/pass")
+    monkeypatch.setenv("SUPERVISOR_STORE", "postgresql://h/db")
+    monkeypatch.setenv("OTHER", "sesame two")
+    PostgresStore("postgresql://h/db")
+    PostgresStore("postgresql://ada:sesame@h/db")
+    variables = {"PGPASSFILE": "/etc/pass", "SUPERVISOR_STORE": "postgresql://h/db", "OTHER": "sesame two"}
+    assert all(is_withheld(name, value) for name, value in variables.items())
+
+
+@tool(policy="ask")
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_decision_made_anywhere_reaches_the_process_that_runs_the_tree(postgres, backend):
+    """One process runs the session, another one decides, each with its own store of the same URL."""
+
+    async def both():
+        async with open_supervisor(postgres) as runs:
+            run = await runs.start(asks, "prod")
+            async with open_supervisor(postgres, create=False) as decides:
+                with anyio.fail_after(20):
+                    while not (pending := await decides.find_approvals()):
+                        await anyio.sleep(0.01)
+                    await decides.decide(pending[0].id, Approve(by="ada"))
+                    before = time.monotonic()
+                    assert (await run.outcome()).kind == "succeeded"
+                    assert time.monotonic() - before < 2
+
+    anyio.run(both, backend=backend)
+
+
+def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
+    """docs/how-to/postgresql.md: it reads everything, and can decide nothing."""
+    page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
+    (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    role, schema = f"reader{secrets.token_hex(4)}", Address(postgres).schema
+    _ask(postgres, f"CREATE ROLE {role} LOGIN")
+    for statement in grants.replace("payments", schema).replace("reader", role).split(";\n"):
+        _ask(postgres, statement) if statement.strip() else None
+    reads = postgres.replace("supervisor@", f"{role}@")
+    assert _ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        _ask(reads, "UPDATE store SET last = 0")
+
+
+def test_commands_read_decide_replay_export_and_prune_on_postgresql(postgres, tmp_path):
+    """`--store postgresql://...` names the store for every command that needs no daemon next to it."""
+    agents = tmp_path / "agents.py"
+    agents.write_text(
+        "from supervisor import agent, tool\n\n@tool(policy='ask')\nasync def deploy(target: str) -> str:\n"
+        "    return target\n\n@agent\nasync def asks(ctx, target: str) -> str:\n"
+        "    return (await ctx.call(deploy, target)).kind\n"
+    )
+
+    def command(*words):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
+        done = subprocess.run(
+            [sys.executable, "-m", "supervisor", *words, "--store", postgres],
+            capture_output=True, text=True, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode in (0, 3), done.stderr
+        return done.stdout
+
+    command("run", "agents.py:asks", '"prod"')
+    (pending,) = json.loads(command("approvals", "--json"))
+    assert "follows" in command("check-replay", "agents.py")
+    command("approve", pending["id"])
+    command("resume", pending["root_session"])
+    assert '"succeeded"' in command("show", pending["root_session"], "--json")
+    assert '"SessionCreated"' in command("export", pending["root_session"])
+    command("prune", "--older-than", "0s", "--yes")
+    assert pending["root_session"] not in command("sessions", "--json")
