@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
@@ -223,14 +224,9 @@ class Call(ABC):
             if ruled is not None and ruled[0] == own_policy == "allow" and any(map(is_allowance, ruled[1])):
                 ruled = None  # it runs without an allowance, too
             policy = own_policy if ruled is None else ruled[0]
-            asks = policy == "ask"
-            has_news = asks and not self.attempt.host.environment.is_former
-            patterns = offered if has_news else grantable
-            if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
-                raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             at = self.now()
             allowed_by = tuple(filter(is_allowance, ruled[1])) if ruled is not None and policy == "allow" else ()
-            requested = e.ToolCallRequested(
+            request = e.ToolCallRequested(
                 at=at,
                 operation=self.operation,
                 tool=content.tool,
@@ -242,23 +238,10 @@ class Call(ABC):
                 command=content.command,
                 claims=content.claims,
                 paths=content.paths,
-                defaults=self.defaults if asks else (),
-                default_values=self.default_values if asks and self.is_editable else JSON_NULL,
-                why=self._why(ruled, view, state) if has_news else "",
-                note=self._note(state) if has_news else "",
-                schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
-                parameters=self.parameters if asks and self.is_editable else JSON_NULL,
-                approval=approval if asks else None,
-                patterns=patterns(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1][0].id or ruled[1][0].origin,
-                expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
-                because=self.because if has_news else "",
-                preview=self.preview_seconds if asks else None,
                 allowances=tuple(map(key_of, allowed_by)),
-                uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
-                minutes=SOME_MINUTES if has_news else 0,
             )
-            yield session, requested
+            yield session, request if policy != "ask" else self._asking(request, approval, ruled, view, state)
             yield from uses_of(allowed_by, session, self.operation, at)
             if refusal:
                 yield session, finished_call(self.operation, at, "error", refusal, UNFIT)
@@ -268,6 +251,36 @@ class Call(ABC):
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append_to_many(plan)
+
+    def _asking(
+        self,
+        request: e.ToolCallRequested,
+        approval: str,
+        ruled: Ruled | None,
+        view: View,
+        state: SessionState,
+    ) -> e.ToolCallRequested:
+        """Return the request with what a person needs who is asked about it."""
+        if state.cancel is not None or self.attempt.stop_reason is not None:
+            raise RunStopping("the run was told to stop, so it asks for no approvals any more")
+        has_news = not self.attempt.host.environment.is_former
+        patterns = offered if has_news else grantable
+        return replace(
+            request,
+            defaults=self.defaults,
+            default_values=self.default_values if self.is_editable else JSON_NULL,
+            why=self._why(ruled, view, state) if has_news else "",
+            note=self._note(state) if has_news else "",
+            schema=self.edit_schema if self.is_editable else JSON_NULL,
+            parameters=self.parameters if self.is_editable else JSON_NULL,
+            approval=approval,
+            patterns=patterns(self.content) if ruled is None or not has_news else (),
+            expires_at=expiry(request.at, self.attempt.spec.approval_expires_in),
+            because=self.because if has_news else "",
+            preview=self.preview_seconds,
+            uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
+            minutes=SOME_MINUTES if has_news else 0,
+        )
 
     def _why(self, ruled: Ruled | None, view: View, state: SessionState) -> str:
         rules, own = self.attempt.host.rules, self.attempt.spec.rules
