@@ -105,6 +105,25 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_onc
     assert [row.position for row in second.rows(0)] == [1, 2]
 
 
+def test_a_store_of_the_former_format_is_raised_and_one_of_a_newer_format_refused(stores, postgres):
+    """A program that has the store open learns it at its next commit: it would take an allowance for a rule without an
+    end."""
+    ours, older = stores
+    _ask(postgres, "UPDATE store SET format = format - 1")
+    with pytest.raises(StoreUnreadable):
+        older.begin()
+    again = PostgresStore(postgres)
+    again.open()
+    assert again.begin()
+    again.rollback()
+    again.close()
+    _ask(postgres, "UPDATE store SET format = format + 1")
+    with pytest.raises(StoreUnreadable):
+        PostgresStore(postgres).open()
+    with pytest.raises(StoreUnreadable):
+        ours.begin()
+
+
 def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):
     """`begin` returns False at once while another process is in a transaction."""
     first, second = stores
