@@ -7,6 +7,8 @@ therefore grant only what the journal says was offered.
 Rules
 - A press that needs a text (`edit`, `explain`, `reply`) opens a form. The text comes back with the same code.
 - A person says yes only to what they have seen: a card that does not show the whole request has `unseen_buttons`.
+- `approve` alone is this call, once, as a slash command says it; a dot and the index of an option follow on a button.
+  `allow` is this call and later ones until an end, with the index of an allowance.
 - `decision_of` is the only way from a code to a decision. It raises InvalidInput for a code that does not fit.
 """
 
@@ -14,7 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.wording.granting import HOW_LONG, allowance_label, allowance_text, approve_for, grant_text
+from supervisor.channels.wording.granting import (
+    ALLOW,
+    APPROVE as APPROVE,
+    HOW_LONG,
+    allowance_label,
+    allowance_text,
+    approve_for,
+    grant_text,
+)
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.encoding import read_exact
@@ -22,10 +32,6 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 
-APPROVE: Final = "approve"
-"""This call, once, as a slash command says it. A button adds a dot and the index of an option."""
-ALLOW: Final = "allow"
-"""This call, and later ones until an end: with a dot and the index of an allowance."""
 EDIT: Final = "edit"
 DENY: Final = "deny"
 EXPLAIN: Final = "explain"

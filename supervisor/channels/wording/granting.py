@@ -19,13 +19,17 @@ from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
 from supervisor.core.values import HOW_LONG as HOW_LONG, Allowance, Approval, Approve, Option, Scope
 
+APPROVE: Final = "approve"
+ALLOW: Final = "allow"
+"""With a dot and an index: the codes of buttons (channels/chat/presses.py)."""
 WIDER: Final[tuple[Scope, ...]] = ("session", "always")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A way to allow more than this one call. `pattern`: safe for a screen, shown whole, perhaps of several lines;
-    `covers`: a text that says what it covers."""
+    """A way to allow more than this one call. `code`: that of its button; `pattern`: safe for a screen, shown whole,
+    perhaps of several lines; `covers`: a text that says what it covers."""
 
+    code: str
     option: Option
     pattern: str
     covers: str
@@ -48,13 +52,19 @@ def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
     """Return what may be granted in a scope: first the allowances of the session, then the exact pattern; nothing if
     only "once" is offered."""
     first = tuple(
-        Grant(Option("session", each.pattern), _shown(each.pattern), _covers(approval, each.pattern), each)
-        for each in approval.allowances
+        Grant(
+            f"{ALLOW}.{place}",
+            Option("session", each.pattern),
+            _shown(each.pattern),
+            _covers(approval, each.pattern),
+            each,
+        )
+        for place, each in enumerate(approval.allowances)
         if scope == "session"
     )
     return first + tuple(
-        Grant(option, _shown(option.pattern), _covers(approval, option.pattern))
-        for option in approval.options
+        Grant(f"{APPROVE}.{place}", option, _shown(option.pattern), _covers(approval, option.pattern))
+        for place, option in enumerate(approval.options)
         if option.scope == scope and option.pattern is not None
     )
 

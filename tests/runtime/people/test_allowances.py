@@ -130,7 +130,7 @@ async def test_the_minutes_of_an_allowance_are_judged_when_a_call_is_asked_for()
 
 @pytest.mark.parametrize("end", ENDS, ids=str)
 @pytest.mark.parametrize(("then", "kind"), [("time passes", "ok"), ("revoked", "denied"), ("denied", "denied")])
-async def test_what_a_request_has_used_holds_until_its_effect_unless_it_is_revoked_or_denied(end, then, kind):
+async def test_an_allowance_holds_from_the_request_to_the_effect_unless_it_is_revoked_or_denied(end, then, kind):
     """A9: meanwhile the call waits for a place of a limit. What it has used stays used."""
     opens = anyio.Event()
 

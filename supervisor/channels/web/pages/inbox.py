@@ -26,7 +26,7 @@ from supervisor.channels.web.pages.markup import Language, Part, Span, count_cha
 from supervisor.channels.web.pages.rows import Row, row_of
 from supervisor.channels.wording.cards import NUMBERS, all_facts, make_card, path_text, quoted
 from supervisor.channels.wording.form_words import fields_of
-from supervisor.channels.wording.granting import WIDER, Grant as GrantedRule, grants, reach
+from supervisor.channels.wording.granting import WIDER, grants, reach
 from supervisor.core.approvals import facts
 from supervisor.core.approvals.drawing import direction_of, draw_code
 from supervisor.core.approvals.facts import name_text
@@ -70,14 +70,12 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to approve that also allows later calls. `value`: the code of its button, which the form sends; `is_first`:
-    it has a button of its own."""
+    """A way to approve that also allows later calls. `value`: what the form sends of the code of its button."""
 
     value: str
     words: str
     pattern: str
     effect: str
-    is_first: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -273,21 +271,14 @@ def wider(approval: Approval) -> list[Grant]:
     """Return the ways to approve that also allow later calls, with a description of those calls (A7)."""
     return [
         Grant(
-            value=_code_of(approval, grant),
+            value=grant.code.removeprefix("approve."),
             words=grant.words,
             pattern=f"{visible(approval.tool)} {grant.pattern}",
             effect=f"{grant.covers}; not asked again {reach(approval, scope, grant.allowance)}",
-            is_first=grant.allowance is not None,
         )
         for scope in WIDER
         for grant in grants(approval, scope)
     ]
-
-
-def _code_of(approval: Approval, grant: GrantedRule) -> str:
-    if grant.allowance is not None:
-        return f"{presses.ALLOW}.{approval.allowances.index(grant.allowance)}"
-    return str(approval.options.index(grant.option))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
