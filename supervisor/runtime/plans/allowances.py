@@ -15,6 +15,7 @@ Rules
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.ids import RULES
 from supervisor.runtime.journal.view import Entry, View
 
@@ -34,10 +35,12 @@ _NONE: Final[Mapping[str, int]] = {}
 
 
 def used(view: View, rule: Rule) -> int:
-    """Return how many calls have used an allowance; all of them, if the tree that counts them is gone."""
+    """Return how many calls have used an allowance; all of them, if the journal that counts them is gone or damaged."""
     if rule.uses is None:
         return 0
-    counting = view.find_session(rule.session or RULES)
+    counting = None
+    with suppress(StoreUnreadable):  # that tree cannot run either
+        counting = view.find_session(rule.session or RULES)
     return rule.uses if counting is None or rule.id is None else counting.uses.get(rule.id, 0)
 
 

@@ -126,8 +126,11 @@ class LocalReads(StoreSupervisor):
         await checkpoint()
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
-        now = self._runner.clock.now()
-        found = (masked_rule(listed(view, rule, now)) for rule in self._runner.rules.find(view))
+        found, now = list[Rule](), self._runner.clock.now()
+        for rule in self._runner.rules.find(view):
+            if rule.uses is not None and rule.session is not None:
+                await checkpoint()  # the journal of its session is read, if that is not in memory
+            found.append(masked_rule(listed(self._runner.journal.look(), rule, now)))
         return self._lists.whole(found, view.position)
 
     async def find_schedules(self) -> Page[ScheduleView]:

@@ -367,10 +367,11 @@ async def test_a_fork_has_no_allowance_of_its_source():
     async with opened(store) as supervisor:
         run, _ = await begun(supervisor, ["x", "x", "x"], Approve(by="ana", uses=2))
         await run.result()
-        before = 1 + next(n for n, each in enumerate(events(store, "s")) if type(each) is e.RuleUsed)
-        copy = await supervisor.fork("s", before=before - 1, by="ana")
+        *_, third = (n for n, each in enumerate(events(store, "s"), 1) if type(each) is e.ToolCallRequested)
+        copy = await supervisor.fork("s", before=third, by="ana")
         await waiting(supervisor, 1)
         assert (len(effects), events(store, copy.session, e.RuleUsed)) == (3, [])
+        assert len(events(store, copy.session, e.ToolCallRequested)) == 3
 
 
 async def test_a_retry_goes_on_with_what_is_left():
