@@ -49,6 +49,7 @@ from supervisor.core.events import (
     Reported as Reported,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
     RunBlocked as RunBlocked,
     RunFinished as RunFinished,
     RunPassivated as RunPassivated,

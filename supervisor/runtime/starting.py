@@ -25,6 +25,7 @@ from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
+from supervisor.runtime.plans.allowances import check_countable
 from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.reading.reads import LocalReads
 from supervisor.seam import commands as c
@@ -117,6 +118,7 @@ class LocalStarting(LocalReads):
                 raise misfit
             command.check_exact()
             self._refuse_nameless(spec)
+            check_countable(begun.rules)
             is_new = True
             self._claim_new(view, root)
             on_behalf_of = printable_text(command.requester) if command.requester else who

@@ -79,6 +79,7 @@ FIELDS = {
     "ApprovalHushed": {"by": "ana", "until": AT},
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
+    "RuleUsed": {"rule": "r1", "session": "s1"},
     "DecisionRefused": {"by": "eve", "reason": "no approver"},
     "CredentialsShown": {"by": "ana"},
     "CommandRefused": {"act": "cancel sessions", "by": "eve", "reason": "no operator"},

@@ -93,6 +93,7 @@ ReminderSent              .         .         .         open      stopping  fini
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished
+RuleUsed                  .         .         .         open      stopping  finished
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished

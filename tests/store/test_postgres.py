@@ -24,6 +24,7 @@ from supervisor import (
     StoreDied,
     StoreUnreadable,
     agent,
+    allow,
     open_supervisor,
     tool,
 )
@@ -103,6 +104,25 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_onc
     first.write([_created(2, "two")])
     first.commit()
     assert [row.position for row in second.rows(0)] == [1, 2]
+
+
+def test_a_store_of_the_former_format_is_raised_and_one_of_a_newer_format_refused(stores, postgres):
+    """A program that has the store open learns it at its next commit: it would take an allowance for a rule without an
+    end."""
+    ours, older = stores
+    _ask(postgres, "UPDATE store SET format = format - 1")
+    with pytest.raises(StoreUnreadable):
+        older.begin()
+    again = PostgresStore(postgres)
+    again.open()
+    assert again.begin()
+    again.rollback()
+    again.close()
+    _ask(postgres, "UPDATE store SET format = format + 1")
+    with pytest.raises(StoreUnreadable):
+        PostgresStore(postgres).open()
+    with pytest.raises(StoreUnreadable):
+        ours.begin()
 
 
 def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):
@@ -217,6 +237,24 @@ def test_a_decision_made_anywhere_reaches_the_process_that_runs_the_tree(postgre
                     assert time.monotonic() - before < 2
 
     anyio.run(both, backend=backend)
+
+
+def test_two_machines_never_spend_the_last_use_of_an_allowance_twice(postgres):
+    """A19: each has calls at once; what is left over asks."""
+
+    async def both():
+        async with open_supervisor(postgres) as one, open_supervisor(postgres) as other:
+            rule = await one.add_rule(allow("deploy", '{"target":"x"}', uses=5), by="ana")
+            for number in range(8):
+                await (one, other)[number % 2].start(asks, "x", session=f"s{number}")
+            with anyio.fail_after(20):
+                while len(await one.find_sessions(is_open=True)) != len(await one.find_approvals()):
+                    await anyio.sleep(0.05)
+            done = [view for view in await one.find_sessions() if view.outcome is not None]
+            (found,) = await other.find_rules()
+            assert (len(done), found.id, found.used, found.ended) == (5, rule.id, 5, True)
+
+    anyio.run(both)
 
 
 def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):

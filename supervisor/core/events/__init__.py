@@ -37,6 +37,7 @@ from supervisor.core.events.asking import (
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
 )
 from supervisor.core.events.budgets import (
     BudgetAnswered as BudgetAnswered,
@@ -151,6 +152,7 @@ AnyEvent = (
     | ReminderSent
     | RuleAdded
     | RuleRevoked
+    | RuleUsed
     | DecisionRefused
     | CommandRefused
     | CredentialsShown

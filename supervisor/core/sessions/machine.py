@@ -84,6 +84,7 @@ _ENDING: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _AFTERWARDS: Final = (
     *_CARDS,
@@ -98,6 +99,7 @@ _AFTERWARDS: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _LIVING: Final = (
     *_ENDING,

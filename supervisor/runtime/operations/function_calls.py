@@ -39,6 +39,7 @@ from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Call, Denied, Effect
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
+from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import HOST
 
@@ -327,8 +328,9 @@ class FunctionCall(Call):
             return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
+        view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=host.rules.about(host.journal.look(), facts, content),
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,

@@ -98,9 +98,9 @@ def _entries(
     approvals: Sequence[Approval],
     view: View,
 ) -> tuple[list[Entry], set[str]]:
-    entries, done, roots = list[Entry](), set[str](), set[str]()
+    entries, done, roots, planned = list[Entry](), set[str](), set[str](), dict[str, int]()
     for said in find(view):
-        for state, event in released(
+        for state, event, uses in released(
             view,
             runner.rules,
             said,
@@ -110,8 +110,9 @@ def _entries(
             may=admission.may_decide,
             settle=runner.environment.settle,
             ours=runner.environment.files_of_ours,
+            planned=planned,
         ):
             done.add(event.approval)
             roots.add(state.facts.root)
-            entries += [(state.id, event), *runner.follow(state, event)]
+            entries += [(state.id, event), *uses, *runner.follow(state, event)]
     return entries, roots

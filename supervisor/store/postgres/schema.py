@@ -8,7 +8,8 @@ from typing import Final
 from supervisor.core.errors import NotFound, StoreUnreadable
 from supervisor.store.postgres.server import Connection
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""In format 1 no rule ends by itself. Its tables are the same; a program of that format refuses this one."""
 
 
 def _text(name: str) -> str:
@@ -43,6 +44,8 @@ def bring_up_to_date(connection: Connection, schema: str, name: str, *, create: 
             connection.execute("INSERT INTO meta VALUES ('id', $1)", [secrets.token_hex(5)])
             connection.execute("INSERT INTO store (format, last, commits) VALUES ($1, 0, 0)", [FORMAT])
         (format_,) = connection.execute("SELECT format FROM store").fetchone() or (0,)
+        if format_ < FORMAT:
+            connection.execute("UPDATE store SET format = $1", [FORMAT])
         if format_ > FORMAT:
             raise StoreUnreadable(
                 f"{name} was written by a newer version of this program (format {format_}, this one reads up to "
