@@ -35,6 +35,11 @@ def explain_reading(error: psycopg.Error, name: str) -> Exception:
 
 
 def explain_opening(error: psycopg.Error, name: str) -> StoreError:
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return StoreUnreadable(
+            f"{name} cannot be opened now: another process upgrades it, or reads its tables, as a backup does; nothing "
+            "was begun. Try again when that has ended"
+        )
     return StoreUnreadable(f"{name} cannot be opened: {str(error).strip()}; nothing was begun")
 
 

@@ -71,8 +71,8 @@ class PostgresStore(Store):
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
-        self._writer = Line(self._address, "writer")
-        self._reader = Line(self._address, "reader")
+        self._writer = Line(self._address, "writer", self._come_in)
+        self._reader = Line(self._address, "reader", self._come_in)
         self._died: StoreError | None = None
         self._is_open = self._in_transaction = self._in_instant = False
         self.generation = -1
@@ -89,12 +89,17 @@ class PostgresStore(Store):
     def _make_heart(self, owner: str, presence: int) -> Heart:
         return Heart(self._address, owner, presence, QUERIES["beat"])
 
+    def _come_in(self, connection: Connection) -> None:
+        """Raises StoreUnreadable if the store was upgraded or replaced since it was opened."""
+        is_first = not self._is_open
+        found = schema.come_in(connection, self._address.schema, self.name, create=self._create and is_first)
+        if not is_first and found != self.id:
+            raise StoreUnreadable(f"{self.name} is another store than the one that was opened. Start the program again")
+        self.id = found
+
     def open(self) -> None:
         try:
             self._reader.open()
-            reader = self._reader.get()
-            assert reader is not None
-            schema.bring_up_to_date(reader, self._address.schema, self.name, create=self._create)
             self._writer.open()
         except psycopg.Error as error:
             self.close()
@@ -105,7 +110,6 @@ class PostgresStore(Store):
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
-        self.id = str(self._read("meta", "id")[0][0])
         self._last = self._seen = self.last_position()
         self.has_changed()
 
@@ -130,8 +134,7 @@ class PostgresStore(Store):
             raise self._die(why)
         connection = self._writer.get()
         if connection is None:
-            if self._writer.refused is not None:
-                raise self._die(StoreDied(str(self._writer.refused)))
+            self._check(self._writer)
             if self._writer.down_for() > DOWN_SECONDS:
                 raise self._die(faults.gone(self.name))
             return False
@@ -167,7 +170,7 @@ class PostgresStore(Store):
         if why is not None:
             self.rollback()
             raise self._die(why)
-        if format_ != schema.FORMAT:
+        if format_ != schema.newest():
             self.rollback()
             raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
         if commits != self._commits:
@@ -366,6 +369,7 @@ class PostgresStore(Store):
         if (why := self._trees.what_happened()) is not None:
             raise self._die(why)
         if self._is_open and self._reader.get() is None:
+            self._check(self._reader)
             return False  # it is only asked again
         try:
             ((last, _, lives),) = self._read("look", self._trees.fenced)
@@ -533,6 +537,11 @@ class PostgresStore(Store):
     def _numbers(self, sessions: Sequence[str]) -> dict[str, int]:
         return dict(self._read("numbers", _as_json(sessions), writing=True))
 
+    def _check(self, line: Line) -> None:
+        """Raise StoreDied if the server that answers now keeps no store, or another one than before."""
+        if self._is_open and line.refused is not None:
+            raise self._die(StoreDied(str(line.refused)))
+
     def _die(self, why: StoreDied) -> StoreDied:
         self._died = why
         return why
@@ -557,6 +566,7 @@ class PostgresStore(Store):
         for is_last in (False, True):
             connection = self._reader.get(wait=RIDE_SECONDS)
             if connection is None:
+                self._check(self._reader)
                 raise faults.away(self.name)
             try:
                 return work(connection)
