@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import secrets
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -77,6 +78,22 @@ def anyio_backend(request):
 def virtual_backend(request):
     """A backend whose clock jumps to the next timer."""
     return request.param()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The URL of a database on the PostgreSQL server of this run."""
+    import postgres_server  # with psycopg, which other tests need not wait for
+
+    base = tmp_path_factory.getbasetemp()
+    with postgres_server.shared(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres(server):
+    """The URL of a store of its own on PostgreSQL."""
+    return f"{server}?schema=t{secrets.token_hex(6)}"
 
 
 @pytest.fixture

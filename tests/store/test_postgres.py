@@ -14,6 +14,7 @@ import anyio
 import psycopg
 import pytest
 from msgspec.structs import replace
+from postgres_server import ask
 from store_stories import created
 
 from supervisor import (
@@ -56,21 +57,14 @@ def _claim(store, root):
     return owner
 
 
-def _ask(url, statement, *values):
-    address = Address(url)
-    with psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}") as connection:
-        cursor = connection.execute(statement, values)
-        return cursor.fetchall() if cursor.description else []
-
-
 def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes_again(stores, postgres):
     """Its successor buries it in the transaction that takes the tree; under the lock it finds that out, and dies."""
     first, second = stores
     assert _claim(first, "r") is None
     assert _claim(second, "r").id == first.owners()[0].id  # it lives
     first._trees._heart.stop()  # as SIGSTOP does, which also keeps the connection at the server for a while
-    _ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
-    _ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
+    ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
+    ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
                    "WHERE o.beat > clock_timestamp() - interval '10 s'")  # fmt: skip # without a server's first seconds
     assert _claim(second, "r") is None
     with pytest.raises(StoreDied, match="silent for too long"):
@@ -159,15 +153,6 @@ def test_an_owner_on_another_machine_is_no_process_of_this_one(stores):
         refuse_below_owner("deciding", [replace(foreign, machine=owner.machine, pid=2**30)], in_doubt=True)
 
 
-def test_a_database_that_cannot_keep_a_store_is_refused_with_the_reason(server):
-    """One with another encoding than UTF-8 would lose letters."""
-    name = f"latin{secrets.token_hex(4)}"
-    _ask(server, f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
-    store = PostgresStore(f"{server.rpartition('/')[0]}/{name}")
-    with pytest.raises(StoreUnreadable, match="UTF8"):
-        store.open()
-
-
 def test_no_name_and_no_error_has_the_password_of_the_url():
     """A URL may have one; messages and logs have the host, the database and the schema."""
     store = PostgresStore("postgresql://ada:sesame@127.0.0.1:1/db?schema=s")
@@ -224,13 +209,13 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
     page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
     (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     role, schema = f"reader{secrets.token_hex(4)}", Address(postgres).schema
-    _ask(postgres, f"CREATE ROLE {role} LOGIN")
+    ask(postgres, f"CREATE ROLE {role} LOGIN")
     for statement in grants.replace("payments", schema).replace("reader", role).split(";\n"):
-        _ask(postgres, statement) if statement.strip() else None
+        ask(postgres, statement) if statement.strip() else None
     reads = postgres.replace("supervisor@", f"{role}@")
-    assert _ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    assert ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        _ask(reads, "UPDATE store SET last = 0")
+        ask(reads, "UPDATE store SET last = 0")
 
 
 def test_commands_read_decide_replay_export_and_prune_on_postgresql(postgres, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import format_agents
 import pytest
-from postgres_server import connect, load, text_of
+from postgres_server import ask, connect, load, text_of
 from store_stories import append, asked, created, everything, started
 
 from supervisor import Approve, StoreDied, StoreUnreadable, open_supervisor
@@ -54,8 +54,7 @@ def older(postgres):
 
 
 def version_of(url):
-    with connect(url) as connection:
-        return connection.execute("SELECT format FROM store").fetchone()[0]
+    return ask(url, "SELECT format FROM store")[0][0]
 
 
 def requester(url):
@@ -96,11 +95,8 @@ def test_no_store_is_upgraded_while_another_process_has_it_open(older):
 def test_a_program_of_the_older_format_that_was_cut_off_during_an_upgrade_writes_no_more(older):
     """When its connections are made again, they find the new number."""
     with opened(older) as store:
-        with connect(older) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                f"WHERE application_name LIKE 'supervisor %:{os.getpid()}'"
-            )
+        ask(older, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                   f"WHERE application_name LIKE 'supervisor %:{os.getpid()}'")  # fmt: skip
         with newer(), opened(older) as other:
             append(other, ("b", created("b")))
         with pytest.raises(StoreDied, match="newer version of this program"):

@@ -14,6 +14,12 @@ import psycopg
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
 
 _DAMAGED: Final = ("XX001", "XX002")
+_REFUSED: Final = (
+    ("unsupported startup parameter", "a pooler is in between (PgBouncer): name the server itself"),
+    ("unrecognized configuration parameter", "version 13 or later of PostgreSQL is needed, and no pooler in between"),
+    ("session is read-only", "it is a standby, which lags, or its sessions only read: name the primary"),
+)
+"""What a pooler, an older server, and libpq itself, answer to the connection that we ask for."""
 
 
 def explain(error: psycopg.Error, name: str) -> StoreError:
@@ -40,7 +46,9 @@ def explain_opening(error: psycopg.Error, name: str) -> StoreError:
             f"{name} cannot be opened now: another process upgrades it, or reads its tables, as a backup does; nothing "
             "was begun. Try again when that has ended"
         )
-    return StoreUnreadable(f"{name} cannot be opened: {str(error).strip()}; nothing was begun")
+    said = str(error).strip()
+    why = next((f"{why} ({said})" for text, why in _REFUSED if text in said), None)
+    return StoreUnreadable(f"{name} cannot be opened: {said if why is None else why}; nothing was begun")
 
 
 def misused(error: Exception, name: str) -> InvalidInput:

@@ -52,7 +52,7 @@ CONNECTING: Final[dict[str, Any]] = {
 OLDEST: Final = 130000
 _ABOUT: Final = """
 SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'),
-       current_setting('idle_in_transaction_session_timeout'), current_setting('server_version_num')::int
+       current_setting('idle_in_transaction_session_timeout')
 """
 
 
@@ -92,25 +92,31 @@ class Address:
             **CONNECTING,
         )
         try:
-            connection.adapters.register_dumper(int, Int8Dumper)
-            found = connection.execute(_ABOUT).fetchone()
-            assert found is not None
-            pid, is_standby, encoding, fsync, timeout, version = found
-            why = (
-                f"its version is {version // 10000}, and {OLDEST // 10000} or later is needed" if version < OLDEST
-                else "a pooler is in between (PgBouncer): name the server itself" if pid != connection.info.backend_pid
-                else "something in between drops the settings of a session" if timeout != "10s"
-                else "it is a standby, which lags: name the primary" if is_standby
-                else f"its encoding is {encoding}: make the database with ENCODING 'UTF8'" if encoding != "UTF8"
-                else "its fsync is off, so that it may lose commits" if fsync != "on"
-                else None
-            )  # fmt: skip
-            if why is not None:
+            if (why := _why_not(connection)) is not None:
                 raise StoreUnreadable(f"{self.name} cannot keep a store: {why}")
+            connection.adapters.register_dumper(int, Int8Dumper)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _why_not(connection: Connection) -> str | None:
+    """Return the reason why a server cannot keep a store; None if it can."""
+    version = connection.info.server_version
+    if version < OLDEST:
+        return f"its version is {version // 10000}, and {OLDEST // 10000} or later is needed"
+    found = connection.execute(_ABOUT).fetchone()
+    assert found is not None
+    pid, is_standby, encoding, fsync, timeout = found
+    return (
+        "a pooler is in between (PgBouncer): name the server itself" if pid != connection.info.backend_pid
+        else "something in between drops the settings of a session" if timeout != "10s"
+        else "it is a standby, which lags: name the primary" if is_standby
+        else f"its encoding is {encoding}: make the database with ENCODING 'UTF8'" if encoding != "UTF8"
+        else "its fsync is off, so that it may lose commits" if fsync != "on"
+        else None
+    )  # fmt: skip
 
 
 def is_lost(error: BaseException, connection: Connection | None) -> bool:

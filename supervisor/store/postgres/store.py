@@ -98,20 +98,25 @@ class PostgresStore(Store):
         self.id = found
 
     def open(self) -> None:
-        try:
-            self._reader.open()
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            raise faults.explain_opening(error, self.name) from error
-        except BaseException:
-            self.close()
-            raise
+        if (fault := self._connect()) is not None:
+            raise fault  # alone: psycopg's error has the password in an attribute
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
         self._last = self._seen = self.last_position()
         self.has_changed()
+
+    def _connect(self) -> StoreError | None:
+        try:
+            self._reader.open()
+            self._writer.open()
+        except psycopg.Error as error:
+            self.close()
+            return faults.explain_opening(error, self.name)
+        except BaseException:
+            self.close()
+            raise
+        return None
 
     def close(self) -> None:
         if os.getpid() != self._process:  # forked: the connections are those of the other process
