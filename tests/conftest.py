@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from one_backend import left_out
 
-from supervisor import AgentSpec, agent
+from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, virtual_asyncio, virtual_trio
 
 ROOT = Path(__file__).parent
@@ -94,6 +94,16 @@ def server(tmp_path_factory):
 def postgres(server):
     """The URL of a store of its own on PostgreSQL."""
     return f"{server}?schema=t{secrets.token_hex(6)}"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def new_store(request, tmp_path):
+    """A store of each kind, which was not opened yet."""
+    if request.param == "postgres":
+        from supervisor.store.postgres.store import PostgresStore
+
+        return PostgresStore(request.getfixturevalue("postgres"))
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
 
 
 @pytest.fixture

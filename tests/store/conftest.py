@@ -2,24 +2,15 @@
 
 import pytest
 
-from supervisor.store.memory import MemoryStore
-from supervisor.store.sqlite.store import SqliteStore
-
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "state" / "store.db"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request, path):
+@pytest.fixture
+def store(new_store):
     """An open, empty store."""
-    if request.param == "postgres":
-        from supervisor.store.postgres.store import PostgresStore
-
-        store = PostgresStore(request.getfixturevalue("postgres"))
-    else:
-        store = MemoryStore() if request.param == "memory" else SqliteStore(path)
-    store.open()
-    yield store
-    store.close()
+    new_store.open()
+    yield new_store
+    new_store.close()
