@@ -13,10 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import postgres_server
+from watching import until_death
 
 import supervisor
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.store.sqlite import store as of_files
+from supervisor.testing import replaced
 
 _stack = ExitStack()
 _server, _pid = _stack.enter_context(postgres_server.running()), os.getpid()
@@ -29,4 +31,5 @@ class ByPath(PostgresStore):
         super().__init__(f"{_server.url}?schema=p{sha256(os.fsencode(path)).hexdigest()[:16]}", create=create)
 
 
-of_files.SqliteStore = supervisor.SqliteStore = ByPath
+for _owner in (of_files, supervisor):
+    until_death(replaced(_owner, "SqliteStore", ByPath))
