@@ -156,7 +156,9 @@ def ask(url, statement, *values):
 
 def connect(url):
     address = Address(url)
-    return psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}")
+    return psycopg.connect(
+        address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, options=f"-c search_path={address.schema}"
+    )
 
 
 FIXTURE = "fixture_of_a_format"

@@ -11,13 +11,15 @@ import os
 import random
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "crash"), str(HERE.parent)]
 
 from fuzz_cases import Tally, run_case, shrink  # noqa: E402 # the path must be set first
 from fuzz_programs import make_case  # noqa: E402
+from fuzz_stores import begin_server  # noqa: E402
 
 
 def main() -> int:
@@ -33,9 +35,17 @@ def main() -> int:
     parser.add_argument(
         "--times", type=int, default=None, help="how often each file is run, or each try of a shrinking"
     )
+    parser.add_argument("--postgres", action="store_true", help="each store is on a PostgreSQL server")
     parser.add_argument("--shrink", action="store_true", help="make the failing cases of the files smaller")
     parser.add_argument("--keep", default="/tmp/fuzz-failures", help="where failing cases are kept")
     asked = parser.parse_args()
+    with ExitStack() as stack:
+        if asked.postgres:
+            begin_server(stack)
+        return run(asked)
+
+
+def run(asked: argparse.Namespace) -> int:
     tally = Tally(Path(asked.keep))
     if asked.shrink:
         for file in asked.files:

@@ -31,12 +31,12 @@ from typing import Any
 import anyio
 import fuzz_agents
 import fuzz_dumps
+import fuzz_stores
 import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to
-from live_states import Replayed
 
-from supervisor import Budget, InvalidInput, Limit, NotFound, SqliteStore, TreeOwned, open_supervisor
+from supervisor import Budget, InvalidInput, Limit, NotFound, TreeOwned, open_supervisor
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -48,39 +48,8 @@ class Left(Exception):
     """Raised to leave a supervisor."""
 
 
-class Store(SqliteStore):
-    """A store with slow commits, which can end the process at a commit."""
-
-    def __init__(self, folder: str, life: dict[str, Any], chance: random.Random) -> None:
-        super().__init__(f"{folder}/store.db")
-        self.runner: Any = None
-        self._replayed = Replayed(self)
-        self.count = 0
-        self._life = life
-        self._chance = chance
-
-    def begin(self) -> bool:
-        begun = super().begin()
-        if begun and self.runner is not None and self.count % 5 == 0:
-            for difference in self._replayed.differences(self.runner.journal):
-                record("differences", difference)
-        return begun
-
-    def commit(self) -> None:
-        self.count += 1
-        if disk := self._life["disk"]:
-            time.sleep(self._chance.choice(disk))
-        self._perhaps_die("before")
-        super().commit()
-        self._perhaps_die("after")
-
-    def _perhaps_die(self, when: str) -> None:
-        if self._life["end"] == "commit" and (when, self.count) == (self._life["when"], self._life["n"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
-    """Begin a process. Return its pid."""
+def fork(folder: str, name: str, main: Callable[[], int | None]) -> int:
+    """Begin a process, whose exit code is what `main` returns. Return its pid."""
     if pid := os.fork():
         return pid
     code = FELL
@@ -90,8 +59,7 @@ def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.write(2, f"-- {name} {time.time():.3f}\n".encode())
-        main()
-        code = 0
+        code = main() or 0
     except BaseException:  # a fork must not go on as its parent
         traceback.print_exc()
     finally:
@@ -125,42 +93,53 @@ def _live(case: dict[str, Any], number: int, folder: str) -> None:
 
 async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None:
     chance = random.Random(f"{case['seed']} {life}")
-    store = Store(folder, life, chance)
+    store = fuzz_stores.let_die(fuzz_stores.make_store(folder), life, chance)
     fuzz_dumps.watch(lambda: (store.count, len(fuzz_agents.lines("effects"))), lambda: store.runner)
     with anyio.CancelScope() as scope:
         async with (
-            open_supervisor(store, passivate_after=life["passivate_after"], limits=_limits(case)) as supervisor,
+            open_supervisor(store, passivate_after=life["passivate_after"], limits=limits_of(case)) as supervisor,
             _ending(life, scope),
         ):
             store.runner = supervisor._runner
             budget = Budget(**case["budget"]) if "budget" in case else None
             try:
-                run = await supervisor.start(
-                    fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT, budget=budget
-                )
+                agent = fuzz_agents.AGENTS[case["agent"]]
+                run = await begin(supervisor, agent, case["program"], session=ROOT, budget=budget)
                 if case.get("talks"):
-                    await supervisor.start(fuzz_agents.talker, "m0", session=TALK)
+                    await begin(supervisor, fuzz_agents.talker, "m0", session=TALK)
             except TreeOwned:  # another one has taken it up, and does as it likes with it
                 await anyio.sleep(LONGEST)
                 return
             _tell("started", ROOT)
             async with anyio.create_task_group() as tasks:
                 if life["person"] is not None or life["end"] in ("natural", "final"):
-                    tasks.start_soon(_person, supervisor, chance, life["person"] or 0.0)
+                    tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
                 if life["end"] != "leave":
                     await _until_end(run, life)
                     if life["end"] == "final":
-                        await _end_all(supervisor)
+                        await end_all(supervisor)
                 else:
                     await anyio.sleep(life["at"])
                 tasks.cancel_scope.cancel()
 
 
-def _limits(case: dict[str, Any]) -> list[Limit]:
+async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> Any:
+    """Start a session, or take it up when the process that ran it is known to be dead."""
+    until = anyio.current_time() + fuzz_stores.patience()
+    while True:
+        try:
+            return await supervisor.start(agent, program, **options)
+        except TreeOwned:
+            if anyio.current_time() >= until:
+                raise
+            await anyio.sleep(0.05)
+
+
+def limits_of(case: dict[str, Any]) -> list[Limit]:
     return [Limit(name, at_once=1) for name in case.get("limits", ())]
 
 
-async def _end_all(supervisor: Any) -> None:
+async def end_all(supervisor: Any) -> None:
     """End the other processes that the case began."""
     await supervisor.resume_all()
     while open_ones := await supervisor.find_sessions(is_open=True):
@@ -230,7 +209,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
 # -- people ------------------------------------------------------------------------------------------------------------
 
 
-async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
+async def person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
     """Decide every approval, and send to each session that waits for a message."""
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
@@ -294,7 +273,7 @@ def _be_other(folder: str, backend: str, other: dict[str, Any], chance: random.R
 
 
 async def _other(folder: str, do: str, chance: random.Random) -> None:
-    store = SqliteStore(f"{folder}/store.db", create=False)
+    store = fuzz_stores.make_store(folder, create=False)
     runner: list[Any] = [None]
     fuzz_dumps.watch(lambda: do, lambda: runner[0])
     try:
@@ -325,7 +304,7 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
             _tell("cancelled", session)
         case "adopt":
             with anyio.move_on_after(0.4):
-                await _person(supervisor, chance, 0.01)
+                await person(supervisor, chance, 0.01)
 
 
 def final(case: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from typing import Any
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
 from fuzz_programs import is_denied, may_be_cut_off, operations
+from fuzz_stores import make_store
 
-from supervisor import MemoryStore, SqliteStore
+from supervisor import MemoryStore
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
+from supervisor.seam.store import Store
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
@@ -32,7 +34,7 @@ class Story:
 
     def __init__(self, folder: str, case: dict[str, Any], codes: dict[int, int]) -> None:
         self.case, self.codes, self._folder = case, codes, folder
-        store = SqliteStore(f"{folder}/store.db", create=False)
+        store = make_store(folder, create=False)
         store.open()
         try:
             self.rows = store.rows(0)
@@ -111,7 +113,7 @@ class Call:
         return json.loads(bytes(self.results[0].details)).get("reason") if self.results else None
 
 
-def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
+def _wrong_index(store: Store, rows: list[Any]) -> Iterator[str]:
     """Check the index against one of a store into which the journals are written anew."""
     other = MemoryStore()
     other.open()

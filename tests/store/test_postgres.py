@@ -32,6 +32,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.system.inside import refuse_below_owner
+from supervisor.system.machine import NAMESPACE
 from supervisor.system.withheld import is_withheld
 
 
@@ -151,6 +152,21 @@ def test_an_owner_on_another_machine_is_no_process_of_this_one(stores):
     refuse_below_owner("deciding", [foreign], in_doubt=True)
     with pytest.raises(NotEntitled):
         refuse_below_owner("deciding", [replace(foreign, machine=owner.machine, pid=2**30)], in_doubt=True)
+
+
+def test_a_process_of_this_machine_that_was_killed_is_dead_while_its_lease_goes_on(stores, postgres):
+    """A person decides at once after a crash, since no process is left that could have started theirs, and the next
+    process takes its trees. One of another container may be alive although its pid is not seen."""
+    first, second = stores
+    assert _claim(first, "r") is None
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    ask(postgres, "UPDATE owner SET pid = $1, machine = split_part(machine, ' ', 1) || ' pid:[1]'", ended.pid)
+    assert [owner.pid for owner in second.owners()] == [second.get_owner("r").pid] == [ended.pid]
+    assert _claim(second, "r").pid == ended.pid
+    ask(postgres, "UPDATE owner SET machine = split_part(machine, ' ', 1) || ' ' || $1", NAMESPACE)
+    assert (second.owners(), second.get_owner("r"), second.get_owners(["r"])) == ([], None, {})
+    assert _claim(second, "r") is None
 
 
 def test_no_name_and_no_error_has_the_password_of_the_url():
