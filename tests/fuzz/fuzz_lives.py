@@ -36,7 +36,7 @@ import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to
 
-from supervisor import Budget, InvalidInput, Limit, NotFound, TreeOwned, open_supervisor
+from supervisor import Budget, InvalidInput, Limit, NotFound, StoreRefused, TreeOwned, open_supervisor
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -110,7 +110,7 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
             except TreeOwned:  # another one has taken it up, and does as it likes with it
                 await anyio.sleep(LONGEST)
                 return
-            _tell("started", ROOT)
+            tell("started", ROOT)
             async with anyio.create_task_group() as tasks:
                 if life["person"] is not None or life["end"] in ("natural", "final"):
                     tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
@@ -148,7 +148,7 @@ async def end_all(supervisor: Any) -> None:
 
 async def _until_end(run: Any, life: dict[str, Any]) -> None:
     outcome = await run.outcome()
-    _tell("outcome", outcome.kind)
+    tell("outcome", outcome.kind)
     if life["end"] not in ("natural", "final"):
         await anyio.sleep(0.05)
     if life["end"] in ("kill", "commit"):
@@ -201,7 +201,7 @@ def _lose_the_outcome() -> None:
 
 SABOTAGE: dict[str, Callable[[], None]] = {
     "effects": lambda: record("effects", "c1"),
-    "told": lambda: _tell("decided", "nobody", "accepted"),
+    "told": lambda: tell("decided", "nobody", "accepted"),
     "index": _lose_the_outcome,
 }
 
@@ -214,7 +214,11 @@ async def person(supervisor: Any, chance: random.Random, hesitates: float) -> No
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
         while True:
-            for approval in await supervisor.find_approvals():
+            try:
+                found = await supervisor.find_approvals()
+            except StoreRefused:  # the connection broke while it read: it asks again
+                found = []
+            for approval in found:
                 if approval.id not in seen:
                     seen.add(approval.id)
                     tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
@@ -249,18 +253,21 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
     if (decision := answer_to(approval)) is None:
         return
     await anyio.sleep(hesitates)
-    result = await supervisor.decide(approval.id, decision)
-    _tell("decided", approval.id, result.kind)
+    try:
+        result = await supervisor.decide(approval.id, decision)
+    except StoreRefused:  # the connection broke; others decide it
+        return
+    tell("decided", approval.id, result.kind)
 
 
 async def _send(supervisor: Any, session: str) -> None:
     text = f"m{time.time_ns()}p{os.getpid()}"
     with suppress(InvalidInput):  # it has just ended, or is being cancelled
         receipt = await supervisor.send(session, text, by="ana")
-        _tell("sent", session, receipt.message, receipt.kind)
+        tell("sent", session, receipt.message, receipt.kind)
 
 
-def _tell(*words: str) -> None:
+def tell(*words: str) -> None:
     record("told", json.dumps(words))
 
 
@@ -301,7 +308,7 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
         case "cancel":
             session = chance.choice(views).id
             await supervisor.cancel(session, reason="enough", by="bob")
-            _tell("cancelled", session)
+            tell("cancelled", session)
         case "adopt":
             with anyio.move_on_after(0.4):
                 await person(supervisor, chance, 0.01)

@@ -136,15 +136,23 @@ def _wrong_index(store: Store, rows: list[Any]) -> Iterator[str]:
 
 def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
     """Yield what is wrong while no process has the store open."""
-    for name, found in story.events.items():
-        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
-            if not block.is_presumed:  # the code has not changed, so it follows its journal
-                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
     own, *others = codes.values()
     allowed = (0, -9) if life["end"] in ("kill", "commit") else (0,)
     for code in [*([own] if own not in allowed else []), *filter(None, others)]:
         yield f"{KINDS.get(code, 'fell')}: exit code {code}, see the log"
     yield from (f"live: {line}" for line in story.lines("differences"))
+    yield from wrong_on_disk(story)
+
+
+def wrong_on_disk(story: Story) -> Iterator[str]:
+    """Yield what is wrong whatever has died meanwhile."""
+    for name, found in story.events.items():
+        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
+            if not block.is_presumed:  # the code has not changed, so it follows its journal
+                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
+    for said in story.lines("died"):
+        if "silent for too long" not in said:
+            yield f"died: {said}"
     yield from story.wrong_index
     yield from _wrong_effects(story)
     yield from _wrong_spending(story)
@@ -287,7 +295,7 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
             yield f"result: {call.x} {kind} ({reason}), not {wanted}"
         case "denied", _ if times:
             yield f"result: {call.x} was denied, and ran"
-        case "ok" | "error", _ if not times:
+        case "ok" | "error", _ if not times and op["tool"] != "late":  # its time may be over before it begins
             yield f"result: {call.x} {call.kind}, and never ran"
 
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 from postgres_server import ask
-from store_stories import created
+from store_stories import append, created
 
 from supervisor import (
     Approve,
@@ -23,6 +23,7 @@ from supervisor import (
     InvalidInput,
     NotEntitled,
     StoreDied,
+    StoreRefused,
     StoreUnreadable,
     agent,
     open_supervisor,
@@ -74,6 +75,24 @@ def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes
         first.has_changed()
     assert second.begin()  # and the lock is free
     second.rollback()
+
+
+@pytest.mark.parametrize("has_moved", [False, True], ids=["nothing was written", "an entry was written"])
+def test_reads_of_one_instant_go_on_over_another_connection_if_it_is_still_the_present(stores, postgres, has_moved):
+    """Otherwise they would mix two instants: the reader is told to ask again."""
+    first, second = stores
+    with first.one_instant():
+        assert first.counts().sessions == 0
+        if has_moved:
+            append(second, ("a", created("a")))
+        ask(postgres, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                      f"WHERE application_name LIKE 'supervisor reader %:{os.getpid()}'")  # fmt: skip
+        if has_moved:
+            with pytest.raises(StoreRefused, match="try again"):
+                first.counts()
+        else:
+            assert first.counts().sessions == 0
+    assert first.counts().sessions == has_moved
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["committed", "not committed"])

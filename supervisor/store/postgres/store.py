@@ -74,7 +74,8 @@ class PostgresStore(Store):
         self._writer = Line(self._address, "writer", self._come_in)
         self._reader = Line(self._address, "reader", self._come_in)
         self._died: StoreError | None = None
-        self._is_open = self._in_transaction = self._in_instant = False
+        self._is_open = self._in_transaction = False
+        self._instant: int | None = None
         self.generation = -1
         self._commits = self._base = self._seen = self._last = self._written = 0
         self._token, self._backend = "", 0
@@ -339,17 +340,14 @@ class PostgresStore(Store):
 
     @contextmanager
     def one_instant(self) -> Iterator[None]:
-        connection = self._reader.get(wait=RIDE_SECONDS)
-        if connection is None:
-            raise faults.closed(self.name) if not self._is_open else faults.away(self.name)
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        self._in_instant = True
+        self._instant = self._ask(_begin_instant)
         try:
             yield
         finally:
-            self._in_instant = False
+            self._instant = None
             with suppress(psycopg.Error):
-                connection.execute("COMMIT")
+                if (connection := self._reader.get()) is not None:
+                    connection.execute("COMMIT")
 
     def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
         end = _END if to is None else to
@@ -565,25 +563,23 @@ class PostgresStore(Store):
         return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
 
     def _ask(self, work: Callable[[Connection], R]) -> R:
-        """Read; if the connection breaks, once more over another one."""
+        """Read; if the connection breaks, again over another one."""
         if not self._is_open and self._reader.get() is None:
             raise faults.closed(self.name)
-        for is_last in (False, True):
-            connection = self._reader.get(wait=RIDE_SECONDS)
-            if connection is None:
-                self._check(self._reader)
-                raise faults.away(self.name)
+        until, is_again = time.monotonic() + RIDE_SECONDS, False
+        while (connection := self._reader.get(wait=max(0.0, until - time.monotonic()))) is not None:
             try:
+                if is_again and self._instant is not None and _begin_instant(connection) != self._instant:
+                    raise faults.away(self.name)  # the instant of the other reads is over
                 return work(connection)
             except psycopg.Error as error:
-                if is_lost(error, connection):
-                    if is_last or self._in_instant:
-                        raise faults.away(self.name) from error
-                else:
+                if not is_lost(error, connection):
                     raise faults.explain_reading(error, self.name) from error
+                is_again = True
             except (UnicodeEncodeError, OverflowError) as error:
                 raise faults.misused(error, self.name) from error
-        raise AssertionError
+        self._check(self._reader)
+        raise faults.away(self.name)
 
     def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
@@ -641,6 +637,15 @@ class PostgresStore(Store):
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""
         self._operations.append((query, rows))
+
+
+def _begin_instant(connection: Connection) -> int:
+    """Let all reads see the present until COMMIT. Return its number: no other present has the same one."""
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = connection.execute("SELECT commits FROM store")
+    (commits,) = found.fetchone() or (0,)
+    return int(commits)
 
 
 def _as_json(ids: Collection[str]) -> str:
