@@ -14,7 +14,8 @@ import anyio
 import psycopg
 import pytest
 from msgspec.structs import replace
-from store_stories import created
+from postgres_server import ask
+from store_stories import append, created
 
 from supervisor import (
     Approve,
@@ -22,6 +23,7 @@ from supervisor import (
     InvalidInput,
     NotEntitled,
     StoreDied,
+    StoreRefused,
     StoreUnreadable,
     agent,
     allow,
@@ -32,6 +34,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.system.inside import refuse_below_owner
+from supervisor.system.machine import NAMESPACE
 from supervisor.system.withheld import is_withheld
 
 
@@ -57,21 +60,14 @@ def _claim(store, root):
     return owner
 
 
-def _ask(url, statement, *values):
-    address = Address(url)
-    with psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}") as connection:
-        cursor = connection.execute(statement, values)
-        return cursor.fetchall() if cursor.description else []
-
-
 def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes_again(stores, postgres):
     """Its successor buries it in the transaction that takes the tree; under the lock it finds that out, and dies."""
     first, second = stores
     assert _claim(first, "r") is None
     assert _claim(second, "r").id == first.owners()[0].id  # it lives
     first._trees._heart.stop()  # as SIGSTOP does, which also keeps the connection at the server for a while
-    _ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
-    _ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
+    ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
+    ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
                    "WHERE o.beat > clock_timestamp() - interval '10 s'")  # fmt: skip # without a server's first seconds
     assert _claim(second, "r") is None
     with pytest.raises(StoreDied, match="silent for too long"):
@@ -80,6 +76,24 @@ def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes
         first.has_changed()
     assert second.begin()  # and the lock is free
     second.rollback()
+
+
+@pytest.mark.parametrize("has_moved", [False, True], ids=["nothing was written", "an entry was written"])
+def test_reads_of_one_instant_go_on_over_another_connection_if_it_is_still_the_present(stores, postgres, has_moved):
+    """Otherwise they would mix two instants: the reader is told to ask again."""
+    first, second = stores
+    with first.one_instant():
+        assert first.counts().sessions == 0
+        if has_moved:
+            append(second, ("a", created("a")))
+        ask(postgres, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                      f"WHERE application_name LIKE 'supervisor reader %:{os.getpid()}'")  # fmt: skip
+        if has_moved:
+            with pytest.raises(StoreRefused, match="try again"):
+                first.counts()
+        else:
+            assert first.counts().sessions == 0
+    assert first.counts().sessions == has_moved
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["committed", "not committed"])
@@ -179,13 +193,19 @@ def test_an_owner_on_another_machine_is_no_process_of_this_one(stores):
         refuse_below_owner("deciding", [replace(foreign, machine=owner.machine, pid=2**30)], in_doubt=True)
 
 
-def test_a_database_that_cannot_keep_a_store_is_refused_with_the_reason(server):
-    """One with another encoding than UTF-8 would lose letters."""
-    name = f"latin{secrets.token_hex(4)}"
-    _ask(server, f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
-    store = PostgresStore(f"{server.rpartition('/')[0]}/{name}")
-    with pytest.raises(StoreUnreadable, match="UTF8"):
-        store.open()
+def test_a_process_of_this_machine_that_was_killed_is_dead_while_its_lease_goes_on(stores, postgres):
+    """A person decides at once after a crash, since no process is left that could have started theirs, and the next
+    process takes its trees. One of another container may be alive although its pid is not seen."""
+    first, second = stores
+    assert _claim(first, "r") is None
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    ask(postgres, "UPDATE owner SET pid = $1, machine = split_part(machine, ' ', 1) || ' pid:[1]'", ended.pid)
+    assert [owner.pid for owner in second.owners()] == [second.get_owner("r").pid] == [ended.pid]
+    assert _claim(second, "r").pid == ended.pid
+    ask(postgres, "UPDATE owner SET machine = split_part(machine, ' ', 1) || ' ' || $1", NAMESPACE)
+    assert (second.owners(), second.get_owner("r"), second.get_owners(["r"])) == ([], None, {})
+    assert _claim(second, "r") is None
 
 
 def test_no_name_and_no_error_has_the_password_of_the_url():
@@ -262,13 +282,13 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
     page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
     (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     role, schema = f"reader{secrets.token_hex(4)}", Address(postgres).schema
-    _ask(postgres, f"CREATE ROLE {role} LOGIN")
+    ask(postgres, f"CREATE ROLE {role} LOGIN")
     for statement in grants.replace("payments", schema).replace("reader", role).split(";\n"):
-        _ask(postgres, statement) if statement.strip() else None
+        ask(postgres, statement) if statement.strip() else None
     reads = postgres.replace("supervisor@", f"{role}@")
-    assert _ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    assert ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        _ask(reads, "UPDATE store SET last = 0")
+        ask(reads, "UPDATE store SET last = 0")
 
 
 def test_commands_read_decide_replay_export_and_prune_on_postgresql(postgres, tmp_path):
