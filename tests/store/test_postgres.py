@@ -229,6 +229,8 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
         _ask(postgres, statement) if statement.strip() else None
     reads = postgres.replace("supervisor@", f"{role}@")
     assert _ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    assert stores[0].secret()
+    assert _ask(reads, "SELECT * FROM secret") == []  # it signs logins, which decide
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         _ask(reads, "UPDATE store SET last = 0")
 

@@ -215,6 +215,25 @@ DELETE FROM session WHERE root = $1;
 -- remove_tree: remove its owner
 DELETE FROM tree WHERE root = $1;
 
+-- lines: those of a book after a number
+SELECT number, text FROM line WHERE book = $1 AND number > $2 ORDER BY number;
+
+-- line_lock: one process at a time adds lines of this store, so their numbers become visible in order
+SELECT pg_advisory_xact_lock(hashtextextended($1, 2));
+
+-- add_lines: add some to a book, in order
+INSERT INTO line (book, text)
+SELECT $1, value FROM json_array_elements_text($2::json) WITH ORDINALITY AS k(value, key) ORDER BY key;
+
+-- remove_lines: remove some from a book
+DELETE FROM line WHERE book = $1 AND text IN (SELECT json_array_elements_text($2::json));
+
+-- make_secret: keep a secret, unless there is one
+INSERT INTO secret (name, value) VALUES ('logins', $1) ON CONFLICT DO NOTHING;
+
+-- secret: the secret that signs logins
+SELECT value FROM secret WHERE name = 'logins';
+
 -- place_lock: one process at a time takes places of this store
 SELECT pg_advisory_xact_lock(hashtextextended($1, 1));
 

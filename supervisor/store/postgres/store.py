@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import psycopg
+from platformdirs import user_state_path
 
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
@@ -40,6 +41,7 @@ from supervisor.store.index.listing import read_operation
 from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.postgres import faults, schema
+from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
@@ -90,6 +92,8 @@ class PostgresStore(Store):
         return Heart(self._address, owner, presence, QUERIES["beat"])
 
     def open(self) -> None:
+        if self._is_open and self._died is None:  # a daemon opens it to have its secret
+            return
         try:
             self._reader.open()
             reader = self._reader.get()
@@ -106,6 +110,7 @@ class PostgresStore(Store):
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
         self.id = str(self._read("meta", "id")[0][0])
+        self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
         self.has_changed()
 
@@ -511,6 +516,16 @@ class PostgresStore(Store):
 
     def owns(self, root: str) -> bool:
         return self._trees.owns(root)
+
+    def secret(self) -> bytes:
+        def ask(connection: Connection) -> list[Any]:
+            connection.execute(QUERIES["make_secret"], (secrets.token_bytes(32),))
+            return connection.execute(QUERIES["secret"]).fetchall()
+
+        return bytes(self._ask(ask)[0][0])
+
+    def book(self, name: str) -> LinesOfBook:
+        return LinesOfBook(name, self._address, self._ask)
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         if (owner := self._trees.fenced) is None:
