@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from supervisor.core.errors import StoreRefused
@@ -14,6 +14,10 @@ from supervisor.core.values import Approval
 class Overtaken(StoreRefused):
     """Nothing of a transaction was written, since another process has committed meanwhile. The journal runs the plans
     again, on what is there now; no caller of the journal is told."""
+
+
+class StoreAway(StoreRefused):
+    """The server of a store does not answer now. Nothing is lost, and what was refused may be tried again soon."""
 
 
 class Book(Protocol):
@@ -46,6 +50,8 @@ class Store(ABC):
     """Where the store is, for messages to people."""
     id: str
     """10 lower-case letters and digits, made with the store. Its cursors begin with them. Set by `open`."""
+    is_shared: bool = False
+    """Whether processes on several machines may have it open."""
     is_durable: bool
     """Whether another process, or a later one, can answer the approvals of this one (A6)."""
     local: str | None = None
@@ -97,6 +103,10 @@ class Store(ABC):
     def book(self, name: str) -> Book | None:
         """Return a book of the store; None if it has none itself, and the lines are in a file next to it."""
         return None
+
+    def skew(self) -> timedelta:
+        """Return by how much the store's clock is ahead of this machine's; nothing for one of one machine. Cheap."""
+        return timedelta()
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         """Take one of the places of a limit that all processes of the store share, and return its number; None if
@@ -244,6 +254,16 @@ class Store(ABC):
     @abstractmethod
     def claim(self, root: str) -> Owner | None:
         """Within a transaction: own a tree, or return the living process that owns it. A dead owner is replaced."""
+
+    def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Within a transaction: own those of these trees that no other process owns; return the owners of the others. A
+        store on another machine does it by one query."""
+        return {root: owner for root in roots if (owner := self.claim(root)) is not None}
+
+    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+        """Return the open sessions of some trees, parents before children. A store on another machine does it by one
+        query."""
+        return [row for root in roots for row in self.find_sessions(root=root, is_open=True)]
 
     @abstractmethod
     def get_owner(self, root: str) -> Owner | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -28,8 +29,10 @@ from supervisor import (
     tool,
 )
 from supervisor.core.rows import JournalEntry
+from supervisor.runtime.clock.clock import Clock
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
+from supervisor.system.identity import HOST, host_of, is_elsewhere, is_here
 from supervisor.system.inside import refuse_below_owner
 from supervisor.system.withheld import is_withheld
 
@@ -157,6 +160,32 @@ def test_an_owner_on_another_machine_is_no_process_of_this_one(stores):
     refuse_below_owner("deciding", [foreign], in_doubt=True)
     with pytest.raises(NotEntitled):
         refuse_below_owner("deciding", [replace(foreign, machine=owner.machine, pid=2**30)], in_doubt=True)
+
+
+def test_the_time_of_a_timer_is_the_servers(stores):
+    """A machine whose clock is an hour late stamps and waits by the server's; a few milliseconds are no difference."""
+    first, _ = stores
+    now = datetime.now(UTC)
+    first._set_clock(now, now + timedelta(milliseconds=20))
+    assert first.skew() == timedelta()
+    first._set_clock(now, now + timedelta(hours=1))
+
+    async def ahead():
+        return Clock(first.skew).now() - datetime.now(UTC)
+
+    assert abs(anyio.run(ahead) - timedelta(hours=1)) < timedelta(seconds=1)
+    first._set_clock(now - timedelta(seconds=5), now)  # an answer that took 5 s says nothing
+    assert first.skew() > timedelta(minutes=59)
+
+
+def test_a_pid_of_another_machine_is_looked_for_on_no_other():
+    """Two containers may have one host name; and a machine that cannot look at a process does not say that it is gone."""
+    assert is_here(host_of(is_shared=True))
+    assert is_here(HOST)  # a journal of one machine
+    other = f"{HOST}/00000000"
+    assert is_elsewhere(other)
+    assert not is_here(other)
+    assert not is_elsewhere("renamed")
 
 
 def test_a_database_that_cannot_keep_a_store_is_refused_with_the_reason(server):
