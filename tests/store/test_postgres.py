@@ -179,7 +179,7 @@ def test_the_time_of_a_timer_is_the_servers(stores):
 
 
 def test_a_pid_of_another_machine_is_looked_for_on_no_other():
-    """Two containers may have one host name; and a machine that cannot look at a process does not say that it is gone."""
+    """Two containers may have one host name. A machine that cannot look at a process does not say that it is gone."""
     assert is_here(host_of(is_shared=True))
     assert is_here(HOST)  # a journal of one machine
     other = f"{HOST}/00000000"
