@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -31,8 +32,10 @@ from supervisor import (
     tool,
 )
 from supervisor.core.rows import JournalEntry
+from supervisor.runtime.clock.clock import Clock
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
+from supervisor.system.identity import HOST, host_of, is_elsewhere, is_here
 from supervisor.system.inside import refuse_below_owner
 from supervisor.system.machine import NAMESPACE
 from supervisor.system.withheld import is_withheld
@@ -120,25 +123,6 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_onc
     assert [row.position for row in second.rows(0)] == [1, 2]
 
 
-def test_a_store_of_the_former_format_is_raised_and_one_of_a_newer_format_refused(stores, postgres):
-    """A program that has the store open learns it at its next commit: it would take an allowance for a rule without an
-    end."""
-    ours, older = stores
-    _ask(postgres, "UPDATE store SET format = format - 1")
-    with pytest.raises(StoreUnreadable):
-        older.begin()
-    again = PostgresStore(postgres)
-    again.open()
-    assert again.begin()
-    again.rollback()
-    again.close()
-    _ask(postgres, "UPDATE store SET format = format + 1")
-    with pytest.raises(StoreUnreadable):
-        PostgresStore(postgres).open()
-    with pytest.raises(StoreUnreadable):
-        ours.begin()
-
-
 def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):
     """`begin` returns False at once while another process is in a transaction."""
     first, second = stores
@@ -206,6 +190,32 @@ def test_a_process_of_this_machine_that_was_killed_is_dead_while_its_lease_goes_
     ask(postgres, "UPDATE owner SET machine = split_part(machine, ' ', 1) || ' ' || $1", NAMESPACE)
     assert (second.owners(), second.get_owner("r"), second.get_owners(["r"])) == ([], None, {})
     assert _claim(second, "r") is None
+
+
+def test_the_time_of_a_timer_is_the_servers(stores):
+    """A machine whose clock is an hour late stamps and waits by the server's; a few milliseconds are no difference."""
+    first, _ = stores
+    now = datetime.now(UTC)
+    first._set_clock(now, now + timedelta(milliseconds=20))
+    assert first.skew() == timedelta()
+    first._set_clock(now, now + timedelta(hours=1))
+
+    async def ahead():
+        return Clock(first.skew).now() - datetime.now(UTC)
+
+    assert abs(anyio.run(ahead) - timedelta(hours=1)) < timedelta(seconds=1)
+    first._set_clock(now - timedelta(seconds=5), now)  # an answer that took 5 s says nothing
+    assert first.skew() > timedelta(minutes=59)
+
+
+def test_a_pid_of_another_machine_is_looked_for_on_no_other():
+    """Two containers may have one host name. A machine that cannot look at a process does not say that it is gone."""
+    assert is_here(host_of(is_shared=True))
+    assert is_here(HOST)  # a journal of one machine
+    other = f"{HOST}/00000000"
+    assert is_elsewhere(other)
+    assert not is_here(other)
+    assert not is_elsewhere("renamed")
 
 
 def test_no_name_and_no_error_has_the_password_of_the_url():
@@ -287,6 +297,8 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
         ask(postgres, statement) if statement.strip() else None
     reads = postgres.replace("supervisor@", f"{role}@")
     assert ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    assert stores[0].secret()
+    assert ask(reads, "SELECT * FROM secret") == []  # it signs logins, which decide
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(reads, "UPDATE store SET last = 0")
 

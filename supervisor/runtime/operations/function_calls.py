@@ -41,7 +41,7 @@ from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
-from supervisor.system.identity import HOST
+from supervisor.system.identity import host_of
 
 if TYPE_CHECKING:
     from supervisor.runtime.operations.evidence import Taking
@@ -400,7 +400,7 @@ class FunctionCall(Call):
         return e.ToolCallStarted(
             at=at,
             operation=self.operation,
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             pid=THIS_PROCESS.pid,
             process=process,
             process_started_at=process_started_at,
@@ -413,7 +413,7 @@ class FunctionCall(Call):
             job=job.id,
             operation=self.operation,
             command=printable_text(job.command),
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             process=process,
             process_started_at=process_started_at,
             guard=job.guard,

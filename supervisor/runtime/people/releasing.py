@@ -46,7 +46,7 @@ class Releasing:
             if type(row.event) is e.RuleAdded and row.event.approval is not None:
                 self._begin([str(row.event.rule.id)], row.event.rule.session)
 
-    def _claimed(self, root: str) -> None:
+    def _claimed(self, root: str, _: object) -> None:
         try:
             rules = book(self._runner.journal.look())
         except StoreError:
