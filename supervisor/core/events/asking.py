@@ -14,7 +14,7 @@ from msgspec import Raw
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import EvidenceKind, HushedBy, Scope
+from supervisor.core.values import EvidenceKind, HushedBy, Scope, Urgency
 
 COPIED: Final = "copied:"
 """The prefix of the id of an approval of another session, in a copy of that session's journal
@@ -40,6 +40,8 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     choices: tuple[str, ...] | None = None
     schema: Raw = JSON_NULL
     expires_at: datetime | None = None
+    urgency: Urgency | None = None
+    """As in ToolCallRequested."""
     given: int | None = None
     """As in OperationStarted."""
 
