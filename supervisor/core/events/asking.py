@@ -269,6 +269,21 @@ class CardRetired(Event, frozen=True, kw_only=True):
     """Whether it was found to be gone, while the approval was pending: a person has deleted it."""
 
 
+@event_traits("not copied", "no progress")
+class ReminderBegun(Event, frozen=True, kw_only=True):
+    """A process is about to tell the people of one conversation that an approval still waits. No other one does so
+    before that is sent, or the time for it is over: that process has died, or its message has failed."""
+
+    approval: str
+    channel: str
+    place: str = ""
+    is_notice: bool = False
+    due: datetime
+    """As in ReminderSent."""
+    by: str
+    """The process: a random id of its own."""
+
+
 @event_traits("audited", "not copied", "no progress")
 class ReminderSent(Event, frozen=True, kw_only=True):
     """A message has told the people of one conversation that an approval still waits. One message may do that for
@@ -283,11 +298,12 @@ class ReminderSent(Event, frozen=True, kw_only=True):
 
 
 CardEvent = CardBegun | CardPosted | CardFailed | CardRetired
+ReminderEvent = ReminderBegun | ReminderSent
 NOTICE: Final = "!"
 """The prefix of a target whose cards only say that an approval waits."""
 
 
-def target_of(event: CardEvent | ReminderSent) -> str:
+def target_of(event: CardEvent | ReminderEvent) -> str:
     """Return the target of a card or message: its channel, and its place after a colon if it has one; a notice after
     NOTICE. An approval has at most one card for each target."""
     where = f"{event.channel}:{event.place}" if event.place else event.channel
