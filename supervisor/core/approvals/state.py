@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.events import symbol, types_in
-from supervisor.core.events.asking import NOTICE, target_of
+from supervisor.core.events.asking import NOTICE, ReminderEvent, target_of
 from supervisor.core.values import ApprovalStatus, Vote
 
 DecisionKind = Literal["approve", "deny", "answer"]
@@ -121,10 +121,11 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        if isinstance(event, e.ReminderBegun | e.ReminderSent):
+        if isinstance(event, ReminderEvent):
             if position is not None:
                 return self
-            told = (each for each in self.told if type(each) is not kind or target_of(each) != target_of(event))
+            target = target_of(event)
+            told = (each for each in self.told if type(each) is not kind or target_of(each) != target)
             return replace(self, told=(*told, event))
         if kind in _REMINDS:
             return replace(self, reminded=kept)
@@ -203,9 +204,7 @@ def ends_approval(event: e.AnyEvent) -> TypeGuard[e.Ending]:
     return type(event) in ENDS_APPROVAL
 
 
-def telling_now(
-    left: Left, due: datetime | None, me: str, now: datetime, lasts: timedelta
-) -> e.ReminderBegun | e.ReminderSent | None:
+def telling_now(left: Left, due: datetime | None, me: str, now: datetime, lasts: timedelta) -> ReminderEvent | None:
     """Return why a process is not to send the reminder that was due at an instant: it was sent, or another process has
     begun to, at most `lasts` ago. None: it is to send it. `me`: that process."""
     if left.sent is not None and left.sent.due == due:

@@ -153,17 +153,17 @@ class Gathered:
         """Return what this process tells of now. If another one has just told people here, or is about to, all that is
         not urgent waits until the next message is allowed."""
         before = await self._begin_to_tell([due.approval for due in found]) if found else []
-        others = [event for event in before if event is not None]
-        for event in others:
-            self.told_before(event.at)
+        others = [event.at for event in before if event is not None]
+        for at in others:
+            self.told_before(at)
         mine, now = list[Due](), anyio.current_time()
         for due, event in zip(found, before, strict=True):
-            at = now if self._is_urgent(due.approval) or not others else self._not_before
-            if event is None and at <= now:
+            next_at = now if self._is_urgent(due.approval) or not others else self._not_before
+            if event is None and next_at <= now:
                 mine.append(due)
             elif not isinstance(event, ReminderSent):
                 self._waiting.setdefault(due.approval.id, due.approval)
-                self._plan(at if event is None else max(at, now + self._channel.card_timeout))
+                self._plan(next_at if event is None else max(next_at, now + self._channel.card_timeout))
         return mine
 
     async def _tell(self, found: Sequence[Due]) -> None:

@@ -19,6 +19,8 @@ Rules
 - A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
   is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS without
   reading approvals.
+
+The module is longer than 400 lines because the host of cards and what it is asked of an approval are one story.
 """
 
 from collections import Counter
