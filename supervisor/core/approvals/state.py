@@ -125,7 +125,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if position is not None:
                 return self
             target = target_of(event)
-            told = (each for each in self.told if type(each) is not kind or target_of(each) != target)
+            told = (each for each in self.told if target_of(each) != target or type(each) is not kind)
             return replace(self, told=(*told, event))
         if kind in _REMINDS:
             return replace(self, reminded=kept)
