@@ -112,6 +112,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a mask hides some of them. An edit that keeps the mask keeps the value."""
     refusal: str | None
     """Why the reader may not decide it; None if the reader may."""
+    keeps_facts: bool = False
+    """Whether the page keeps the facts that it shows, so that they are not drawn again."""
 
     @property
     def id(self) -> str:
@@ -137,12 +139,15 @@ def card_view(
     refusal: str | None = None,
     typed: Mapping[str, str] | None = None,
     problem: str = "",
+    has_facts: bool = False,
 ) -> CardView:
     """Return the card of an approval in any state. `refusal`: why this reader may not decide it; `typed`: the form that
-    the reader has sent, and `problem` what is wrong with it."""
+    the reader has sent, and `problem` what is wrong with it; `has_facts`: whether the page shows the facts of the call
+    as it was asked. A decided one keeps them: what is long is neither drawn nor laid out again."""
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
     form = _form(approval, typed, problem) if is_pending and refusal is None else None
-    shown, unset = _question_facts(approval, form) if is_question else _facts(approval)
+    keeps = has_facts and not (is_pending or is_question or approval.edited or approval.with_votes_of)
+    shown, unset = ((), "") if keeps else _question_facts(approval, form) if is_question else _facts(approval)
     return CardView(
         row=row_of(approval, now),
         session=approval.session,
@@ -159,6 +164,7 @@ def card_view(
         form=form,
         has_masked=bool(approval.secret),
         refusal=refusal if is_pending else None,
+        keeps_facts=keeps,
     )
 
 
