@@ -23,6 +23,7 @@ is_ci = "CI" in os.environ
 settings.register_profile("house", settings.get_profile("random"), derandomize=is_ci, max_examples=25 if is_ci else 100)
 settings.load_profile("house")
 
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # else the SDK sends what each run did to its makers
 gc.disable()  # until all tests are collected: what is imported stays, and is not looked through again and again
 
 

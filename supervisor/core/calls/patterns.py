@@ -81,16 +81,19 @@ def _meets_path(
     found = arguments[name]
     if _is_part(wanted, found):
         return True
-    is_path = isinstance(wanted, str) and (name in names or wanted.startswith("/"))
+    is_declared = name in names
+    is_path = isinstance(wanted, str) and (is_declared or wanted.startswith("/"))
     if not is_path or not isinstance(found, str | list | tuple):
         return False
-    if name not in names:
+    if not is_declared:
         wanted = wanted if wanted.endswith(paths.BELOW) else wanted.rstrip("/")
     pattern = wanted if wanted.startswith("/") else paths.spelled(wanted, folder)
     if not pattern:
         return None
-    given = [each for each in ([found] if isinstance(found, str) else found) if isinstance(each, str)]
-    is_search = is_search and name in names
+    is_search = is_search and is_declared
+    if isinstance(found, str):
+        return paths.matches(pattern, found, folder, settled, is_search=is_search)
+    given = [each for each in found if isinstance(each, str)]
     answers = [paths.matches(pattern, each, folder, settled, is_search=is_search) for each in given]
     return True if True in answers else None if None in answers else False
 

@@ -207,8 +207,11 @@ def policy_of(
     is_empty = bool(content.claims) and not call.arguments
     of_parts: list[Rule] = []
     for rule in rules:
-        is_open = rule.session in (None, root_session) and not (is_empty and rule.kind == "allow")
-        if not is_open or not is_about(rule, content.tool, content.claims):
+        if rule.session is not None and rule.session != root_session:
+            continue
+        if rule.tool != content.tool if not content.claims else not is_about(rule, content.tool, content.claims):
+            continue
+        if is_empty and rule.kind == "allow":
             continue
         if (kind := _say(rule, call)) is not None:
             said.setdefault(kind, rule)

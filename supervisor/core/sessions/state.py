@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import ASKS
 from supervisor.core.blocking import Block
-from supervisor.core.budgets import KEY
+from supervisor.core.budgets import KEY, is_aside
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
@@ -226,11 +226,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         if (words := words_of(longer)) is not None:
             self.said = (self.said + words.removeprefix(words_of(before) or ""))[-MOST_SAID_CHARACTERS:]
 
-    def _take(self, event: e.AnyEvent) -> None:
-        if is_of_budget(event):
-            self.budgeting = self.budgeting.after(event, self.length)
-        elif type(event) in MOVES_OPERATION:
+    def _take(self, event: Any) -> None:
+        if type(event) in MOVES_OPERATION and not is_aside(event.operation):
             self._advance_operation(event)
+        elif is_of_budget(event):
+            self.budgeting = self.budgeting.after(event, self.length)
         else:
             self._note(event)
         if isinstance(event, e.SLEEPING):

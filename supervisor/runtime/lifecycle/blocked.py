@@ -37,6 +37,9 @@ Replayed = Callable[[str, Block | None], object]
 """Is called with a session that was replayed, and its block if it is blocked."""
 SETTLED_AFTER_SECONDS: Final = 0.1  # seconds after which an attempt that has asked for everything counts as unblocked
 
+_BLOCKING: Final = {e.RunBlocked, *e.having("ends block")}
+"""Events after which a run is blocked, or is not any more."""
+
 
 class Blocked:
     """The blocked runs of the trees that this process owns."""
@@ -59,18 +62,15 @@ class Blocked:
 
     def published(self, session: str, event: e.AnyEvent) -> None:
         """Apply a committed event."""
-        match event:
-            case e.RunBlocked():
-                self.known.add(session)
-                self._tell_those_who_wait(session)
-                self.changed.send(session)
-            case e.RunUnblocked():
-                self._forget(session)
-                self.changed.send(session)
-            case e.RunFinished() | e.RunStarted():
-                self._forget(session)
-            case _:
-                pass
+        if (kind := type(event)) not in _BLOCKING:
+            return
+        if kind is not e.RunBlocked:
+            self._forget(session)
+        else:
+            self.known.add(session)
+            self._tell_those_who_wait(session)
+        if kind in (e.RunBlocked, e.RunUnblocked):
+            self.changed.send(session)
 
     def _tell_those_who_wait(self, session: str) -> None:
         """Wake the callers that wait for the end of a blocked session, or of a session above it."""

@@ -281,25 +281,27 @@ class Runner:
     def _published(self, rows: list[JournalEntry]) -> None:
         sleepers: dict[str, e.AnyEvent] = {}  # each is told once: one batch may end a thousand children of a parent
         for row in rows:
-            attempt = self.attempts.live.get(row.session)
+            session, event = row.session, row.event
+            kind = type(event)
+            attempt = self.attempts.live.get(session)
             if attempt is not None:
-                self._tell(attempt, row.event)
-            elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
-                sleepers[row.session] = row.event
-            elif isinstance(row.event, _BEGINNING) and row.session not in self.attempts.preparing:
-                self.began_elsewhere.send(row.session)
-            self.blocked.published(row.session, row.event)
-            if type(row.event) in _ENDING:
-                self.limits.ended(row.session)
-            if type(row.event) is e.RunFinished:
-                self.attempts.endings.pop(row.session, None)
-                self.orphans.forget(row.session)
-                self.hub.publish(end_key(row.session))
-                if attempt is None:
-                    self.attempts.let_go(row.session)
-            self.hub.texts.published(row.session)
-            self.hub.publish(row.session)
-            if type(row.event) in INBOX_EVENTS:
+                self._tell(attempt, event)
+            elif kind in _WAKING and not isinstance(sleepers.get(session), e.CancelRequested):
+                sleepers[session] = event
+            elif kind in _BEGINNING and session not in self.attempts.preparing:
+                self.began_elsewhere.send(session)
+            self.blocked.published(session, event)
+            if kind in _ENDING:
+                self.limits.ended(session)
+                if kind is e.RunFinished:
+                    self.attempts.endings.pop(session, None)
+                    self.orphans.forget(session)
+                    self.hub.publish(end_key(session))
+                    if attempt is None:
+                        self.attempts.let_go(session)
+            self.hub.texts.published(session)
+            self.hub.publish(session)
+            if kind in INBOX_EVENTS:
                 self.hub.publish(INBOX)
         self.budgets.published(rows)
         for session, event in sleepers.items():
@@ -442,7 +444,7 @@ class Runner:
         self.attempts.note_change()
 
 
-_BEGINNING: Final = (e.AttemptStarted, e.SessionCreated)
+_BEGINNING: Final = {e.AttemptStarted, e.SessionCreated}
 
 _ENDING: Final = {e.CancelRequested, e.RunFinished}
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
@@ -223,13 +224,8 @@ class Call(ABC):
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             ruled = None if refusal else self.ask_rules(view, state, content)
             policy = own_policy if ruled is None else ruled[0]
-            asks = policy == "ask"
-            has_news = asks and not self.attempt.host.environment.is_former
-            patterns = offered if has_news else grantable
-            if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
-                raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             at = self.now()
-            yield e.ToolCallRequested(
+            request = e.ToolCallRequested(
                 at=at,
                 operation=self.operation,
                 tool=content.tool,
@@ -241,20 +237,9 @@ class Call(ABC):
                 command=content.command,
                 claims=content.claims,
                 paths=content.paths,
-                defaults=self.defaults if asks else (),
-                default_values=self.default_values if asks and self.is_editable else JSON_NULL,
-                why=self._why(ruled, view, state) if has_news else "",
-                note=self._note(state) if has_news else "",
-                schema=self.edit_schema if asks and self.is_editable else JSON_NULL,
-                parameters=self.parameters if asks and self.is_editable else JSON_NULL,
-                approval=approval if asks else None,
-                patterns=patterns(content) if asks and (ruled is None or not has_news) else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
-                expires_at=expiry(at, self.attempt.spec.approval_expires_in) if asks else None,
-                because=self.said.because if has_news else "",
-                urgency=self.said.urgency if has_news else None,
-                preview=self.preview_seconds if asks else None,
             )
+            yield request if policy != "ask" else self._asking(request, approval, ruled, view, state)
             if refusal:
                 yield finished_call(self.operation, at, "error", refusal, UNFIT)
             elif policy == "allow":
@@ -262,6 +247,35 @@ class Call(ABC):
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
+
+    def _asking(
+        self,
+        request: e.ToolCallRequested,
+        approval: str,
+        ruled: tuple[Policy, Rule] | None,
+        view: View,
+        state: SessionState,
+    ) -> e.ToolCallRequested:
+        """Return the request with what a person needs who is asked about it."""
+        if state.cancel is not None or self.attempt.stop_reason is not None:
+            raise RunStopping("the run was told to stop, so it asks for no approvals any more")
+        has_news = not self.attempt.host.environment.is_former
+        patterns = offered if has_news else grantable
+        return replace(
+            request,
+            defaults=self.defaults,
+            default_values=self.default_values if self.is_editable else JSON_NULL,
+            why=self._why(ruled, view, state) if has_news else "",
+            note=self._note(state) if has_news else "",
+            schema=self.edit_schema if self.is_editable else JSON_NULL,
+            parameters=self.parameters if self.is_editable else JSON_NULL,
+            approval=approval,
+            patterns=patterns(self.content) if ruled is None or not has_news else (),
+            expires_at=expiry(request.at, self.attempt.spec.approval_expires_in),
+            because=self.said.because if has_news else "",
+            urgency=self.said.urgency if has_news else None,
+            preview=self.preview_seconds,
+        )
 
     def _why(self, ruled: tuple[Policy, Rule] | None, view: View, state: SessionState) -> str:
         found = self.attempt.host.rules.why(ruled, view, state.facts, self.content, self.attempt.spec.rules)

@@ -75,11 +75,12 @@ class FunctionCall(Call):
         passed, full = tool.bind(args, kwargs)
         if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
             full["timeout"] = timeout  # before the approval is made: a person sees the deadline that will hold
-        for name, value in full.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
-        arguments = to_json(full, f"an argument of tool {tool.name}")
-        inexact = None if is_exact(full, arguments) else f"an argument of tool {tool.name} {INEXACT}"
+        arguments, inexact = to_json(full, f"an argument of tool {tool.name}"), None
+        if not is_exact(full, arguments):
+            for name, value in full.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
+            inexact = f"an argument of tool {tool.name} {INEXACT}"
         self.tool = tool
         self._running: Running | None = None
         self.given = frozenset(passed)

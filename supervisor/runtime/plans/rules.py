@@ -94,10 +94,11 @@ class Ruling:
         """Return the rules that are about a call."""
         tool, claims = content.tool, content.claims
         declared = (*self.from_code, *self.shared, *facts.rules)
-        own = [rule for rule in declared if is_about(rule, tool, claims)] if declared else ()
         written = book(view)
-        found = written.find_claimed(tool, facts.root) if claims else written.find(tool, facts.root)
-        return (*own, *found)
+        if claims:
+            own = [rule for rule in declared if is_about(rule, tool, claims)]
+            return (*own, *written.find_claimed(tool, facts.root))
+        return (*[rule for rule in declared if rule.tool == tool], *written.find(tool, facts.root))
 
     def paths(self, view: View, facts: e.SessionCreated, content: CallContent) -> list[str]:
         """Return the paths that `of_call` settles, in order."""

@@ -15,7 +15,6 @@ Rules
 """
 
 import gc
-import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -43,6 +42,7 @@ from supervisor.store.postgres import faults, schema
 from supervisor.store.postgres.owners import Heart, OwnedTrees
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
+from supervisor.system.forks import THIS_PROCESS, inherited
 
 R = TypeVar("R")
 
@@ -66,7 +66,7 @@ class PostgresStore(Store):
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
-        self._process = os.getpid()
+        self._process = THIS_PROCESS.pid
         self._busy_since: float | None = None
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
@@ -90,6 +90,7 @@ class PostgresStore(Store):
         return Heart(self._address, owner, presence, QUERIES["beat"])
 
     def open(self) -> None:
+        self._process = THIS_PROCESS.pid
         try:
             self._reader.open()
             reader = self._reader.get()
@@ -110,7 +111,7 @@ class PostgresStore(Store):
         self.has_changed()
 
     def close(self) -> None:
-        if os.getpid() != self._process:  # forked: the connections are those of the other process
+        if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
             return
         former = self._trees.release()
         if former is not None and (connection := self._reader.get()) is not None:
@@ -121,11 +122,16 @@ class PostgresStore(Store):
         self._reader.close()
         self._is_open = self._in_transaction = False
 
+    def _refuse_copy(self) -> None:
+        if THIS_PROCESS.pid != self._process:
+            raise inherited(self.name)
+
     def begin(self) -> bool:
         if self._died is not None:
             raise StoreDied(str(self._died))
         if not self._is_open:
             raise faults.closed(self.name)
+        self._refuse_copy()
         if (why := self._trees.what_happened()) is not None:
             raise self._die(why)
         connection = self._writer.get()
@@ -554,6 +560,7 @@ class PostgresStore(Store):
         """Read; if the connection breaks, once more over another one."""
         if not self._is_open and self._reader.get() is None:
             raise faults.closed(self.name)
+        self._refuse_copy()
         for is_last in (False, True):
             connection = self._reader.get(wait=RIDE_SECONDS)
             if connection is None:
