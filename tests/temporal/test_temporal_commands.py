@@ -76,7 +76,7 @@ def test_a_worker_is_killed_and_a_decision_is_made_while_none_lives(cluster):
     assert cluster.read("approve", first["id"], "--by", "eve")["kind"] == "already"
 
 
-def test_what_waits_in_a_session_is_listed_and_decided_together(cluster):
+def test_the_calls_of_a_session_are_listed_and_decided_together(cluster):
     """A16: `approve --session` decides what it has shown and nothing else; each decision has one batch in the audit."""
     cluster.worker()
     cluster.run("start", "janitor", '["/srv/a", "/srv/b"]', "--session", "j", code=3)

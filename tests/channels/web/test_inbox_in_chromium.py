@@ -291,7 +291,9 @@ def test_very_many_at_once_are_rows_of_which_none_moves(one_daemon, person):
     card.get_by_role("button", name="Approve once").click()
     ana.see(card.locator(".sent"), "a part of this was folded")
     drawn, asked = ana.drawn(), []
-    ana.page.on("response", lambda response: asked.append(len(response.body())) if "/approvals/" in response.url else None)
+    ana.page.on(
+        "response", lambda response: asked.append(len(response.body())) if "/approvals/" in response.url else None
+    )
     card.get_by_role("button", name="Approve once").click()
     ana.see(ana.card("line 1000 of").locator(".ending"), "approved by")
     assert ana.drawn() - drawn < 0.025
@@ -393,7 +395,8 @@ def test_a_command_is_drawn_in_the_order_in_which_it_runs(browser):
 
 
 def test_a_person_ticks_rows_and_decides_them_together(one_daemon, person):
-    """On a phone: the button comes with the first tick, and what would run is shown before it counts."""
+    """On a phone: the button comes with the first tick, and what would run is shown before it counts. If no answer
+    comes, the page says so, and shows what the store says."""
     ana = person(one_daemon, viewport={"width": 390, "height": 844}, has_touch=True)
     for name in "abcdef":
         start(one_daemon, f"tick-{name}", {"bread": "/dev/null"})
@@ -408,7 +411,11 @@ def test_a_person_ticks_rows_and_decides_them_together(one_daemon, person):
     press.tap()
     together = ana.see(ana.page.get_by_role("button", name="Approve these 2, which are equal"))
     assert violations(ana.page) == []
+    ana.page.route("**/decisions", lambda route: (route.fetch(), route.abort()), times=1)
     together.tap()
+    ana.see(ana.page.locator("main .problem"), "No answer came to your press")
+    assert ana.page.locator(".together li").count() == 2
     ana.see(ana.page.locator(".together li"), "approved by")
+    assert violations(ana.page) == []
     with one_daemon.client() as client:
         assert sum(len(pending_of(client, f"tick-{name}")) for name in "abcdef") == 4

@@ -370,9 +370,59 @@
     }
   }
 
+  // Decide several calls at once. If no answer comes, the page asks what became of each, and shows that.
+  let isBatchSent = false;
+  async function decideTogether(form, button) {
+    if (isBatchSent) return;
+    isBatchSent = true;
+    const line = form.querySelector(".sent");
+    const told = (text, className = "sent") => { line.className = className; line.textContent = text; };
+    try {
+      const [found, response] = await send(form, button, told);
+      if (response.ok) showMain(found);
+      else told(`Not counted: ${found.querySelector("main p")?.textContent ?? response.statusText}`, "sent problem");
+    } catch (error) {
+      if (error instanceof SignedOut) told("Not sent: you are signed out. Nothing was decided.", "sent problem");
+      else await findOutTogether(form, told);
+    }
+    isBatchSent = false;
+  }
+
+  // Without a button the form decides nothing: the server says what was decided, and asks about what still waits.
+  async function findOutTogether(form, told) {
+    const words = "No answer came. It is not known what was counted; asking the server.";
+    told(words, "sent problem doubt");
+    for (;;) {
+      try {
+        const [found, response] = await send(form, null, () => {});
+        if (!response.ok) throw new Error(response.statusText);
+        showMain(found);
+        $("main").prepend(paragraph("problem", "No answer came to your press. This is what the server says: what still waits counts once."));
+        return;
+      } catch (error) {
+        if (error instanceof SignedOut) return;
+        await new Promise((done) => setTimeout(done, 2000));
+      }
+    }
+  }
+
+  function showMain(found) {
+    $("main").replaceChildren(...found.getElementById("main").childNodes);
+    tellTimes();
+    count(parseInt(found.getElementById("count").textContent, 10));
+    $("main").focus();
+    scrollTo(0, 0);
+    announce($("main").querySelector("h1").textContent);
+  }
+
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || form.classList.contains("login")) return;
+    if (form.id === "batch") {
+      event.preventDefault();
+      decideTogether(form, event.submitter);
+      return;
+    }
     if (form.closest("[data-card]")) {
       event.preventDefault();
       decide(form, event.submitter);
