@@ -45,6 +45,7 @@ from supervisor.core.events import (
     PatchMarked as PatchMarked,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     Reported as Reported,
     RuleAdded as RuleAdded,

@@ -89,6 +89,7 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 CredentialsShown          .         .         .         open      stopping  finished
+ReminderBegun             .         .         .         open      stopping  finished
 ReminderSent              .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished

@@ -34,6 +34,7 @@ from supervisor.core.events.asking import (
     EvidenceTaken as EvidenceTaken,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
@@ -149,6 +150,7 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderBegun
     | ReminderSent
     | RuleAdded
     | RuleRevoked

@@ -36,7 +36,7 @@ from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.calls import NOTHING_SAID, Call, Denied, Effect, Said
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.runtime.plans.allowances import in_order
@@ -70,7 +70,7 @@ class FunctionCall(Call):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
@@ -109,7 +109,7 @@ class FunctionCall(Call):
             content,
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
-            because=because,
+            said=said,
         )
 
     has_body = True

@@ -26,7 +26,7 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
-from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, unchanged
+from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, Urgency, unchanged
 from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
@@ -84,6 +84,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
     note: str = ""
     because: str = ""
+    urgency: Urgency | None = None
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
@@ -208,10 +209,10 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         found = replace(found, requester_roles=facts.requester_roles)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
-    if asked.defaults or asked.why or asked.because:
+    if asked.defaults or asked.why or asked.because or asked.urgency:
         words = {"why": hide(asked.why), "note": asked.note, "because": hide(asked.because)}
         offered = allowances(asked.patterns, arguments, (asked.uses, asked.minutes))
-        found = replace(found, defaults=asked.defaults, allowances=offered, **words)
+        found = replace(found, defaults=asked.defaults, urgency=asked.urgency, allowances=offered, **words)
     if asked.default_values is not None:
         found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
