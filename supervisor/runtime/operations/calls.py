@@ -236,7 +236,7 @@ class Call(ABC):
             elif policy == "allow":
                 yield from self.begin_events(at)
 
-        with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
+        with self.attempt.host.acting:  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
 
     def _asking(
