@@ -218,7 +218,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
-        if type(event) in _SAYS and (words := words_of(event)) is not None:
+        if type(event) in SAYS and (words := words_of(event)) is not None:
             self.said = joined_words(self.said, words)
         elif type(event) in e.BEGINS_RUN:
             self.said = ""
@@ -559,7 +559,8 @@ def joined_words(said: str, words: str) -> str:
     return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
 
 
-_SAYS: Final = frozenset({e.MessageSent, e.Reported})
+SAYS: Final = frozenset({e.MessageSent, e.Reported})
+"""Events of what an agent says as a whole."""
 
 
 def words_of(event: e.AnyEvent) -> str | None:

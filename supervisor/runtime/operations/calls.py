@@ -258,7 +258,7 @@ class Call(ABC):
                 for event in self.begin_events(at):
                     yield session, event
 
-        with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
+        with self.attempt.host.acting:  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append_to_many(plan)
 
     def _asking(

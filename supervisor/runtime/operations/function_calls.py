@@ -202,7 +202,7 @@ class FunctionCall(Call):
                 await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
-        with holding(self.attempt, ticket), self.attempt.host.acting():
+        with holding(self.attempt, ticket), self.attempt.host.acting:
             if self.tool.preview is not None and not is_executing and await self._has_changed():
                 return
             if not is_executing and self.begins_late:
