@@ -20,6 +20,7 @@ from supervisor.core.store_urls import (
     TemporalStore,
     is_postgres,
     is_temporal,
+    read_postgres_url,
     read_store_file,
     read_temporal_url,
     without_password,
@@ -116,9 +117,18 @@ class Place:
         named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
         if not is_postgres(named):
             return None
-        if named == self.store and without_password(named) != named:
-            raise InvalidInput("every user of this machine sees what --store has: give the password by PGPASSFILE")
-        return named
+        return read_postgres_url(named) if named == self.store else named
+
+    @cached_property
+    def local(self) -> Path | None:
+        """What begins the names of the files that the store has on this machine, as that of its daemon. A store on
+        PostgreSQL is asked for its id. Raises InvalidInput, StoreError."""
+        if self.postgres is None:
+            return self.path
+        from supervisor.wiring.app import opened
+
+        with opened(self.postgres) as store:
+            return None if store.local is None else Path(store.local)
 
     @property
     def temporal(self) -> TemporalStore | None:

@@ -27,6 +27,9 @@ Policy = Literal["allow", "ask", "deny"]
 """What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
 EvidenceKind = Literal["text", "table", "diff"]
+Urgency = Literal["low", "normal", "high"]
+URGENCIES: Final[tuple[Urgency, ...]] = get_args(Urgency)
+"""How soon people hear of an approval again, the lowest first."""
 ReportKind = Literal["text", "thought", "plan", "call", "result"]
 """What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
@@ -246,6 +249,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the person should know, in our words: that the same call was denied just before."""
     because: str = ""
     """The caller's own words to the person who decides: a claim, which rules do not see."""
+    urgency: Urgency | None = None
+    """The most urgency that the agent claims. It lowers what rules and the configuration say, and never raises it."""
     inputs: tuple[str, ...] = ()
     """The inputs of the sub-agents at the end of `path`, each as text: agents of one name are told apart by them."""
     reminded_at: datetime | None = None

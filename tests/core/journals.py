@@ -75,6 +75,7 @@ FIELDS = {
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
+    "ReminderBegun": {"channel": "web", "due": AT, "by": "p1"},
     "ReminderSent": {"channel": "web", "due": AT},
     "ApprovalHushed": {"by": "ana", "until": AT},
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
@@ -93,6 +94,7 @@ FIELDS = {
     "ScheduleChanged": {"schedule": "s", "to": "paused", "by": "ana"},
     "ScheduleDisputed": {"schedule": SCHEDULE},
     "ScheduleHandled": {"schedule": "s", "instant": AT, "became": "begun", "session": "s1"},
+    "DeliveryPruned": {"session": "s1"},
     "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 

@@ -12,13 +12,15 @@ from typing import Any
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
 from fuzz_programs import ALLOWED, is_denied, may_be_cut_off, operations
+from fuzz_stores import make_store
 
-from supervisor import MemoryStore, SqliteStore
+from supervisor import MemoryStore
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
+from supervisor.seam.store import Store
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
@@ -32,7 +34,7 @@ class Story:
 
     def __init__(self, folder: str, case: dict[str, Any], codes: dict[int, int]) -> None:
         self.case, self.codes, self._folder = case, codes, folder
-        store = SqliteStore(f"{folder}/store.db", create=False)
+        store = make_store(folder, create=False)
         store.open()
         try:
             self.rows = store.rows(0)
@@ -122,7 +124,7 @@ class Call:
         return json.loads(bytes(self.results[0].details)).get("reason") if self.results else None
 
 
-def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
+def _wrong_index(store: Store, rows: list[Any]) -> Iterator[str]:
     """Check the index against one of a store into which the journals are written anew."""
     other = MemoryStore()
     other.open()
@@ -145,15 +147,23 @@ def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
 
 def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
     """Yield what is wrong while no process has the store open."""
-    for name, found in story.events.items():
-        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
-            if not block.is_presumed:  # the code has not changed, so it follows its journal
-                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
     own, *others = codes.values()
     allowed = (0, -9) if life["end"] in ("kill", "commit") else (0,)
     for code in [*([own] if own not in allowed else []), *filter(None, others)]:
         yield f"{KINDS.get(code, 'fell')}: exit code {code}, see the log"
     yield from (f"live: {line}" for line in story.lines("differences"))
+    yield from wrong_on_disk(story)
+
+
+def wrong_on_disk(story: Story) -> Iterator[str]:
+    """Yield what is wrong whatever has died meanwhile."""
+    for name, found in story.events.items():
+        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
+            if not block.is_presumed:  # the code has not changed, so it follows its journal
+                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
+    for said in story.lines("died"):
+        if "silent for too long" not in said:
+            yield f"died: {said}"
     yield from story.wrong_index
     yield from _wrong_effects(story)
     yield from _wrong_uses(story)
@@ -315,7 +325,7 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
             yield f"result: {call.x} {kind} ({reason}), not {wanted}"
         case "denied", _ if times:
             yield f"result: {call.x} was denied, and ran"
-        case "ok" | "error", _ if not times:
+        case "ok" | "error", _ if not times and op["tool"] != "late":  # its time may be over before it begins
             yield f"result: {call.x} {call.kind}, and never ran"
 
 

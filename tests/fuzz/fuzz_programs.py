@@ -51,7 +51,7 @@ DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 def make_case(seed: int, backend: str) -> dict[str, Any]:
     """Return a case, which is the same for the same seed."""
     chance = random.Random(f"{seed} {backend}")
-    maker = _Maker(chance)
+    maker = Maker(chance)
     agent = chance.choice(["worker", "worker", "restarter"])
     program = maker.program(agent, 0, chance.randint(2, 6))
     talks = chance.random() < 0.25
@@ -85,10 +85,16 @@ def _other(chance: random.Random, *, talks: bool) -> dict[str, Any]:
     return {"do": do, "at": round(chance.uniform(0.0, 0.3), 4)}
 
 
-class _Maker:
+class Maker:
+    """Makes programs, each id of which is new."""
+
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._number = 0
+        self.refill()
+
+    def refill(self) -> None:
+        """Let the next program have as many blocks as the first."""
         self._left = 40
 
     def program(self, agent: str, depth: int, length: int) -> list[Any]:

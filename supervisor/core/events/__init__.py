@@ -34,6 +34,7 @@ from supervisor.core.events.asking import (
     EvidenceTaken as EvidenceTaken,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
@@ -81,6 +82,7 @@ from supervisor.core.events.runs import (
     StateSaved as StateSaved,
 )
 from supervisor.core.events.scheduling import (
+    DeliveryPruned as DeliveryPruned,
     ScheduleAdded as ScheduleAdded,
     ScheduleChanged as ScheduleChanged,
     ScheduleDisputed as ScheduleDisputed,
@@ -149,6 +151,7 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderBegun
     | ReminderSent
     | RuleAdded
     | RuleRevoked
@@ -162,6 +165,7 @@ AnyEvent = (
     | ScheduleChanged
     | ScheduleDisputed
     | ScheduleHandled
+    | DeliveryPruned
     | RunFinished
 )
 

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import ResultKind
+from supervisor.core.values import ResultKind, Urgency
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that are in the journal from their start, since they have an instant at which they are due."""
@@ -110,6 +110,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     because: str = ""
     """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a
     comparison."""
+    urgency: Urgency | None = None
+    """The most urgency that the caller claims. It is none of these either."""
     paths: tuple[str, ...] = ()
     """Names of the arguments that are paths (core/calls/paths.py)."""
     preview: float | None = None

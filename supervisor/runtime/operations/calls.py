@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import partial
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 import anyio
 import msgspec
@@ -38,7 +38,7 @@ from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import mask_arguments
-from supervisor.core.values import Policy, ResultKind, ToolResult
+from supervisor.core.values import Policy, ResultKind, ToolResult, Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
@@ -72,12 +72,21 @@ MOST_WORDS_CHARACTERS: Final = 65_536
 """Characters that are kept of the caller's words to the person who decides."""
 
 
+class Said(NamedTuple):
+    """What the caller says to the person who decides: why, and how urgent it is at most."""
+
+    because: str = ""
+    urgency: Urgency | None = None
+
+
+NOTHING_SAID: Final = Said()
+
+
 class Call(ABC):
     """One call in one attempt. `content`: what is journaled, ruled and shown of it; its tool may be a sub-agent. What
-    the request journals of it counts for the whole life of the call, whatever today's code declares. `because`: the
-    caller's words to the person who decides."""
+    the request journals of it counts for the whole life of the call, whatever today's code declares."""
 
-    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation", "settled")
+    __slots__ = ("attempt", "content", "is_editable", "is_idempotent", "operation", "said", "settled")
 
     def __init__(
         self,
@@ -87,10 +96,10 @@ class Call(ABC):
         *,
         is_idempotent: bool = False,
         is_editable: bool = True,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         self.attempt = attempt
-        self.because = _kept(because) if because else ""
+        self.said = said._replace(because=_kept(said.because)) if said.because else said
         self.operation = operation
         self.content = content
         self.settled: Mapping[str, str] | None = None
@@ -249,7 +258,7 @@ class Call(ABC):
                 for event in self.begin_events(at):
                     yield session, event
 
-        with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
+        with self.attempt.host.acting:  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append_to_many(plan)
 
     def _asking(
@@ -276,7 +285,8 @@ class Call(ABC):
             approval=approval,
             patterns=patterns(self.content) if ruled is None or not has_news else (),
             expires_at=expiry(request.at, self.attempt.spec.approval_expires_in),
-            because=self.because if has_news else "",
+            because=self.said.because if has_news else "",
+            urgency=self.said.urgency if has_news else None,
             preview=self.preview_seconds,
             uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
             minutes=SOME_MINUTES if has_news else 0,

@@ -38,15 +38,14 @@ class Releasing:
     def __init__(self, runner: Runner, admission: Admission) -> None:
         self._runner = runner
         self._admission = admission
-        runner.published.connect(self._published)
+        runner.listen({e.RuleAdded}, self._added)
         runner.launcher.claimed.connect(self._claimed)
 
-    def _published(self, rows: Sequence[JournalEntry]) -> None:
-        for row in rows:
-            if type(row.event) is e.RuleAdded and row.event.approval is not None:
-                self._begin([str(row.event.rule.id)], row.event.rule.session)
+    def _added(self, row: JournalEntry) -> None:
+        if isinstance(row.event, e.RuleAdded) and row.event.approval is not None:
+            self._begin([str(row.event.rule.id)], row.event.rule.session)
 
-    def _claimed(self, root: str) -> None:
+    def _claimed(self, root: str, _: object) -> None:
         try:
             rules = book(self._runner.journal.look())
         except StoreError:
