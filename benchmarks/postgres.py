@@ -58,7 +58,7 @@ async def asks_again(ctx: Context, calls: list[str]) -> int:
 
 def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
     report, server = Report(), os.environ["BENCHMARK_POSTGRES"]
-    calls, repetitions = (10, 1) if smoke else (400, 3)
+    calls, repetitions = (10, 1) if smoke else (150, 3)
     missing: dict[str, str] = {}
     with scratch() as folder, _wire(server) as far:
         file: Callable[[], Store] = lambda: SqliteStore(folder / f"{secrets.token_hex(6)}.db")  # noqa: E731 # a side
@@ -68,7 +68,7 @@ def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
             "bare PostgreSQL": partial(_bare_postgres, server, calls),
         }
         for sessions in SESSIONS:
-            count = max(1, (calls if sessions == 1 else 3 * calls) // sessions)
+            count = max(1, (calls if sessions == 1 else 2 * calls) // sessions)
             for backend in BACKENDS:
                 for name, make in (("SQLite", file), ("PostgreSQL", near), ("far", partial(_new_store, far))):
                     turns = max(1, count // 4) if name == "far" else count
@@ -76,7 +76,7 @@ def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
             if with_peers:
                 sides[f"DBOS {sessions}"] = partial(_dbos, server, sessions, max(1, count // 4), folder, missing)
         for processes in PROCESSES:
-            sides[f"{processes} processes"] = partial(_together, server, processes, 100, max(1, 3 * calls // 100))
+            sides[f"{processes} processes"] = partial(_together, server, processes, 100, max(1, 4 * calls // 100))
         found = interleave(sides, repetitions)
     _tell(report, found, missing)
     return {"rows": report.rows, "missing": missing}

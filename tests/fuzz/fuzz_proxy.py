@@ -11,8 +11,8 @@ import re
 import signal
 from typing import Any
 
-_COMMIT = re.compile(rb"(_pg3_[0-9a-f]+)\x00COMMIT\x00")
-"""The name under which psycopg has prepared it."""
+_COMMIT = re.compile(rb"(piece[0-9]+)\x00COMMIT\x00")
+"""The name under which the store has prepared it."""
 
 
 class Proxy:
