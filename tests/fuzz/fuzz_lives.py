@@ -25,6 +25,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,20 @@ import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to
 
-from supervisor import Budget, InvalidInput, Limit, NotFound, StoreRefused, TreeOwned, open_supervisor
+from supervisor import (
+    Budget,
+    InvalidInput,
+    JournalEntry,
+    Limit,
+    NotFound,
+    SqliteStore,
+    StoreRefused,
+    TreeOwned,
+    allow,
+    open_supervisor,
+)
+from supervisor.core.ids import RULES
+from supervisor.events import RuleUsed
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -111,6 +125,7 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
                 await anyio.sleep(LONGEST)
                 return
             tell("started", ROOT)
+            await _allow(supervisor, case)
             async with anyio.create_task_group() as tasks:
                 if life["person"] is not None or life["end"] in ("natural", "final"):
                     tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
@@ -121,6 +136,15 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
                 else:
                     await anyio.sleep(life["at"])
                 tasks.cancel_scope.cancel()
+
+
+async def _allow(supervisor: Any, case: dict[str, Any]) -> None:
+    """Allow some calls beforehand, once in all lives."""
+    known = {rule.tool for rule in await supervisor.find_rules() if rule.approval is None}
+    for name, uses in case.get("allows", {}).items():
+        if name not in known:
+            tree = ROOT if case["allows_tree"] else None
+            await supervisor.add_rule(allow(name, session=tree, uses=uses), by="ana", pending=True)
 
 
 async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> Any:
@@ -199,10 +223,23 @@ def _lose_the_outcome() -> None:
         connection.execute("UPDATE session SET finished = NULL")
 
 
+def _use_once_more() -> None:
+    store = SqliteStore(f"{os.environ['FUZZ_FOLDER']}/store.db")
+    store.open()
+    store.begin()
+    last = store.rows(0)[-1].position
+    (rule,) = [row.event.rule.id for row in store.journal(RULES)]
+    used = RuleUsed(at=datetime.now(UTC), rule=str(rule), session=ROOT, operation="call:risky:0#9")
+    store.write([JournalEntry(last + 1, ROOT, used)])
+    store.commit()
+    store.close()
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "effects": lambda: record("effects", "c1"),
     "told": lambda: tell("decided", "nobody", "accepted"),
     "index": _lose_the_outcome,
+    "uses": _use_once_more,
 }
 
 

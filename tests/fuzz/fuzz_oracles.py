@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
-from fuzz_programs import is_denied, may_be_cut_off, operations
+from fuzz_programs import ALLOWED, is_denied, may_be_cut_off, operations
 from fuzz_stores import make_store
 
 from supervisor import MemoryStore
@@ -41,6 +41,17 @@ class Story:
             self.wrong_index = [*_wrong_index(store, self.rows)]
         finally:
             store.close()
+        added = [row.event for row in self.rows if isinstance(row.event, e.RuleAdded)]
+        self.rules = {str(each.rule.id): each.rule for each in added}
+        made = {(str(each.rule.id), each.approval) for each in added}
+        self.released: dict[str, str] = {
+            row.event.approval: row.event.rule
+            for row in self.rows
+            if isinstance(row.event, e.ApprovalDecided)
+            and row.event.rule is not None
+            and (row.event.rule, row.event.approval) not in made
+        }
+        """The approvals that a rule has decided, which another decision has made or a person has added, and it."""
         events: dict[str, list[Any]] = collections.defaultdict(list)
         for row in self.rows:
             if row.session == RULES:
@@ -155,6 +166,7 @@ def wrong_on_disk(story: Story) -> Iterator[str]:
             yield f"died: {said}"
     yield from story.wrong_index
     yield from _wrong_effects(story)
+    yield from _wrong_uses(story)
     yield from _wrong_spending(story)
     for words in story.told:
         yield from _forgotten(story, *words)
@@ -173,6 +185,23 @@ def _wrong_effects(story: Story) -> Iterator[str]:
     for x, call in story.calls.items():
         if len(call.results) + (call.abandoned is not None) > 1:
             yield f"results: {x} has {len(call.results)}, abandoned {call.abandoned}"
+
+
+def _wrong_uses(story: Story) -> Iterator[str]:
+    """Check that no more calls than an allowance has uses ran without a question, and that each is counted."""
+    events = [row.event for row in story.rows]
+    let_run = collections.Counter(
+        rule for each in events if isinstance(each, e.ToolCallRequested) for rule in each.allowances
+    )
+    let_run.update(story.released.values())
+    counted = collections.Counter(each.rule for each in events if isinstance(each, e.RuleUsed))
+    for rule in story.rules.values():
+        if rule.uses is not None and not counted[rule.id] == let_run[rule.id] <= rule.uses:
+            yield f"uses: {rule} let {let_run[rule.id]} calls run, and {counted[rule.id]} are counted"
+    for x, call in story.calls.items():
+        request = call.request
+        if call.starts and request.approval is None and request.rule is None and story.op(x)["tool"] in ALLOWED:
+            yield f"uses: {x} ran, and no person and no rule has allowed it"
 
 
 def _wrong_spending(story: Story) -> Iterator[str]:
@@ -274,7 +303,8 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
     """Check that a result is the tool's own, and says what happened."""
     times, op = story.effects[call.x], story.op(call.x)
     wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
-    if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
+    is_allowed = bool(call.request.allowances) or call.request.approval in story.released
+    if op["tool"] in ALLOWED and is_denied(call.x) and not is_allowed:
         wanted = "denied"
     state = story.states[call.session]
     was_cancelled = any(isinstance(event, e.CancelRequested) for event in story.events[call.session])

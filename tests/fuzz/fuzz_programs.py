@@ -43,6 +43,7 @@ SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # the first letter of ids that stay undecided
 BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
 LIMITS = ("models", "tools", "agents")
+ALLOWED = ("risky", "risky_idem")
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
@@ -59,6 +60,9 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     if chance.random() < 0.5:
         case["budget"] = {kind: chance.randint(1, 6) for kind in chance.choice(BOUNDED)}
     case["limits"] = [name for name in LIMITS if chance.random() < 0.5]  # every limit is 1
+    if chance.random() < 0.5:  # a person allows so many calls of these tools beforehand
+        case["allows"] = {tool: chance.randint(1, 3) for tool in ALLOWED}
+        case["allows_tree"] = chance.random() < 0.5
     return case
 
 
@@ -231,6 +235,8 @@ def answer_to(approval: Approval) -> Decision | None:
         return Approve(by="ana", arguments={"x": name, "seconds": 0.0015})
     if dice < 6 and any(option.scope == SCOPES[dice] for option in approval.options):
         return Approve(by="ana", scope=SCOPES[dice])
+    if dice < 7 and any(each.uses for each in approval.allowances):  # on Temporal none has
+        return Approve(by="ana", uses=1)
     return Approve(by="ana")
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -26,12 +27,15 @@ from supervisor import (
     StoreRefused,
     StoreUnreadable,
     agent,
+    allow,
     open_supervisor,
     tool,
 )
 from supervisor.core.rows import JournalEntry
+from supervisor.runtime.clock.clock import Clock
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
+from supervisor.system.identity import HOST, host_of, is_elsewhere, is_here
 from supervisor.system.inside import refuse_below_owner
 from supervisor.system.machine import NAMESPACE
 from supervisor.system.withheld import is_withheld
@@ -188,6 +192,32 @@ def test_a_process_of_this_machine_that_was_killed_is_dead_while_its_lease_goes_
     assert _claim(second, "r") is None
 
 
+def test_the_time_of_a_timer_is_the_servers(stores):
+    """A machine whose clock is an hour late stamps and waits by the server's; a few milliseconds are no difference."""
+    first, _ = stores
+    now = datetime.now(UTC)
+    first._set_clock(now, now + timedelta(milliseconds=20))
+    assert first.skew() == timedelta()
+    first._set_clock(now, now + timedelta(hours=1))
+
+    async def ahead():
+        return Clock(first.skew).now() - datetime.now(UTC)
+
+    assert abs(anyio.run(ahead) - timedelta(hours=1)) < timedelta(seconds=1)
+    first._set_clock(now - timedelta(seconds=5), now)  # an answer that took 5 s says nothing
+    assert first.skew() > timedelta(minutes=59)
+
+
+def test_a_pid_of_another_machine_is_looked_for_on_no_other():
+    """Two containers may have one host name. A machine that cannot look at a process does not say that it is gone."""
+    assert is_here(host_of(is_shared=True))
+    assert is_here(HOST)  # a journal of one machine
+    other = f"{HOST}/00000000"
+    assert is_elsewhere(other)
+    assert not is_here(other)
+    assert not is_elsewhere("renamed")
+
+
 def test_no_name_and_no_error_has_the_password_of_the_url():
     """A URL may have one; messages and logs have the host, the database and the schema."""
     store = PostgresStore("postgresql://ada:sesame@127.0.0.1:1/db?schema=s")
@@ -239,6 +269,24 @@ def test_a_decision_made_anywhere_reaches_the_process_that_runs_the_tree(postgre
     anyio.run(both, backend=backend)
 
 
+def test_two_machines_never_spend_the_last_use_of_an_allowance_twice(postgres):
+    """A19: each has calls at once; what is left over asks."""
+
+    async def both():
+        async with open_supervisor(postgres) as one, open_supervisor(postgres) as other:
+            rule = await one.add_rule(allow("deploy", '{"target":"x"}', uses=5), by="ana")
+            for number in range(8):
+                await (one, other)[number % 2].start(asks, "x", session=f"s{number}")
+            with anyio.fail_after(20):
+                while len(await one.find_sessions(is_open=True)) != len(await one.find_approvals()):
+                    await anyio.sleep(0.05)
+            done = [view for view in await one.find_sessions() if view.outcome is not None]
+            (found,) = await other.find_rules()
+            assert (len(done), found.id, found.used, found.ended) == (5, rule.id, 5, True)
+
+    anyio.run(both)
+
+
 def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
     """docs/how-to/postgresql.md: it reads everything, and can decide nothing."""
     page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
@@ -249,6 +297,8 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
         ask(postgres, statement) if statement.strip() else None
     reads = postgres.replace("supervisor@", f"{role}@")
     assert ask(reads, "SELECT count(*) FROM approval_full") == [(0,)]
+    assert stores[0].secret()
+    assert ask(reads, "SELECT * FROM secret") == []  # it signs logins, which decide
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(reads, "UPDATE store SET last = 0")
 

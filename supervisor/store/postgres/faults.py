@@ -12,6 +12,7 @@ from typing import Final
 import psycopg
 
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.seam.store import StoreAway
 
 _DAMAGED: Final = ("XX001", "XX002")
 _REFUSED: Final = (
@@ -59,8 +60,8 @@ def closed(name: str) -> StoreDied:
     return StoreDied(f"{name} is closed. Open it again to go on from what is there")
 
 
-def away(name: str) -> StoreRefused:
-    return StoreRefused(f"{name} does not answer. Nothing is lost: try again when it is back")
+def away(name: str) -> StoreAway:
+    return StoreAway(f"{name} does not answer. Nothing is lost: try again when it is back")
 
 
 def gone(name: str) -> StoreDied:

@@ -99,14 +99,24 @@ class OwnedTrees:
         """The id under which this process may be declared dead; None as long as it has owned nothing."""
         return self.mine.id if self.mine is not None and self._heart is not None else None
 
-    def claim(self, root: str) -> Owner | None:
-        found = self._read("owner_of_tree", root, writing=True)
-        former, lives = (_owner(found[0]), found[0][6] and not _is_known_dead(found[0])) if found else (None, False)
-        if former is not None and self.mine is not None and former.id == self.mine.id:
-            self._claimed.add(root)
-            return None
-        if former is not None and lives and former.id not in self._buried:
-            return former
+    def claim(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Take those of these trees that no other living process has, and return the owners of the others."""
+        found = self._read("former_owners", msgspec.json.encode(list(roots)).decode(), writing=True)
+        former = {root: (_owner(tuple(row)), row[6] and not _is_known_dead(tuple(row))) for root, *row in found}
+        mine = None if self.mine is None else self.mine.id
+        others = {
+            root: owner
+            for root, (owner, lives) in former.items()
+            if owner.id != mine and lives and owner.id not in self._buried
+        }
+        kept = [root for root, (owner, _) in former.items() if owner.id == mine]
+        free = [root for root in roots if root not in others and root not in kept]
+        if free:
+            self._take(free, {former[root][0].id for root in free if root in former})
+        self._claimed.update(kept)
+        return others
+
+    def _take(self, roots: Sequence[str], former: set[str]) -> None:
         is_first = self._heart is None and not self._claimed
         if self.mine is None:
             me = itself()
@@ -119,14 +129,13 @@ class OwnedTrees:
             started_by = msgspec.json.encode(mine.started_by).decode()
             where = f"{mine.machine} {NAMESPACE}"
             self._change("add_owner", [(*columns.owner_columns(mine), started_by, where, self._presence)])
-        if former is not None and former.id not in self._buried:
-            self._change("bury", [(former.id,)])
-            self._buried.add(former.id)
-        self._change("own", [(root, mine.id)])
-        if former is not None or is_first:
+        if dead := sorted(former - self._buried):
+            self._change("bury", [(owner,) for owner in dead])
+            self._buried.update(dead)
+        self._change("own", [(msgspec.json.encode(list(roots)).decode(), mine.id)])
+        if former or is_first:
             self._change("clear_owners", [(mine.id,)])
-        self._claimed.add(root)
-        return None
+        self._claimed.update(roots)
 
     def remove(self, root: str) -> None:
         self._claimed.discard(root)

@@ -23,7 +23,7 @@ from psycopg.types.numeric import Int8Dumper
 from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
 from supervisor.store.postgres.pieces import Pieces, Statement
 from supervisor.system.identity import HOST
-from supervisor.system.withheld import withhold, withhold_secret
+from supervisor.system.withheld import withhold_all, withhold_secret
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -71,10 +71,9 @@ class Address:
             known = conninfo_to_dict(self.conninfo)
         except psycopg.Error:
             raise InvalidInput("a store is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
-        for variable in os.environ:  # who has them has the store, and decides (T4)
-            if variable.startswith("PG") or (variable == "SUPERVISOR_STORE" and os.environ[variable] == url):
-                withhold(variable)
-        withhold_secret(str(known.get("password") or ""))
+        withhold_all("PG")  # who has these variables has the store, and decides (T4)
+        for secret in (url, known.get("password"), known.get("sslpassword")):
+            withhold_secret(str(secret or ""))
         if "options" in known:
             raise InvalidInput("options= is set by this program: set what you need for the role (ALTER ROLE ... SET)")
         where = f"{known.get('host', '')}{':' + str(known['port']) if 'port' in known else ''}"

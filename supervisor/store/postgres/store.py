@@ -19,12 +19,13 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 import psycopg
+from platformdirs import user_state_path
 
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
@@ -39,6 +40,7 @@ from supervisor.store.index.listing import read_operation
 from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.postgres import faults, schema
+from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
 from supervisor.store.postgres.pieces import Statement
 from supervisor.store.postgres.schema import QUERIES
@@ -51,6 +53,10 @@ _END: Final = 2**63 - 1
 _REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
 RIDE_SECONDS: Final = 10.0
 """Seconds for which a transaction or a read waits for a server that is away."""
+_SKEWED: Final = timedelta(seconds=0.1)
+"""By how much two clocks must differ: less is as much as measuring errs."""
+_TRUSTED: Final = timedelta(seconds=0.1)
+"""An answer that took longer says too little about the instant."""
 KEPT: Final = 10_000
 """Commits that can still be asked for."""
 DOWN_SECONDS: Final = 120.0
@@ -60,7 +66,7 @@ DOWN_SECONDS: Final = 120.0
 class PostgresStore(Store):
     """See Store. `create=False`: `open` raises NotFound if there is no store in the database."""
 
-    is_durable = True
+    is_durable = is_shared = True
     stopped_seconds: float = 10.0
     """Seconds after which a writer that sends no more of its transaction loses the lock."""
 
@@ -79,6 +85,7 @@ class PostgresStore(Store):
         self.generation = -1
         self._commits = self._base = self._seen = self._last = self._written = 0
         self._token, self._backend = "", 0
+        self._skew = timedelta()
         self._operations: list[tuple[str, Sequence[Any]]] = []
         self._sent = 0
         self._index = Index(self._read, self._change)
@@ -99,12 +106,16 @@ class PostgresStore(Store):
         self.id = found
 
     def open(self) -> None:
+        is_inherited = self._process != THIS_PROCESS.pid
+        if self._is_open and self._died is None and not is_inherited:  # a daemon opens it to have its secret
+            return
         self._process = THIS_PROCESS.pid
         if (fault := self._connect()) is not None:
             raise fault  # alone: psycopg's error has the password in an attribute
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
+        self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
         self.has_changed()
 
@@ -373,16 +384,28 @@ class PostgresStore(Store):
         if self._is_open and self._reader.get() is None:
             self._check(self._reader)
             return False  # it is only asked again
+        before = datetime.now(UTC)
         try:
-            ((last, _, lives),) = self._read("look", self._trees.fenced)
+            ((last, lives, instant),) = self._read("look", self._trees.fenced)
         except StoreRefused:
             return False
+        self._set_clock(before, columns.from_micros(instant))
         if not lives:
             raise self._die(self._trees.declared_dead())
         if (why := self._what_was_lost(last)) is not None:
             raise self._die(why)
         known, self._last = self._last, max(self._last, last)
         return bool(last > known)
+
+    def skew(self) -> timedelta:
+        return self._skew
+
+    def _set_clock(self, before: datetime, instant: datetime) -> None:
+        """Compare the clock of this machine with an instant of the server, for which it was asked since `before`."""
+        trip = datetime.now(UTC) - before
+        found = instant - before - trip / 2
+        if trip < _TRUSTED and abs(found - self._skew) > _SKEWED:
+            self._skew = found if abs(found) > _SKEWED else timedelta()
 
     def get_session(self, session: str) -> SessionRow | None:
         return next(iter(self._read_as(columns.full_session, QUERIES["session"], session, limit=1)), None)
@@ -505,7 +528,13 @@ class PostgresStore(Store):
         self._change("remove_tree", [(root,)])
 
     def claim(self, root: str) -> Owner | None:
-        return self._trees.claim(root)
+        return self._trees.claim([root]).get(root)
+
+    def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
+        return self._trees.claim(roots)
+
+    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+        return self._read_as(columns.full_session, QUERIES["sessions_open_in"], _as_json(roots))
 
     def get_owner(self, root: str) -> Owner | None:
         return self._trees.owner_of(root)
@@ -518,6 +547,16 @@ class PostgresStore(Store):
 
     def owns(self, root: str) -> bool:
         return self._trees.owns(root)
+
+    def secret(self) -> bytes:
+        def ask(connection: Connection) -> list[Any]:
+            connection.execute(QUERIES["make_secret"], (secrets.token_bytes(32),))
+            return connection.execute(QUERIES["secret"]).fetchall()
+
+        return bytes(self._ask(ask)[0][0])
+
+    def book(self, name: str) -> LinesOfBook:
+        return LinesOfBook(name, self._address, self._ask)
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         if (owner := self._trees.fenced) is None:

@@ -26,7 +26,7 @@ from supervisor import (
 from supervisor.channels import Channel
 from supervisor.core.approvals.facts import facts_of
 from supervisor.core.approvals.people import ApproverRule, People, Person
-from supervisor.core.approvals.state import PENDING, votes_of
+from supervisor.core.approvals.state import PENDING, read_names
 from supervisor.testing import virtual_asyncio
 
 pytestmark = pytest.mark.anyio
@@ -356,7 +356,7 @@ def test_the_end_of_an_approval_voids_its_votes():
     ended = state.apply(e.ApprovalExpired(at=NOW, operation="o", approval="a"))
     assert (ended.votes, ended.apply(vote("cleo", "1"))) == ((), ended)
     indexed = PENDING.apply(vote("+a: b:", "1"), 5).apply(vote("ben", "1"), 6)
-    assert [(each.by, each.digest, each.quorum) for each in votes_of(indexed.votes)] == [
+    assert [(each.by, each.digest, each.quorum) for each in read_names(indexed.votes).votes] == [
         ("+a: b:", "1", 2),
         ("ben", "1", 2),
     ]
