@@ -93,7 +93,9 @@ def test_a_page_that_was_offline_shows_what_happened_meanwhile(one_daemon, perso
     ana.see(ana.page.locator("#connection"), "lost")
     ana.card("tea").get_by_role("button", name="Approve once").tap()
     words = ana.see(ana.card("tea").locator(".sent"), "not known whether it was counted")
-    middle = "line => { const box = line.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }"
+    middle = (
+        "line => { const box = line.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }"
+    )
     assert words.evaluate(f"line => document.elementFromPoint(...({middle})(line)) === line")
     deny(one_daemon, "offline")
     ana.context.set_offline(False)
